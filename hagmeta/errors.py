@@ -1,0 +1,20 @@
+"""The one kind of error that is the user's to mend: shown as a single line, exit status 2."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """What was given, what was expected, what to do; shown without a traceback."""
+
+
+def choose(kind: str, given: str, choices: Iterable[str]) -> str:
+    """Return ``given`` if it is one of ``choices``; otherwise say which there are and which is nearest."""
+    names = sorted(choices)
+    if given in names:
+        return given
+    near = difflib.get_close_matches(given, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise UserError(f"unknown {kind} {given!r}.{hint} Valid: {', '.join(names)}.")
