@@ -1,0 +1,179 @@
+"""The datasets by name: ``load`` one, or ``describe`` it without loading.
+
+Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` for files at hand, and
+``synthetic:nodes=...,edges=...,features=...,classes=...`` for a graph of any size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from hagmeta.datasets import debian, mat, npz, synthetic
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.errors import choose
+
+__all__ = ["DatasetInfo", "NodeDataset", "describe", "fingerprint", "load", "names"]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of a dataset before it is loaded; None where only loading will tell."""
+
+    name: str
+    description: str
+    source: str
+    nodes: int | None = None
+    edges: int | None = None
+    features: int | None = None
+    classes: int | None = None
+    class_split: tuple[int, int, int] | None = None  # base, novel-train, novel-test
+    n_way: int | None = None
+    k_shot: int | None = None
+    on_disk: bool = True  # or made on the spot: loading it needs no network
+
+
+@dataclass(frozen=True)
+class _Entry:
+    description: str
+    source: str
+    counts: tuple[int, int, int, int]  # nodes, edges, features, classes
+    class_split: tuple[int, int, int]
+    n_way: int
+    k_shot: int
+    downloads: tuple[str, ...] = ()  # files under root / name that must be there, or be fetched
+
+
+def _mat_files(prefix: str) -> tuple[str, ...]:
+    return tuple(f"raw/{prefix}{suffix}" for suffix in mat.SUFFIXES)
+
+
+_GFCIL = "github.com/Zhen-Tan-dmml/GFCIL"
+_AMAZON_CLOTHING = (24_919, 91_680, 9_034, 77)
+_DBLP = (40_672, 288_270, 7_202, 137)
+_REDDIT = (232_965, 11_606_919, 602, 41)
+
+_REGISTRY = {
+    "debian": _Entry(
+        "packages of Debian 12 by archive section",
+        "embedded",
+        (19_729, 131_552, 4_208, 51),
+        (12, 12, 27),
+        3,
+        5,
+    ),
+    "amazon-clothing": _Entry(
+        "clothing bought together",
+        _GFCIL,
+        _AMAZON_CLOTHING,
+        (20, 30, 27),
+        3,
+        5,
+        _mat_files("Amazon_clothing"),
+    ),
+    "dblp": _Entry("papers that cite, by venue", _GFCIL, _DBLP, (37, 50, 50), 5, 5, _mat_files("dblp")),
+    "reddit": _Entry(
+        "posts that share commenters, by community",
+        "PyTorch Geometric's Reddit2",
+        _REDDIT,
+        (11, 10, 20),
+        2,
+        3,
+        ("raw/adj_full.npz", "raw/feats.npy", "raw/class_map.json", "raw/role.json"),
+    ),
+    "cora-full": _Entry(
+        "papers that cite, by topic",
+        "PyTorch Geometric's CoraFull",
+        (19_793, 63_421, 8_710, 70),
+        (20, 20, 30),
+        3,
+        5,
+        ("cora/raw/cora.npz",),
+    ),
+    "amazon-electronics": _Entry(
+        "electronics bought together",
+        "github.com/kaize0409/GPN_Graph-Few-shot",
+        (42_318, 43_556, 8_669, 167),
+        (47, 60, 60),
+        5,
+        5,
+        _mat_files("Amazon_eletronics"),
+    ),
+    "synthetic-amazon-clothing": _Entry(
+        "of amazon-clothing's size", "generated", _AMAZON_CLOTHING, (20, 30, 27), 3, 5
+    ),
+    "synthetic-dblp": _Entry("of dblp's size", "generated", _DBLP, (37, 50, 50), 5, 5),
+    "synthetic-reddit": _Entry("of reddit's size", "generated", _REDDIT, (11, 10, 20), 2, 3),
+}
+_FORMS = ("mat:PREFIX", "npz:FILE", "synthetic:nodes=N,edges=E,features=F,classes=C")
+
+
+def names() -> tuple[str, ...]:
+    """The datasets that have a name of their own."""
+    return tuple(_REGISTRY)
+
+
+def load(name: str, root: Path) -> NodeDataset:
+    """Load a dataset; one that is neither embedded nor generated is downloaded into ``root`` on first use."""
+    kind, _, rest = name.partition(":")
+    if rest and kind == "mat":
+        return mat.load(rest, name)
+    if rest and kind == "npz":
+        return npz.load(Path(rest).expanduser(), name)
+    if rest and kind == "synthetic":
+        return synthetic.generate(name, synthetic.parse(rest))
+    choose("dataset", name, (*_REGISTRY, *_FORMS))
+    if name == "debian":
+        return debian.load()
+    if name in synthetic.PRESETS:
+        return synthetic.generate(name, synthetic.PRESETS[name])
+
+    from hagmeta.datasets import published, pyg  # PyTorch Geometric takes seconds to import
+
+    module = pyg if name in pyg.LOADERS else published
+    return module.load(name, root / name)
+
+
+def describe(name: str, root: Path) -> DatasetInfo:
+    """Say what is known of a dataset without loading or downloading it."""
+    kind, _, rest = name.partition(":")
+    if rest and kind == "mat":
+        on_disk = all(path.is_file() for path in mat.paths(rest))
+        return DatasetInfo(name, "files in the .mat layout", rest, on_disk=on_disk)
+    if rest and kind == "npz":
+        return DatasetInfo(name, "a file in the .npz format", rest, on_disk=Path(rest).expanduser().is_file())
+    if rest and kind == "synthetic":
+        config = synthetic.parse(rest)
+        counts = (config.nodes, config.edges, config.features, config.classes)
+        return DatasetInfo(name, "of any size", "generated", *counts)
+    entry = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
+    return DatasetInfo(
+        name,
+        entry.description,
+        entry.source,
+        *entry.counts,
+        class_split=entry.class_split,
+        n_way=entry.n_way,
+        k_shot=entry.k_shot,
+        on_disk=all((root / name / file).is_file() for file in entry.downloads),
+    )
+
+
+def fingerprint(dataset: NodeDataset) -> str:
+    """The SHA-256 of a graph's content: equal for equal edges, labels and features, whatever the name."""
+    features = dataset.features
+    arrays = [dataset.edges, dataset.labels]
+    if scipy.sparse.issparse(features):
+        # scipy picks the width of its index arrays as it pleases.
+        arrays += [features.indptr.astype(np.int64), features.indices.astype(np.int64), features.data]
+    else:
+        arrays.append(features)
+    digest = hashlib.sha256(repr(features.shape).encode())
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -1,0 +1,132 @@
+"""The door: whatever a source holds becomes a checked NodeDataset here, or one line that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.errors import UserError
+
+Features = scipy.sparse.csr_matrix | np.ndarray
+
+
+def make_dataset(
+    name: str,
+    edges: Any,
+    labels: Any,
+    features: Any,
+    class_names: Sequence[str] | None = None,
+    *,
+    source: str,
+) -> NodeDataset:
+    """Check and tidy a graph as its source gives it.
+
+    Directed and repeated edges are merged, self-loops dropped, and labels made consecutive in the order of
+    the source's numbers. ``class_names[label]`` names the source's labels; without it the names are those
+    numbers. Errors begin with ``source``, the file or dataset the arrays came from.
+    """
+    labels = whole_numbers(labels, source=source, key="labels", dimensions=1)
+    if len(labels) == 0:
+        raise UserError(f"{source}: 'labels' is empty; a graph needs at least one node.")
+    features = _clean_features(features, num_nodes=len(labels), source=source)
+    edges = whole_numbers(edges, source=source, key="edges", dimensions=2)
+    edges = _clean_edges(edges, num_nodes=len(labels), source=source)
+
+    present, labels = np.unique(labels, return_inverse=True)
+    if class_names is None:
+        names = tuple(str(label) for label in present)
+    elif present[-1] >= len(class_names):
+        raise UserError(
+            f"{source}: 'labels' holds {present[-1]}; with {len(class_names)} class names "
+            f"valid are 0 to {len(class_names) - 1}."
+        )
+    else:
+        names = tuple(str(class_names[label]) for label in present)
+    return NodeDataset(name, edges, labels.astype(np.int64).ravel(), features, names)
+
+
+def whole_numbers(values: Any, *, source: str, key: str, dimensions: int) -> np.ndarray:
+    """Return ``values`` as int64, if they are whole numbers from 0 in an array of so many dimensions."""
+    array = np.asarray(values)
+    if array.ndim != dimensions:
+        raise UserError(f"{source}: {key!r} has shape {array.shape}; valid are {dimensions} dimensions.")
+    if array.dtype.kind not in "iuf":
+        raise UserError(f"{source}: {key!r} has type {array.dtype}; valid are whole numbers from 0.")
+    if array.dtype.kind == "f":
+        bad = ~np.isfinite(array) | (array != np.floor(array)) | (array < 0) | (array > 2**53)
+    else:
+        bad = (array < 0) | (array > np.iinfo(np.int64).max)
+    if bad.any():
+        position = np.argwhere(bad)[0]
+        raise UserError(
+            f"{source}: {key!r} holds {array[tuple(position)]} in row {position[0]}; "
+            f"valid are whole numbers from 0."
+        )
+    return array.astype(np.int64)
+
+
+def one_line(error: BaseException) -> str:
+    """What a library said, fit to be quoted inside a UserError."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _clean_edges(edges: np.ndarray, *, num_nodes: int, source: str) -> np.ndarray:
+    """Every pair once, smaller node first, sorted, without self-loops."""
+    if edges.shape[1] != 2:
+        raise UserError(f"{source}: 'edges' has shape {edges.shape}; valid is (edges, 2).")
+    if len(edges) and edges.max() >= num_nodes:
+        row = int(np.argmax(edges.max(axis=1)))
+        raise UserError(
+            f"{source}: 'edges' holds node {edges[row].max()} in row {row}; "
+            f"with {num_nodes} nodes valid are 0 to {num_nodes - 1}."
+        )
+    lower, upper = edges.min(axis=1), edges.max(axis=1)
+    pairs = np.unique((lower * num_nodes + upper)[lower != upper])
+    if len(pairs) == 0:
+        raise UserError(f"{source}: 'edges' holds no pair of two different nodes; at least one is needed.")
+    return np.stack([pairs // num_nodes, pairs % num_nodes], axis=1)
+
+
+def _clean_features(features: Any, *, num_nodes: int, source: str) -> Features:
+    if not scipy.sparse.issparse(features):
+        features = np.asarray(features)
+    if features.ndim != 2 or features.shape[0] != num_nodes or features.shape[1] == 0:
+        raise UserError(
+            f"{source}: 'features' has shape {features.shape}; "
+            f"valid is ({num_nodes}, features), a row for each label."
+        )
+    if features.dtype.kind not in "biuf":
+        raise UserError(f"{source}: 'features' has type {features.dtype}; valid are real numbers.")
+    if scipy.sparse.issparse(features):
+        # A copy, and a fresh one: the in-place tidying below must not change what the caller holds.
+        matrix = scipy.sparse.csr_matrix(features, dtype=np.float32, copy=True)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        _require_finite(matrix.data, features=matrix, source=source)
+        return matrix
+    dense = np.ascontiguousarray(features, dtype=np.float32)
+    _require_finite(dense, features=dense, source=source)
+    return dense
+
+
+def _require_finite(values: np.ndarray, *, features: Features, source: str) -> None:
+    # The sum is finite only if all are (or if they overflow, which the slower look below tells apart).
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum(dtype=np.float64)):
+            return
+    finite = np.isfinite(values)
+    if finite.all():
+        return
+    first = int(np.argmin(finite.ravel()))
+    if scipy.sparse.issparse(features):
+        row = int(np.searchsorted(features.indptr, first, side="right")) - 1
+    else:
+        row = first // features.shape[1]
+    raise UserError(
+        f"{source}: 'features' holds {values.ravel()[first]} in row {row}; "
+        f"valid are finite numbers (of 32 bits)."
+    )

@@ -1,0 +1,140 @@
+"""The neutral ``.npz`` format: plain arrays, so that any program can write a graph for us to read.
+
+======================  ===========  =======================================================
+key                     shape        what
+======================  ===========  =======================================================
+``edges``               (edges, 2)   node numbers from 0; direction and repeats do not matter
+``labels``              (nodes,)     the class of each node, whole numbers from 0
+``features``            (nodes, F)   dense features; or, in their place, the sparse ones below
+``feature_indptr``      (nodes + 1)  row starts, as in ``scipy.sparse.csr_matrix``
+``feature_indices``     (nonzeros,)  column numbers
+``feature_values``      (nonzeros,)  optional; 1 everywhere without it
+``num_features``        ()           the number of columns
+``class_names``         (classes,)   optional; ``class_names[label]`` is a text
+======================  ===========  =======================================================
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.clean import make_dataset, one_line, whole_numbers
+from hagmeta.errors import UserError
+
+_KEYS = {"edges", "labels", "features", "feature_indptr", "feature_indices", "feature_values"}
+_KEYS |= {"num_features", "class_names"}
+
+
+def load(path: Path, name: str) -> NodeDataset:
+    """Read a graph in the neutral format."""
+    arrays = _read_arrays(path)
+    source = str(path)
+    _require(arrays, ("edges", "labels"), source)
+    return make_dataset(
+        name,
+        arrays["edges"],
+        arrays["labels"],
+        _features(arrays, source),
+        _class_names(arrays, source),
+        source=source,
+    )
+
+
+def save(path: Path, dataset: NodeDataset) -> None:
+    """Write a graph in the neutral format: the same bytes for the same graph, whole or not at all."""
+    arrays = {"edges": _smallest(dataset.edges), "labels": _smallest(dataset.labels)}
+    features = dataset.features
+    if scipy.sparse.issparse(features):
+        arrays["feature_indptr"] = _smallest(features.indptr)
+        arrays["feature_indices"] = _smallest(features.indices)
+        arrays["num_features"] = np.asarray(features.shape[1], dtype=np.int64)
+        if not np.all(features.data == 1):
+            arrays["feature_values"] = features.data
+    else:
+        arrays["features"] = features
+    arrays["class_names"] = np.asarray(dataset.class_names, dtype=np.str_)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            np.savez_compressed(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _smallest(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.min_scalar_type(int(array.max(initial=0))))
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file.")
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("it holds a single array, not an archive of arrays")
+        with archive:
+            return {key: archive[key] for key in archive.files if key in _KEYS}
+    except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise nearly anything
+        raise UserError(f"{path}: this is not a readable .npz file ({one_line(error)}).") from error
+
+
+def _require(arrays: dict[str, np.ndarray], keys: tuple[str, ...], source: str) -> None:
+    for key in keys:
+        if key not in arrays:
+            found = ", ".join(sorted(arrays)) or "none that are known"
+            raise UserError(f"{source}: the array {key!r} is missing; found: {found}.")
+
+
+def _features(arrays: dict[str, np.ndarray], source: str) -> scipy.sparse.csr_matrix | np.ndarray:
+    if "features" in arrays:
+        return arrays["features"]
+    _require(arrays, ("feature_indptr", "feature_indices", "num_features"), source)
+    starts = whole_numbers(arrays["feature_indptr"], source=source, key="feature_indptr", dimensions=1)
+    columns = whole_numbers(arrays["feature_indices"], source=source, key="feature_indices", dimensions=1)
+    width = int(whole_numbers(arrays["num_features"], source=source, key="num_features", dimensions=0))
+    values = arrays.get("feature_values", np.ones(len(columns), dtype=np.float32))
+
+    num_nodes = arrays["labels"].size
+    if (
+        len(starts) != num_nodes + 1
+        or starts[0] != 0
+        or starts[-1] != len(columns)
+        or np.any(np.diff(starts) < 0)
+    ):
+        raise UserError(
+            f"{source}: 'feature_indptr' has {len(starts)} entries from {starts[:1]} to {starts[-1:]}; valid are "
+            f"{num_nodes + 1} (nodes + 1) that rise from 0 to {len(columns)}, the length of 'feature_indices'."
+        )
+    if values.shape != columns.shape:
+        raise UserError(f"{source}: 'feature_values' has shape {values.shape}; valid is {columns.shape}.")
+    if values.dtype.kind not in "biuf":
+        raise UserError(f"{source}: 'feature_values' has type {values.dtype}; valid are real numbers.")
+    if len(columns) and columns.max() >= width:
+        raise UserError(
+            f"{source}: 'feature_indices' holds {columns.max()}; "
+            f"with {width} features valid are 0 to {width - 1}."
+        )
+    return scipy.sparse.csr_matrix((values, columns, starts), shape=(num_nodes, width))
+
+
+def _class_names(arrays: dict[str, np.ndarray], source: str) -> list[str] | None:
+    names = arrays.get("class_names")
+    if names is None:
+        return None
+    if names.ndim != 1 or names.dtype.kind != "U":
+        raise UserError(
+            f"{source}: 'class_names' has type {names.dtype} and shape {names.shape}; valid is a list of texts."
+        )
+    return [str(name) for name in names]

@@ -1,0 +1,165 @@
+"""Graphs of any size out of a seed: for tests, and for scale tests where the real data cannot be had.
+
+Classes differ in size by a power law. Degrees are heavy-tailed (a degree-corrected block model) and most edges
+stay within a class. Features are a bag of words, partly a class's own and partly everyone's, or (dense) normal
+around a class's mean. One node in ten behaves, in edges and features alike, as a node of another class, so that
+no method gets everything right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import scipy.sparse
+
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.clean import Features, make_dataset
+from hagmeta.errors import UserError
+
+SMALLEST_CLASS = 100  # nodes, where there are enough
+CLASS_SIZE_EXPONENT = 0.8
+DEGREE_EXPONENT = 2.0
+HOMOPHILY = 0.6  # the share of edges drawn within a class
+MISFITS = 0.1  # the share of nodes that behave as another class's
+WORDS_PER_NODE = 30
+TOPIC_SHARE = 0.2  # the share of a node's words that are drawn from its class's own
+WORDS_PER_TOPIC = 50
+CENTRE_SCALE = 0.08  # the standard deviation of a class's mean, where a node's is 1
+
+
+@dataclass(frozen=True)
+class SyntheticConfig:
+    """What can be asked for, as in ``synthetic:nodes=2000,edges=8000,features=300,classes=20,seed=1``."""
+
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    seed: int = 0
+    dense: int = 0  # 1: normal features in place of words
+
+    def __post_init__(self) -> None:
+        most_edges = self.nodes * (self.nodes - 1) // 4  # half of all pairs; beyond, drawing pairs stalls
+        for key, value, low, high in (
+            ("nodes", self.nodes, 4, 10**8),
+            ("edges", self.edges, 1, most_edges),
+            ("features", self.features, 1, 10**6),
+            ("classes", self.classes, 2, self.nodes // 2),
+            ("seed", self.seed, 0, 2**63 - 1),
+            ("dense", self.dense, 0, 1),
+        ):
+            if not low <= value <= high:
+                raise UserError(f"synthetic: {key}={value}; valid are {low} to {high}.")
+
+
+PRESETS = {
+    "synthetic-amazon-clothing": SyntheticConfig(nodes=24_919, edges=91_680, features=9_034, classes=77),
+    "synthetic-dblp": SyntheticConfig(nodes=40_672, edges=288_270, features=7_202, classes=137),
+    "synthetic-reddit": SyntheticConfig(nodes=232_965, edges=11_606_919, features=602, classes=41, dense=1),
+}
+
+
+def parse(text: str) -> SyntheticConfig:
+    """Read ``key=value,key=value``."""
+    valid = [field.name for field in fields(SyntheticConfig)]
+    given: dict[str, int] = {}
+    for part in text.split(","):
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        if key not in valid:
+            raise UserError(f"synthetic: unknown key {key!r}; valid are {', '.join(valid)}.")
+        if key in given:
+            raise UserError(f"synthetic: {key} is given twice.")
+        try:
+            given[key] = int(value)
+        except ValueError:
+            raise UserError(f"synthetic: {key}={value!r}; valid is a whole number.") from None
+    missing = [key for key in ("nodes", "edges", "features", "classes") if key not in given]
+    if missing:
+        raise UserError(f"synthetic: {', '.join(missing)} missing; give nodes, edges, features and classes.")
+    return SyntheticConfig(**given)
+
+
+def generate(name: str, config: SyntheticConfig) -> NodeDataset:
+    """Make the graph: the same for the same config, with exactly the counts asked for."""
+    rng = np.random.default_rng(config.seed)
+    labels = np.repeat(np.arange(config.classes), _class_sizes(config.nodes, config.classes))
+    labels = rng.permutation(labels)
+    behaviour = np.where(
+        rng.random(config.nodes) < MISFITS, rng.integers(config.classes, size=config.nodes), labels
+    )
+    return make_dataset(
+        name,
+        edges=_edges(behaviour, config, rng),
+        labels=labels,
+        features=(_dense_features if config.dense else _words)(behaviour, config, rng),
+        source=name,
+    )
+
+
+def _class_sizes(nodes: int, classes: int) -> np.ndarray:
+    smallest = max(1, min(SMALLEST_CLASS, nodes // (2 * classes)))
+    weights = np.arange(1, classes + 1) ** -CLASS_SIZE_EXPONENT
+    sizes = smallest + ((nodes - smallest * classes) * weights / weights.sum()).astype(np.int64)
+    sizes[: nodes - sizes.sum()] += 1  # what rounding down has left over, fewer than there are classes
+    return sizes
+
+
+def _edges(behaviour: np.ndarray, config: SyntheticConfig, rng: np.random.Generator) -> np.ndarray:
+    """Draw pairs until enough distinct ones are there, then drop the surplus."""
+    by_class = np.argsort(behaviour, kind="stable")  # nodes of a class side by side, so a class is a range
+    weights = 1 + rng.pareto(DEGREE_EXPONENT, config.nodes)
+    pairs = np.empty(0, dtype=np.int64)  # smaller node * nodes + larger node
+    rounds = 0
+    while len(pairs) < config.edges:
+        if rounds == 10:  # the heavy nodes and small classes are full by now
+            weights = np.ones(config.nodes)
+        wanted = int(1.1 * (config.edges - len(pairs))) + 100
+        first, second = _draw_pairs(behaviour[by_class], weights, wanted, config.classes, rng)
+        first, second = by_class[first], by_class[second]
+        lower, upper = np.minimum(first, second), np.maximum(first, second)
+        drawn = (lower * config.nodes + upper)[lower != upper]
+        pairs = np.unique(np.concatenate([pairs, drawn]))
+        rounds += 1
+    surplus = rng.choice(len(pairs), size=len(pairs) - config.edges, replace=False)
+    pairs = np.delete(pairs, surplus)
+    return np.stack([pairs // config.nodes, pairs % config.nodes], axis=1)
+
+
+def _draw_pairs(
+    classes_in_order: np.ndarray, weights: np.ndarray, count: int, classes: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends by weight, the second within the first's class where homophily says so."""
+    cumulative = np.concatenate([[0.0], np.cumsum(weights)])
+    first = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right") - 1
+    starts = cumulative[np.searchsorted(classes_in_order, np.arange(classes + 1))]
+    own = classes_in_order[first]
+    same = rng.random(count) < HOMOPHILY
+    low = np.where(same, starts[own], 0.0)
+    high = np.where(same, starts[own + 1], cumulative[-1])
+    second = np.searchsorted(cumulative, low + rng.random(count) * (high - low), side="right") - 1
+    # Rounding may land on the very end of the last node's range.
+    last = len(weights) - 1
+    return np.minimum(first, last), np.minimum(second, last)
+
+
+def _words(behaviour: np.ndarray, config: SyntheticConfig, rng: np.random.Generator) -> Features:
+    topics = rng.integers(config.features, size=(config.classes, WORDS_PER_TOPIC))
+    lengths = 1 + rng.poisson(WORDS_PER_NODE - 1, size=config.nodes)
+    node = np.repeat(np.arange(config.nodes), lengths)
+    own = topics[behaviour[node], rng.integers(WORDS_PER_TOPIC, size=len(node))]
+    # Zipf's law by inversion: the word's rank is exponential in a uniform number.
+    common = (config.features ** rng.random(len(node))).astype(np.int64) % config.features
+    word = np.where(rng.random(len(node)) < TOPIC_SHARE, own, common)
+    matrix = scipy.sparse.csr_matrix(
+        (np.ones(len(node), dtype=np.float32), (node, word)), shape=(config.nodes, config.features)
+    )
+    matrix.data[:] = 1  # a word said twice counts once
+    return matrix
+
+
+def _dense_features(behaviour: np.ndarray, config: SyntheticConfig, rng: np.random.Generator) -> Features:
+    centres = rng.normal(0, CENTRE_SCALE, size=(config.classes, config.features)).astype(np.float32)
+    features = rng.standard_normal((config.nodes, config.features), dtype=np.float32)
+    features += centres[behaviour]
+    return features
