@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse
 
 from hagmeta.datasets import debian, mat, npz, synthetic
 from hagmeta.datasets.base import NodeDataset
@@ -134,8 +133,7 @@ def load(name: str, root: Path) -> NodeDataset:
 
     from hagmeta.datasets import published, pyg  # PyTorch Geometric takes seconds to import
 
-    module = pyg if name in pyg.LOADERS else published
-    return module.load(name, root / name)
+    return (pyg if name in pyg.DATASETS else published).load(name, root / name)
 
 
 def describe(name: str, root: Path) -> DatasetInfo:
@@ -167,11 +165,11 @@ def fingerprint(dataset: NodeDataset) -> str:
     """The SHA-256 of a graph's content: equal for equal edges, labels and features, whatever the name."""
     features = dataset.features
     arrays = [dataset.edges, dataset.labels]
-    if scipy.sparse.issparse(features):
+    if isinstance(features, np.ndarray):
+        arrays.append(features)
+    else:
         # scipy picks the width of its index arrays as it pleases.
         arrays += [features.indptr.astype(np.int64), features.indices.astype(np.int64), features.data]
-    else:
-        arrays.append(features)
     digest = hashlib.sha256(repr(features.shape).encode())
     for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())

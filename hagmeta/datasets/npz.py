@@ -50,14 +50,14 @@ def save(path: Path, dataset: NodeDataset) -> None:
     """Write a graph in the neutral format: the same bytes for the same graph, whole or not at all."""
     arrays = {"edges": _smallest(dataset.edges), "labels": _smallest(dataset.labels)}
     features = dataset.features
-    if scipy.sparse.issparse(features):
+    if isinstance(features, np.ndarray):
+        arrays["features"] = features
+    else:
         arrays["feature_indptr"] = _smallest(features.indptr)
         arrays["feature_indices"] = _smallest(features.indices)
         arrays["num_features"] = np.asarray(features.shape[1], dtype=np.int64)
         if not np.all(features.data == 1):
             arrays["feature_values"] = features.data
-    else:
-        arrays["features"] = features
     arrays["class_names"] = np.asarray(dataset.class_names, dtype=np.str_)
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
-            raise ValueError("it holds a single array, not an archive of arrays")
+            raise TypeError("it holds a single array, not an archive of arrays")
         with archive:
             return {key: archive[key] for key in archive.files if key in _KEYS}
     except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise nearly anything

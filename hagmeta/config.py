@@ -1,0 +1,158 @@
+"""RunConfig: every setting of a run but its seed, documented and validated here and nowhere else."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from hagmeta.errors import UserError, choose
+
+PROTOCOLS = ("strict", "released")
+ENCODERS = ("gcn", "gat")
+LOSSES = ("categorical", "binary")
+RELEASED_QUERIES = 20  # a class, as the authors' code draws them
+_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
+_BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    at_least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """A field with its documentation and its range; a ``None`` default is filled in by ``resolve``."""
+    metadata = {"help": help, "choices": choices, "at_least": at_least, "above": above, "below": below}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One configuration. With one seed it makes a run."""
+
+    dataset: str = option("debian", "a name of `python -m hagmeta datasets`, mat:PREFIX or npz:FILE")
+    method: str = option("hag-meta", "the learning system")
+    protocol: str = option("strict", "strict leaks nothing; released is the authors' code", choices=PROTOCOLS)
+    classes: tuple[int, int, int] | None = option(
+        None, "how many classes are base, novel-train and novel-test (default: the dataset's)"
+    )
+    drop_small: bool = option(False, "leave out classes with too few nodes instead of stopping")
+    n_way: int | None = option(None, "new classes a session (default: the dataset's)", at_least=1)
+    k_shot: int | None = option(None, "labelled nodes a new class (default: the dataset's)", at_least=1)
+    sessions: int | None = option(None, "at most so many sessions (default: all that N allows)", at_least=1)
+    gpil: bool = option(True, "meta-train by graph pseudo-incremental learning")
+    nla: bool = option(True, "weigh support nodes by node-level attention")
+    tla: bool = option(True, "weigh the loss by task-level attention")
+    encoder: str = option("gcn", "the graph encoder", choices=ENCODERS)
+    hidden: int = option(32, "width of the encoder's first layer", at_least=1)
+    embedding: int = option(16, "width of the encoder's output", at_least=1)
+    heads: int = option(4, "attention heads of the GAT encoder's first layer", at_least=1)
+    dropout: float = option(0.5, "share of hidden units dropped in training", at_least=0, below=1)
+    learning_rate: float = option(0.005, "Adam's rate in pre-training and meta-training", above=0)
+    weight_decay: float = option(0.0005, "Adam's weight decay", at_least=0)
+    pretrain_epochs: int = option(2000, "at most so many epochs of pre-training", at_least=0)
+    pretrain_patience: int = option(10, "stop after so many evaluations without a better one", at_least=1)
+    episodes: int = option(1000, "at most so many episodes of meta-training", at_least=1)
+    validate_every: int = option(25, "episodes between two validations", at_least=1)
+    patience: int = option(10, "stop meta-training after so many validations without a better", at_least=1)
+    query_shot: int | None = option(
+        None, "training queries a class (default: K under strict, 20 under released)", at_least=1
+    )
+    loss: str = option("categorical", "cross-entropy, or the binary form the paper prints", choices=LOSSES)
+    finetune_steps: int = option(20, "gradient steps a session under strict", at_least=0)
+    finetune_rate: float = option(0.005, "Adam's rate in a session", above=0)
+    queries_per_class: int = option(50, "at most so many test nodes a class under strict", at_least=1)
+    val_classes: int = option(
+        0, "novel-train classes kept out of meta-training to validate on (0: validate on all)", at_least=0
+    )
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = _typed(item, getattr(self, item.name))
+            object.__setattr__(self, item.name, value)
+            if value is not None:
+                _check_range(item, value)
+        if self.classes is not None and min(self.classes) < 1:
+            raise UserError(f"classes is {self.classes}: each of the three counts must be at least 1.")
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> RunConfig:
+        """A configuration from keys and values of any origin; an unknown key is an error."""
+        for key in values:
+            choose("setting", key, (item.name for item in fields(cls)))
+        return cls(**values)
+
+    def canonical(self) -> dict[str, Any]:
+        """Plain JSON values, in the order of the fields."""
+        values = dataclasses.asdict(self)
+        values["classes"] = list(self.classes) if self.classes else None
+        return values
+
+    def hash(self) -> str:
+        """Names this configuration: equal settings, equal hash, on any machine."""
+        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
+    """``value`` as the field's type, from text too (`--set KEY=VALUE`)."""
+    kind = str(item.type)
+    if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
+        if "None" in kind:
+            return None
+        raise UserError(f"{item.name} has no value; it must be {_readable(kind)}.")
+    try:
+        if kind.startswith("tuple"):
+            parts = value.replace(",", " ").split() if isinstance(value, str) else list(value)
+            if len(parts) != 3:
+                raise ValueError
+            return tuple(_whole(part) for part in parts)
+        if kind.startswith("bool"):
+            return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
+        if isinstance(value, bool):
+            raise ValueError
+        if kind.startswith("int"):
+            return _whole(value)
+        if kind.startswith("float"):
+            number = float(value)
+            if not math.isfinite(number):
+                raise ValueError
+            return number
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+    except (ValueError, TypeError, KeyError):
+        raise UserError(f"{item.name} is {value!r}; it must be {_readable(kind)}.") from None
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError
+    return int(value)
+
+
+def _readable(kind: str) -> str:
+    names = {"tuple": "three whole numbers B T E", "bool": "true or false", "int": "a whole number"}
+    names |= {"float": "a number", "str": "text"}
+    return next(text for start, text in names.items() if kind.startswith(start))
+
+
+def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
+    limits = item.metadata
+    if limits["choices"]:
+        choose(item.name, value, limits["choices"])
+    for bad, words in (
+        (limits["at_least"] is not None and value < (limits["at_least"] or 0), f"at least {limits['at_least']}"),
+        (limits["above"] is not None and value <= (limits["above"] or 0), f"above {limits['above']}"),
+        (limits["below"] is not None and value >= (limits["below"] or 0), f"below {limits['below']}"),
+    ):
+        if bad:
+            raise UserError(f"{item.name} is {value}; it must be {words}.")

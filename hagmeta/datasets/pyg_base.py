@@ -1,0 +1,46 @@
+"""What our PyTorch Geometric datasets share: careful downloads, whole processed files, errors in one line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch_geometric.data import InMemoryDataset
+from torch_geometric.data.data import BaseData
+
+from hagmeta.datasets.clean import one_line
+from hagmeta.datasets.download import RemoteFile, fetch_all
+from hagmeta.errors import UserError
+
+
+class CarefulDataset(InMemoryDataset):
+    """An InMemoryDataset that never trusts half a file. Subclasses say which files there are."""
+
+    remote_files: tuple[RemoteFile, ...]
+
+    def download(self) -> None:
+        fetch_all(self.remote_files, Path(self.raw_dir))
+
+    @classmethod
+    def save(cls, data_list: Sequence[BaseData], path: str) -> None:
+        part = f"{path}.{os.getpid()}.part"
+        try:
+            super().save(data_list, part)
+            os.replace(part, path)
+        finally:
+            Path(part).unlink(missing_ok=True)
+
+    @classmethod
+    def open(cls, root: Path) -> CarefulDataset:
+        """Load the dataset, downloading and processing it on first use."""
+        try:
+            return cls(str(root))
+        except UserError:
+            raise
+        except OSError as error:
+            raise UserError(f"{root}: {one_line(error)}.") from error
+        except Exception as error:  # damaged bytes make torch and numpy raise nearly anything
+            raise UserError(
+                f"{root}: a file there cannot be read ({one_line(error)}). Delete the folder and run again."
+            ) from error

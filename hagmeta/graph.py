@@ -1,0 +1,77 @@
+"""The graph on its device, and what a seed can see of it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.matrix import DenseMatrix, SparseMatrix, SymmetricMatrix, matmul
+
+
+class View(NamedTuple):
+    """What can be seen: nodes of classes not yet met, and their edges, take no part in anything."""
+
+    visible: Tensor  # (nodes,) 1 or 0
+    scale: Tensor  # (nodes,) visible / sqrt(visible neighbours + 1)
+    log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
+
+
+class Graph:
+    """Adjacency and features, the same for every seed and never rebuilt: only the view changes."""
+
+    def __init__(self, dataset: NodeDataset, device: torch.device) -> None:
+        self.num_nodes = dataset.num_nodes
+        self.num_features = dataset.num_features
+        self.device = device
+        self._loops = _adjacency_with_loops(dataset.edges, dataset.num_nodes)
+        self.adjacency = SymmetricMatrix(self._loops, device)
+        self.features: SparseMatrix | DenseMatrix
+        if isinstance(dataset.features, np.ndarray):
+            self.features = DenseMatrix(torch.from_numpy(dataset.features).to(device))
+        else:
+            self.features = SparseMatrix(dataset.features, device)
+
+    def view(self, visible: np.ndarray) -> View:
+        """Views of a pack, (pack, nodes) each, from a boolean array of that shape."""
+        mask = torch.from_numpy(visible).to(self.device, torch.float32)
+        degree = self.adjacency.product(mask.T.contiguous()).T.contiguous()  # self included
+        scale = mask / degree.clamp(min=1).sqrt()
+        return View(mask, scale, degree.clamp(min=1).log())
+
+    def aggregate(self, hidden: Tensor, view: View) -> Tensor:
+        """Kipf and Welling's propagation among the visible nodes."""
+        scale = view.scale.unsqueeze(-1)
+        return scale * matmul(self.adjacency, scale * hidden)
+
+    @cached_property
+    def edges(self) -> EdgeIndex:
+        return EdgeIndex(self._loops, self.device)
+
+
+class EdgeIndex:
+    """Every directed edge, loops included, as incidence matrices: gathering and summing are products."""
+
+    def __init__(self, loops: scipy.sparse.csr_matrix, device: torch.device) -> None:
+        count = loops.nnz
+        number = np.arange(count, dtype=np.int64)
+        ones = np.ones(count, dtype=np.float32)
+        shape = (loops.shape[0], count)
+        self.into = SparseMatrix(scipy.sparse.csr_matrix((ones, number, loops.indptr), shape=shape), device)
+        # The adjacency is symmetric: the edges that leave a node are the reverses of those that enter it.
+        numbered = scipy.sparse.csr_matrix((number + 1, loops.indices, loops.indptr), shape=loops.shape)
+        reverse = numbered.T.tocsr().data - 1
+        self.out_of = SparseMatrix(scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device)
+
+
+def _adjacency_with_loops(edges: np.ndarray, num_nodes: int) -> scipy.sparse.csr_matrix:
+    loops = np.arange(num_nodes)
+    rows = np.concatenate([edges[:, 0], edges[:, 1], loops])
+    columns = np.concatenate([edges[:, 1], edges[:, 0], loops])
+    ones = np.ones(len(rows), dtype=np.float32)
+    return scipy.sparse.csr_matrix((ones, (rows, columns)), shape=(num_nodes, num_nodes))

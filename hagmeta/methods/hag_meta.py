@@ -1,0 +1,83 @@
+"""HAG-Meta (Tan et al., WSDM 2022): prototypes weighed by NLA, a loss weighed by TLA."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hagmeta.config import RunConfig
+from hagmeta.graph import View
+from hagmeta.matrix import matmul
+from hagmeta.methods.base import Method, Scene, Sizes, Task
+from hagmeta.nn.node_attention import NodeAttention, attention_weights
+from hagmeta.nn.prototypes import distance_logits, weighted_prototypes
+from hagmeta.nn.task_attention import TaskAttention
+from hagmeta.randomness import fold, seeded
+
+
+class Encoded(NamedTuple):
+    embeddings: Tensor  # (nodes, width)
+    means: Tensor  # (classes, width) of the classes known by many nodes
+    scores: Tensor | None  # (nodes,) NLA's
+
+
+class HagMeta(Method):
+    """With NLA, TLA and GPIL off it is the paper's Proto-GNN."""
+
+    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
+        super().__init__(config, sizes, seed)
+        self.node_attention = self.task_attention = None
+        if config.nla:
+            self.node_attention = seeded(seed, "init/nla", lambda: NodeAttention(sizes.features, config))
+        if config.tla:
+            self.task_attention = seeded(
+                seed, "init/tla", lambda: TaskAttention(sizes.base_classes, sizes.n_way, config.dropout)
+            )
+        self.criterion = {"categorical": categorical_loss, "binary": binary_loss}[config.loss]
+
+    def encode(self, scene: Scene, view: View, key: Tensor | None) -> Encoded:
+        embeddings = self.encoder(scene.graph, view, _use(key, 0))
+        scores = self.node_attention and self.node_attention(scene.graph, view, _use(key, 1))
+        return Encoded(embeddings, matmul(scene.class_means, embeddings), scores)
+
+    def classify(self, scene: Scene, encoded: Encoded, task: Task) -> Tensor:
+        return distance_logits(encoded.embeddings[task.query], self._prototypes(encoded, task))
+
+    def loss(
+        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        encoded = self.encode(scene, view, key)
+        prototypes = self._prototypes(encoded, task)
+        logits = distance_logits(encoded.embeddings[task.query], prototypes)
+        weights = torch.ones_like(logits[0])
+        if self.task_attention is not None:
+            weights = weights + self.task_attention(prototypes, scene.task_sizes, _use(key, 2))  # Eq. 13
+        return self.criterion(logits, target, weights), logits
+
+    def _prototypes(self, encoded: Encoded, task: Task) -> Tensor:
+        support = encoded.embeddings[task.support]  # (classes, shots, width)
+        if encoded.scores is None:
+            few = support.mean(-2)  # Eq. 2
+        else:
+            few = weighted_prototypes(support, attention_weights(encoded.scores[task.support]))
+        return torch.cat([encoded.means[task.many], few])
+
+
+def categorical_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """Cross-entropy of each query, times its class's weight."""
+    return (weights[target] * F.cross_entropy(logits, target, reduction="none")).mean()
+
+
+def binary_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """The form that the paper prints (Eqs. 12 and 13): every class is a yes or no of its own."""
+    log_yes = logits.log_softmax(-1)
+    log_no = torch.log1p(-log_yes.exp().clamp(max=1 - 1e-6))
+    truth = F.one_hot(target, logits.shape[-1])
+    return -(weights * torch.where(truth.bool(), log_yes, log_no)).sum(-1).mean()
+
+
+def _use(key: Tensor | None, number: int) -> Tensor | None:
+    return None if key is None else fold(key, number)

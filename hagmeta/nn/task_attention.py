@@ -1,0 +1,41 @@
+"""Task-level attention (TLA): how much each task's classes count in the loss."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hagmeta.randomness import dropout, fold
+
+
+class TaskAttention(nn.Module):
+    """Self-attention between the newest task and every task met, over their prototypes (Eqs. 4 and 5)."""
+
+    def __init__(self, base_classes: int, n_way: int, rate: float) -> None:
+        super().__init__()
+        middle = max(base_classes // 2, n_way)
+        self.n_way = n_way
+        self.dropout = rate
+        self.base = nn.ModuleList(
+            [nn.Linear(base_classes, middle), nn.Linear(middle, middle), nn.Linear(middle, n_way)]
+        )
+        self.shared = nn.Linear(n_way, 1)
+
+    def forward(self, prototypes: Tensor, sizes: tuple[int, ...], key: Tensor | None) -> Tensor:
+        """Class weights (classes,) for prototypes (classes, width) that came in tasks of ``sizes``."""
+        base, *later = prototypes.split(sizes)
+        hidden = base.mT  # (width, base classes)
+        for index, layer in enumerate(self.base):
+            rate_key = None if key is None else fold(key, index)
+            hidden = dropout(F.relu(layer(hidden)), self.dropout, rate_key)
+        tasks = torch.stack([hidden, *(self._padded(task).mT for task in later)])  # (tasks, width, n_way)
+        vectors = self.shared(tasks).squeeze(-1)  # (tasks, width)
+        weights = (vectors @ vectors[-1]).softmax(0)  # Eq. 5
+        per_class = [weight.expand(size) / size for weight, size in zip(weights, sizes, strict=True)]
+        return torch.cat(per_class)  # Eq. 6
+
+    def _padded(self, task: Tensor) -> Tensor:
+        """A task with fewer than N classes is filled up with its mean prototype."""
+        missing = self.n_way - len(task)
+        return torch.cat([task, task.mean(0, keepdim=True).expand(missing, -1)]) if missing else task

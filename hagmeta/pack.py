@@ -1,0 +1,104 @@
+"""A pack: the parameters of several seeds, stacked, and run as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+State = dict[str, Tensor]
+
+
+class Pack:
+    """Runs a module that is written for one seed for all of them; seeds never touch each other."""
+
+    def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
+        self.size = len(modules)
+        self.template = modules[0]
+        stacked, buffers = stack_module_state(list(modules))
+        assert not buffers, "methods keep no buffers"
+        self.parameters: State = {
+            name: value.detach().to(device).requires_grad_() for name, value in stacked.items()
+        }
+
+    def run(self, step: str, shared: tuple[Any, ...], *seedwise: Any) -> Any:
+        """``module.step(*shared, *seedwise)``, with a leading pack axis on ``seedwise`` and the result."""
+
+        def one(parameters: State, *arguments: Any) -> Any:
+            return functional_call(self.template, parameters, (step, *shared, *arguments))
+
+        return vmap(one)(self.parameters, *seedwise)
+
+    def optimizer(self, rate: float, weight_decay: float) -> torch.optim.Optimizer:
+        """Adam is elementwise: one optimizer serves the pack, each seed as if it were alone."""
+        return torch.optim.Adam(self.parameters.values(), lr=rate, weight_decay=weight_decay, fused=True)
+
+    def snapshot(self) -> State:
+        return {name: value.detach().clone() for name, value in self.parameters.items()}
+
+    @torch.no_grad()
+    def restore(self, state: State) -> None:
+        for name, value in self.parameters.items():
+            value.copy_(state[name])
+
+    def states(self) -> list[State]:
+        """Each seed's own parameters."""
+        return [
+            {name: value[index].detach().clone() for name, value in self.parameters.items()}
+            for index in range(self.size)
+        ]
+
+
+class EarlyStopping:
+    """Keeps every seed's best parameters; a seed that has stopped no longer changes its best."""
+
+    def __init__(self, pack: Pack, patience: int) -> None:
+        self._pack, self._patience = pack, patience
+        self.best = np.full(pack.size, -np.inf)
+        self._waited = np.zeros(pack.size, dtype=int)
+        self._state = pack.snapshot()
+
+    @property
+    def finished(self) -> bool:
+        return bool((self._waited >= self._patience).all())
+
+    def update(self, score: np.ndarray) -> None:
+        """Take in one validation score a seed."""
+        better = (score > self.best) & (self._waited < self._patience)
+        self.best = np.where(better, score, self.best)
+        self._waited = np.where(better, 0, self._waited + (self._waited < self._patience))
+        for index in np.flatnonzero(better):
+            for name, value in self._pack.parameters.items():
+                self._state[name][index] = value[index].detach()
+
+    def restore_best(self) -> None:
+        self._pack.restore(self._state)
+
+
+def stack(arrays: Iterable[np.ndarray], device: torch.device) -> Tensor:
+    """One array a seed to one tensor with a leading pack axis."""
+    return torch.from_numpy(np.stack(list(arrays))).to(device)
+
+
+def stack_padded(arrays: Sequence[np.ndarray], device: torch.device) -> Tensor:
+    """As ``stack``, for rows of unequal length; the shorter are filled up with their own first element."""
+    longest = max(len(array) for array in arrays)
+    return stack([np.pad(a, (0, longest - len(a)), constant_values=a[0]) for a in arrays], device)
+
+
+def descend(optimizer: torch.optim.Optimizer, losses: Tensor) -> None:
+    """One step of every seed: the sum hands each its own gradient."""
+    optimizer.zero_grad(set_to_none=True)
+    losses.sum().backward()
+    optimizer.step()
+
+
+Progress = Callable[[str, int, int, dict[str, float]], None]
+
+
+def no_progress(phase: str, done: int, total: int, values: dict[str, float]) -> None:
+    """For callers that watch nothing."""

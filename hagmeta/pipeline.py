@@ -1,0 +1,162 @@
+"""One configuration, several seeds: pre-train, meta-train, evaluate, and a record a seed."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache as memoize
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hagmeta import datasets, released
+from hagmeta.config import RELEASED_QUERIES, RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.errors import UserError, choose
+from hagmeta.evaluate import Evaluator
+from hagmeta.gpil import meta_train
+from hagmeta.graph import Graph
+from hagmeta.methods import METHODS, Sizes, make_method
+from hagmeta.metrics import summarise
+from hagmeta.pack import Pack, Progress, no_progress
+from hagmeta.pretrain import pretrained_encoders
+from hagmeta.sessions import play
+from hagmeta.stage import make_stage
+from hagmeta.stream import check_ways, make_world
+
+Record = dict[str, Any]
+
+
+def run(
+    config: RunConfig,
+    seeds: Sequence[int],
+    *,
+    dataset: NodeDataset,
+    device: torch.device,
+    cache: Path | None = None,
+    progress: Progress = no_progress,
+) -> list[Record]:
+    """Run one configuration for a pack of seeds; a seed's record does not depend on the others."""
+    config = resolve(config, dataset)
+    clock = Clock(len(seeds), device)
+    with clock("prepare"):
+        graph = Graph(dataset, device)
+        worlds = [make_world(dataset, config, seed) for seed in seeds]
+        stage = make_stage(graph, worlds, config)
+    with clock("pretrain"):
+        fingerprint = datasets.fingerprint(dataset)
+        encoders = pretrained_encoders(graph, fingerprint, worlds, config, cache, progress)
+        sizes = Sizes(graph.num_features, len(worlds[0].split.base), stage.n_way)
+        methods = [make_method(config, sizes, seed) for seed in seeds]
+        for method, encoder in zip(methods, encoders, strict=True):
+            method.encoder.load_state_dict(encoder)
+        pack = Pack(methods, device)
+    validation: list[dict[str, float | None]] = [{"gpil": None, "stream": None} for _ in seeds]
+    if config.protocol == "released":
+        with clock("gpil"):
+            evaluators = released.meta_train_and_play(stage, pack, progress)
+    else:
+        if config.gpil:
+            with clock("gpil"):
+                for values, best in zip(validation, meta_train(stage, pack, progress), strict=True):
+                    values["gpil"] = float(best)
+        with clock("evaluate"):
+            if config.val_classes:
+                trained = pack.snapshot()
+                played = play(stage, pack, [w.validation for w in worlds], "validation", progress)
+                for values, evaluator in zip(validation, played, strict=True):
+                    values["stream"] = sum(evaluator.accuracy()) / len(evaluator.accuracy())
+                pack.restore(trained)
+            evaluators = play(stage, pack, [w.test for w in worlds], "test", progress)
+    return [
+        make_record(config, seed, evaluator, values, clock)
+        for seed, evaluator, values in zip(seeds, evaluators, validation, strict=True)
+    ]
+
+
+def resolve(config: RunConfig, dataset: NodeDataset) -> RunConfig:
+    """Fill in what the dataset and the protocol decide, so that equal runs have equal hashes."""
+    choose("method", config.method, METHODS)
+    info = datasets.describe(config.dataset, Path())
+    classes = config.classes or info.class_split
+    if classes is None:
+        raise UserError(
+            f"{config.dataset} has no class split of its own: give one with --classes B T E "
+            f"(base, novel-train, novel-test; it has {dataset.num_classes} classes)."
+        )
+    k_shot = config.k_shot or info.k_shot or 5
+    queries = RELEASED_QUERIES if config.protocol == "released" else k_shot
+    resolved = replace(
+        config,
+        classes=classes,
+        n_way=config.n_way or info.n_way or 3,
+        k_shot=k_shot,
+        query_shot=config.query_shot or queries,
+    )
+    check_ways(resolved)
+    return resolved
+
+
+class Clock:
+    """Seconds by phase: each seed is charged its share of the pack's."""
+
+    def __init__(self, pack: int, device: torch.device) -> None:
+        self._pack, self._device = pack, device
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        self.seconds[phase] = (time.perf_counter() - start) / self._pack
+
+
+def make_record(
+    config: RunConfig, seed: int, evaluator: Evaluator, validation: dict[str, float | None], clock: Clock
+) -> Record:
+    return {
+        "config": config.canonical(),
+        "config_hash": config.hash(),
+        "seed": seed,
+        **summarise(evaluator),
+        "validation": validation,
+        "seconds": clock.seconds,
+        "environment": environment(clock._device, clock._pack),
+    }
+
+
+def environment(device: torch.device, pack: int) -> dict[str, Any]:
+    """Where and with what a run was made."""
+    on_gpu = device.type == "cuda"
+    peak = torch.cuda.max_memory_allocated(device) if on_gpu else 0
+    return {
+        "device": torch.cuda.get_device_name(device) if on_gpu else f"{platform.machine()} CPU",
+        "threads": torch.get_num_threads(),
+        "seeds_in_pack": pack,
+        "peak_gpu_bytes": peak,
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "python": platform.python_version(),
+        **{package: version(package) for package in ("torch", "torch-geometric", "numpy", "scipy")},
+        "commit": _commit(),
+    }
+
+
+@memoize
+def _commit() -> str | None:
+    """The checkout's commit, with a + where files differ from it; None outside a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")

@@ -1,0 +1,150 @@
+"""Pre-training: the encoder learns to classify base nodes. Computed once and shared by all that need it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from filelock import FileLock
+from torch import Tensor, nn
+
+from hagmeta.config import RunConfig
+from hagmeta.graph import Graph, View
+from hagmeta.nn.encoder import make_encoder
+from hagmeta.pack import EarlyStopping, Pack, Progress, State, descend, stack
+from hagmeta.randomness import fold, keys, seeded
+from hagmeta.splits import TRAIN, VAL
+from hagmeta.stream import World
+
+EVALUATE_EVERY = 10  # epochs
+CACHE_VERSION = 1  # raise it when pre-training would give other parameters for the same settings
+_SETTINGS = ("encoder", "hidden", "embedding", "heads", "dropout", "learning_rate", "weight_decay")
+_SETTINGS += ("pretrain_epochs", "pretrain_patience")
+
+
+class Pretrainer(nn.Module):
+    """The encoder under a linear classifier."""
+
+    def __init__(self, num_features: int, num_classes: int, config: RunConfig, seed: int) -> None:
+        super().__init__()
+        self.encoder = seeded(seed, "init/encoder", lambda: make_encoder(num_features, config))
+        self.head = seeded(seed, "init/head", lambda: nn.Linear(config.embedding, num_classes))
+
+    def loss(self, graph: Graph, view: View, target: Tensor, weight: Tensor, key: Tensor) -> Tensor:
+        logits = self.head(self.encoder(graph, view, key))
+        return (weight * F.cross_entropy(logits, target, reduction="none")).sum()
+
+    def accuracy(self, graph: Graph, view: View, target: Tensor, weight: Tensor) -> Tensor:
+        logits = self.head(self.encoder(graph, view, None))
+        return (weight * (logits.argmax(-1) == target)).sum()
+
+    def forward(self, step: str, *arguments: Any) -> Any:
+        return getattr(self, step)(*arguments)
+
+
+def pretrained_encoders(
+    graph: Graph,
+    fingerprint: str,
+    worlds: Sequence[World],
+    config: RunConfig,
+    cache: Path | None,
+    progress: Progress,
+) -> list[State]:
+    """One encoder a world, from the cache where they are there. One process computes, others wait."""
+    if cache is None:
+        return _pretrain(graph, worlds, config, progress)
+    cache.mkdir(parents=True, exist_ok=True)
+    paths = [cache / f"{_cache_key(fingerprint, world, config, graph.device)}.pt" for world in worlds]
+    with ExitStack() as locks:
+        # In sorted order, so that two packs that share seeds cannot wait for each other.
+        for path in sorted(paths):
+            if not path.exists():
+                locks.enter_context(FileLock(path.with_suffix(".lock")))
+        missing = [world for world, path in zip(worlds, paths, strict=True) if not path.exists()]
+        if missing:
+            computed = dict(zip((w.seed for w in missing), _pretrain(graph, missing, config, progress), strict=True))
+            for world, path in zip(worlds, paths, strict=True):
+                if world.seed in computed:
+                    _write(computed[world.seed], path)
+    return [torch.load(path, map_location=graph.device, weights_only=True) for path in paths]
+
+
+def _pretrain(graph: Graph, worlds: Sequence[World], config: RunConfig, progress: Progress) -> list[State]:
+    seeds = [world.seed for world in worlds]
+    num_classes = len(pretrain_classes(worlds[0], config))
+    pack = Pack([Pretrainer(graph.num_features, num_classes, config, s) for s in seeds], graph.device)
+    view = graph.view(np.stack([world.validation.visible(0) for world in worlds]))
+    target, train, val = (
+        stack(arrays, graph.device) for arrays in zip(*(_supervision(w, config) for w in worlds), strict=True)
+    )
+    optimizer = pack.optimizer(config.learning_rate, config.weight_decay)
+    stopping = EarlyStopping(pack, config.pretrain_patience)
+    key = keys(seeds, "dropout/pretrain", graph.device)
+    for epoch in range(config.pretrain_epochs):
+        descend(optimizer, pack.run("loss", (graph,), view, target, train, fold(key, epoch)))
+        if (epoch + 1) % EVALUATE_EVERY == 0:
+            with torch.no_grad():
+                accuracy = pack.run("accuracy", (graph,), view, target, val).cpu().numpy()
+            stopping.update(accuracy)
+            progress("pre-train", epoch + 1, config.pretrain_epochs, {"val": float(accuracy.mean())})
+            if stopping.finished:
+                break
+    if config.pretrain_epochs >= EVALUATE_EVERY:
+        stopping.restore_best()
+    prefix = "encoder."
+    return [
+        {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        for state in pack.states()
+    ]
+
+
+def pretrain_classes(world: World, config: RunConfig) -> np.ndarray:
+    """The paper pre-trains on base classes; the authors' code on all that training sees."""
+    if config.protocol == "released":
+        return np.concatenate([world.split.base, world.meta_classes])
+    return world.split.base
+
+
+def _supervision(world: World, config: RunConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Targets (nodes,), and the weights of the nodes to train and to validate on.
+
+    Over all nodes, so that the shapes, and with them every rounding, are those of the seed alone.
+    """
+    classes = pretrain_classes(world, config)
+    target = np.zeros(len(world.labels), dtype=np.int64)
+    weights = []
+    for role in (TRAIN, VAL):
+        nodes = world.nodes_of(classes, role)
+        target[nodes] = _positions(classes, world.num_classes)[world.labels[nodes]]
+        weight = np.zeros(len(world.labels), dtype=np.float32)
+        weight[nodes] = 1 / len(nodes)
+        weights.append(weight)
+    return target, weights[0], weights[1]
+
+
+def _positions(classes: np.ndarray, num_classes: int) -> np.ndarray:
+    positions = np.full(num_classes, -1, dtype=np.int64)
+    positions[classes] = np.arange(len(classes))
+    return positions
+
+
+def _cache_key(fingerprint: str, world: World, config: RunConfig, device: torch.device) -> str:
+    """Names what pre-training depends on: the data, what is seen and supervised, the settings, the seed."""
+    digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device.type} {world.seed}".encode())
+    digest.update(str([getattr(config, name) for name in _SETTINGS]).encode())
+    for array in (world.validation.visible(0), *_supervision(world, config)):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:24]
+
+
+def _write(state: State, path: Path) -> None:
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    torch.save({name: value.cpu() for name, value in state.items()}, partial)
+    os.replace(partial, path)
