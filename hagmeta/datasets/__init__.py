@@ -7,12 +7,12 @@ Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` for f
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from hagmeta.datasets import debian, mat, npz, synthetic
+from hagmeta.datasets import debian, download, mat, npz, sources, synthetic
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.errors import choose
 
@@ -36,78 +36,34 @@ class DatasetInfo:
     on_disk: bool = True  # or made on the spot: loading it needs no network
 
 
-@dataclass(frozen=True)
-class _Entry:
-    description: str
-    source: str
-    counts: tuple[int, int, int, int]  # nodes, edges, features, classes
-    class_split: tuple[int, int, int]
-    n_way: int
-    k_shot: int
-    downloads: tuple[str, ...] = ()  # files under root / name that must be there, or be fetched
-
-
-def _mat_files(prefix: str) -> tuple[str, ...]:
-    return tuple(f"raw/{prefix}{suffix}" for suffix in mat.SUFFIXES)
-
-
 _GFCIL = "github.com/Zhen-Tan-dmml/GFCIL"
-_AMAZON_CLOTHING = (24_919, 91_680, 9_034, 77)
-_DBLP = (40_672, 288_270, 7_202, 137)
-_REDDIT = (232_965, 11_606_919, 602, 41)
+_GPN = "github.com/kaize0409/GPN_Graph-Few-shot"
+_RANDOM = "generated"
 
-_REGISTRY = {
-    "debian": _Entry(
-        "packages of Debian 12 by archive section",
-        "embedded",
-        (19_729, 131_552, 4_208, 51),
-        (12, 12, 27),
-        3,
-        5,
-    ),
-    "amazon-clothing": _Entry(
-        "clothing bought together",
-        _GFCIL,
-        _AMAZON_CLOTHING,
-        (20, 30, 27),
-        3,
-        5,
-        _mat_files("Amazon_clothing"),
-    ),
-    "dblp": _Entry("papers that cite, by venue", _GFCIL, _DBLP, (37, 50, 50), 5, 5, _mat_files("dblp")),
-    "reddit": _Entry(
-        "posts that share commenters, by community",
-        "PyTorch Geometric's Reddit2",
-        _REDDIT,
-        (11, 10, 20),
-        2,
-        3,
-        ("raw/adj_full.npz", "raw/feats.npy", "raw/class_map.json", "raw/role.json"),
-    ),
-    "cora-full": _Entry(
-        "papers that cite, by topic",
-        "PyTorch Geometric's CoraFull",
-        (19_793, 63_421, 8_710, 70),
-        (20, 20, 30),
-        3,
-        5,
-        ("cora/raw/cora.npz",),
-    ),
-    "amazon-electronics": _Entry(
-        "electronics bought together",
-        "github.com/kaize0409/GPN_Graph-Few-shot",
-        (42_318, 43_556, 8_669, 167),
-        (47, 60, 60),
-        5,
-        5,
-        _mat_files("Amazon_eletronics"),
-    ),
-    "synthetic-amazon-clothing": _Entry(
-        "of amazon-clothing's size", "generated", _AMAZON_CLOTHING, (20, 30, 27), 3, 5
-    ),
-    "synthetic-dblp": _Entry("of dblp's size", "generated", _DBLP, (37, 50, 50), 5, 5),
-    "synthetic-reddit": _Entry("of reddit's size", "generated", _REDDIT, (11, 10, 20), 2, 3),
-}
+# fmt: off
+_INFOS = (
+    # name, description, source, nodes, edges, features, classes, class split, n-way, k-shot
+    DatasetInfo("debian", "packages of Debian 12, by archive section", "embedded",
+                19_729, 131_552, 4_208, 51, (12, 12, 27), 3, 5),
+    DatasetInfo("amazon-clothing", "clothing bought together, by kind of product", _GFCIL,
+                24_919, 91_680, 9_034, 77, (20, 30, 27), 3, 5),
+    DatasetInfo("dblp", "papers and their citations, by venue", _GFCIL,
+                40_672, 288_270, 7_202, 137, (37, 50, 50), 5, 5),
+    DatasetInfo("reddit", "posts that share commenters, by community", "PyTorch Geometric's Reddit2",
+                232_965, 11_606_919, 602, 41, (11, 10, 20), 2, 3),
+    DatasetInfo("cora-full", "papers and their citations, by topic", "PyTorch Geometric's CoraFull",
+                19_793, 63_421, 8_710, 70, (20, 20, 30), 3, 5),
+    DatasetInfo("amazon-electronics", "electronics bought together, by kind of product", _GPN,
+                42_318, 43_556, 8_669, 167, (47, 60, 60), 5, 5),
+    DatasetInfo("synthetic-amazon-clothing", "random, of amazon-clothing's size", _RANDOM,
+                24_919, 91_680, 9_034, 77, (20, 30, 27), 3, 5),
+    DatasetInfo("synthetic-dblp", "random, of dblp's size", _RANDOM,
+                40_672, 288_270, 7_202, 137, (37, 50, 50), 5, 5),
+    DatasetInfo("synthetic-reddit", "random, of reddit's size", _RANDOM,
+                232_965, 11_606_919, 602, 41, (11, 10, 20), 2, 3),
+)
+# fmt: on
+_REGISTRY = {info.name: info for info in _INFOS}
 _FORMS = ("mat:PREFIX", "npz:FILE", "synthetic:nodes=N,edges=E,features=F,classes=C")
 
 
@@ -131,9 +87,13 @@ def load(name: str, root: Path) -> NodeDataset:
     if name in synthetic.PRESETS:
         return synthetic.generate(name, synthetic.PRESETS[name])
 
-    from hagmeta.datasets import published, pyg  # PyTorch Geometric takes seconds to import
+    # Before the import, which takes seconds: that there is no network should be said at once.
+    download.fetch_all(sources.FILES[name], _raw_folder(name, root))
+    from hagmeta.datasets import published, pyg
 
-    return (pyg if name in pyg.DATASETS else published).load(name, root / name)
+    if name in pyg.DATASETS:
+        return pyg.load(name, root / name)
+    return published.load(name, root / name)
 
 
 def describe(name: str, root: Path) -> DatasetInfo:
@@ -147,18 +107,14 @@ def describe(name: str, root: Path) -> DatasetInfo:
     if rest and kind == "synthetic":
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)
-        return DatasetInfo(name, "of any size", "generated", *counts)
-    entry = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
-    return DatasetInfo(
-        name,
-        entry.description,
-        entry.source,
-        *entry.counts,
-        class_split=entry.class_split,
-        n_way=entry.n_way,
-        k_shot=entry.k_shot,
-        on_disk=all((root / name / file).is_file() for file in entry.downloads),
-    )
+        return DatasetInfo(name, "random, of any size", _RANDOM, *counts)
+    info = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
+    files = sources.FILES.get(name, ())
+    return replace(info, on_disk=all((_raw_folder(name, root) / file.name).is_file() for file in files))
+
+
+def _raw_folder(name: str, root: Path) -> Path:
+    return root / name / sources.RAW_FOLDERS.get(name, "")
 
 
 def fingerprint(dataset: NodeDataset) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -11,7 +11,7 @@ import scipy.sparse
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.errors import UserError
 
-Features = scipy.sparse.csr_matrix | np.ndarray
+Features: TypeAlias = scipy.sparse.csr_matrix | np.ndarray
 
 
 def make_dataset(
@@ -69,6 +69,14 @@ def whole_numbers(values: Any, *, source: str, key: str, dimensions: int) -> np.
     return array.astype(np.int64)
 
 
+def sorted_unique(values: np.ndarray) -> np.ndarray:
+    """As np.unique, which hashes first: five times slower on millions of numbers that are mostly distinct."""
+    values = np.sort(values)
+    first = np.ones(len(values), dtype=bool)
+    first[1:] = values[1:] != values[:-1]
+    return np.asarray(values[first])
+
+
 def one_line(error: BaseException) -> str:
     """What a library said, fit to be quoted inside a UserError."""
     return " ".join(str(error).split())[:200] or type(error).__name__
@@ -85,7 +93,7 @@ def _clean_edges(edges: np.ndarray, *, num_nodes: int, source: str) -> np.ndarra
             f"with {num_nodes} nodes valid are 0 to {num_nodes - 1}."
         )
     lower, upper = edges.min(axis=1), edges.max(axis=1)
-    pairs = np.unique((lower * num_nodes + upper)[lower != upper])
+    pairs = sorted_unique((lower * num_nodes + upper)[lower != upper])
     if len(pairs) == 0:
         raise UserError(f"{source}: 'edges' holds no pair of two different nodes; at least one is needed.")
     return np.stack([pairs // num_nodes, pairs % num_nodes], axis=1)
@@ -122,10 +130,10 @@ def _require_finite(values: np.ndarray, *, features: Features, source: str) -> N
     if finite.all():
         return
     first = int(np.argmin(finite.ravel()))
-    if scipy.sparse.issparse(features):
-        row = int(np.searchsorted(features.indptr, first, side="right")) - 1
-    else:
+    if isinstance(features, np.ndarray):
         row = first // features.shape[1]
+    else:
+        row = int(np.searchsorted(features.indptr, first, side="right")) - 1
     raise UserError(
         f"{source}: 'features' holds {values.ravel()[first]} in row {row}; "
         f"valid are finite numbers (of 32 bits)."

@@ -34,15 +34,16 @@ class RemoteFile:
 
 def fetch_all(files: Sequence[RemoteFile], folder: Path) -> None:
     """Bring ``files`` into ``folder``, except those that are there and sound."""
-    missing = [file for file in files if not is_sound(file, folder)]
-    for done, file in enumerate(missing):
+    wanting = [file for file in files if not is_sound(file, folder)]
+    for done, file in enumerate(wanting):
         print(f"Downloading {file.url}", file=sys.stderr)
         try:
             _fetch(file, folder)
         except (OSError, http.client.HTTPException) as error:
-            by_hand = ", ".join(f"{left.name} (from {left.url})" for left in missing[done:])
+            there = " (the one there is not the right one)" if (folder / file.name).exists() else ""
+            by_hand = ", ".join(f"{left.name} from {left.url}" for left in wanting[done:])
             raise UserError(
-                f"cannot fetch {file.name} from {file.url}: {one_line(error)}. "
+                f"cannot fetch {file.name}{there} from {file.url}: {one_line(error)}. "
                 f"Run again when there is a network, or put by hand into {folder}: {by_hand}."
             ) from error
 
@@ -88,7 +89,7 @@ def _open(url: str) -> HTTPResponse:
     def attempt() -> None:
         try:
             outcome.put(cast(HTTPResponse, urllib.request.urlopen(url, timeout=PATIENCE)))
-        except Exception as error:
+        except (OSError, http.client.HTTPException) as error:
             outcome.put(error)
 
     threading.Thread(target=attempt, daemon=True).start()

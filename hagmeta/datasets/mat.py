@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.io
@@ -75,7 +76,7 @@ def _renumber(edges: np.ndarray, nodes: np.ndarray, *, source: str) -> np.ndarra
             f"they and their edges are left out.",
             stacklevel=3,
         )
-    return position[labelled.all(axis=1)]
+    return np.asarray(position[labelled.all(axis=1)])
 
 
 def _read_network(path: Path) -> np.ndarray:
@@ -117,7 +118,7 @@ def _read_labels(path: Path) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_m
     return index, labels, scipy.sparse.csr_matrix(attributes)
 
 
-def _flat(array: np.ndarray) -> np.ndarray:
+def _flat(array: Any) -> np.ndarray:
     """Matlab knows no vectors, only matrices of one row or one column."""
     dense = array.toarray() if scipy.sparse.issparse(array) else array
     return np.asarray(dense).ravel()

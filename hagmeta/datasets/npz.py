@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -48,7 +49,7 @@ def load(path: Path, name: str) -> NodeDataset:
 
 def save(path: Path, dataset: NodeDataset) -> None:
     """Write a graph in the neutral format: the same bytes for the same graph, whole or not at all."""
-    arrays = {"edges": _smallest(dataset.edges), "labels": _smallest(dataset.labels)}
+    arrays: dict[str, Any] = {"edges": _smallest(dataset.edges), "labels": _smallest(dataset.labels)}
     features = dataset.features
     if isinstance(features, np.ndarray):
         arrays["features"] = features

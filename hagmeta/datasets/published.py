@@ -12,46 +12,27 @@ from torch_geometric.data import Data
 from hagmeta.datasets import mat
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import make_dataset
-from hagmeta.datasets.download import RemoteFile, git_blob_id
 from hagmeta.datasets.pyg_base import CarefulDataset
-from hagmeta.errors import UserError
+from hagmeta.datasets.sources import FILES
 
 
 class MatDataset(CarefulDataset):
-    """A graph in the ``.mat`` layout; subclasses say where it lies, and the git blob id of each file."""
-
-    url: str
-    prefix: str
-    blobs: tuple[str, str, str]  # of the network, the train and the test file
+    """A graph in the ``.mat`` layout; subclasses say which files it is made of."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
         self.load(self.processed_paths[0])
 
     @property
-    def remote_files(self) -> tuple[RemoteFile, ...]:  # type: ignore[override]
-        return tuple(
-            RemoteFile(name, f"{self.url}/{name}", blob)
-            for name, blob in zip(self.raw_file_names, self.blobs, strict=True)
-        )
-
-    @property
     def raw_file_names(self) -> list[str]:
-        return [self.prefix + suffix for suffix in mat.SUFFIXES]
+        return [file.name for file in self.remote_files]
 
     @property
     def processed_file_names(self) -> str:
         return "data.pt"
 
     def process(self) -> None:
-        # Files put there by hand have not been checked before.
-        for file, path in zip(self.remote_files, self.raw_paths, strict=True):
-            if git_blob_id(Path(path)) != file.blob:
-                raise UserError(
-                    f"{path}: its git blob id is {git_blob_id(Path(path))}; expected {file.blob}. "
-                    f"Delete it and run again, or put {file.url} in its place."
-                )
-        dataset = mat.load(str(Path(self.raw_dir) / self.prefix), type(self).__name__)
+        dataset = mat.load(self.raw_paths[0].removesuffix(mat.SUFFIXES[0]), type(self).__name__)
         features = scipy.sparse.coo_matrix(dataset.features)
         data = Data(
             x=torch.sparse_coo_tensor(
@@ -81,16 +62,7 @@ class AmazonClothing(MatDataset):
           - 77
     """
 
-    url = (
-        "https://raw.githubusercontent.com/Zhen-Tan-dmml/GFCIL/"
-        "9b78210418711a795280c588f55aef63f7df5b3b/few_shot_data"
-    )
-    prefix = "Amazon_clothing"
-    blobs = (
-        "1d9cde48180cce0e9f9fc08628362e661d9e2b20",
-        "c6b954abbf44b9ab48d393949b7d2900345671f6",
-        "69b1b026da94e601cee465b44ac04457fd82d621",
-    )
+    remote_files = FILES["amazon-clothing"]
 
 
 class DBLP(MatDataset):
@@ -111,13 +83,7 @@ class DBLP(MatDataset):
           - 137
     """
 
-    url = AmazonClothing.url
-    prefix = "dblp"
-    blobs = (
-        "10ad9ae1029106cdcfa11e857c96af338119cbff",
-        "363e9afefbedce08cff5d1da94abfb35d1dc3734",
-        "865c7aba67d1d23d40644143bcc91b61bf0ccfe8",
-    )
+    remote_files = FILES["dblp"]
 
 
 class AmazonElectronics(MatDataset):
@@ -138,16 +104,7 @@ class AmazonElectronics(MatDataset):
           - 167
     """
 
-    url = (
-        "https://raw.githubusercontent.com/kaize0409/GPN_Graph-Few-shot/"
-        "40ef635aa2a81f175e56c5588e1d50688f6aa85e/few_shot_data"
-    )
-    prefix = "Amazon_eletronics"  # sic
-    blobs = (
-        "79da2f1117c024987ef96fdc9382ac0c8b64c8ce",
-        "e1f86759374345bfbb250ef5ababa3b5686209a7",
-        "a7d46745f30e910aac6aabe8321d0b3c8f6087dd",
-    )
+    remote_files = FILES["amazon-electronics"]
 
 
 DATASETS: dict[str, type[MatDataset]] = {

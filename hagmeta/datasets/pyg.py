@@ -9,29 +9,20 @@ from torch_geometric.datasets import CoraFull, Reddit2
 
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import make_dataset
-from hagmeta.datasets.download import RemoteFile
 from hagmeta.datasets.pyg_base import CarefulDataset
+from hagmeta.datasets.sources import FILES
 
 
-def _google_drive(name: str, file_id: str) -> RemoteFile:
-    return RemoteFile(name, f"https://drive.usercontent.google.com/download?id={file_id}&confirm=t")
+class Reddit(CarefulDataset, Reddit2):  # type: ignore[misc]
+    """Its 23,213,838 directed edges are the literature's 11,606,919; PyG's ``Reddit`` has five times as many."""
+
+    remote_files = FILES["reddit"]
 
 
-class Reddit(CarefulDataset, Reddit2):
-    """Its 23,213,838 directed edges are the 11,606,919 of the literature; PyG's ``Reddit`` has five times as many."""
-
-    remote_files = (
-        _google_drive("adj_full.npz", Reddit2.adj_full_id),
-        _google_drive("feats.npy", Reddit2.feats_id),
-        _google_drive("class_map.json", Reddit2.class_map_id),
-        _google_drive("role.json", Reddit2.role_id),
-    )
-
-
-class Cora(CarefulDataset, CoraFull):
+class Cora(CarefulDataset, CoraFull):  # type: ignore[misc]
     """Papers in computer science, joined by citation; classes are topics."""
 
-    remote_files = (RemoteFile("cora.npz", CoraFull.url.format("cora")),)
+    remote_files = FILES["cora-full"]
 
 
 DATASETS: dict[str, type[CarefulDataset]] = {"reddit": Reddit, "cora-full": Cora}

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import Features, make_dataset
+from hagmeta.datasets.clean import Features, make_dataset, sorted_unique
 from hagmeta.errors import UserError
 
 SMALLEST_CLASS = 100  # nodes, where there are enough
@@ -23,9 +23,9 @@ DEGREE_EXPONENT = 2.0
 HOMOPHILY = 0.6  # the share of edges drawn within a class
 MISFITS = 0.1  # the share of nodes that behave as another class's
 WORDS_PER_NODE = 30
-TOPIC_SHARE = 0.2  # the share of a node's words that are drawn from its class's own
+TOPIC_SHARE = 0.1  # the share of a node's words that are drawn from its class's own
 WORDS_PER_TOPIC = 50
-CENTRE_SCALE = 0.08  # the standard deviation of a class's mean, where a node's is 1
+CENTRE_SCALE = 0.05  # the standard deviation of a class's mean, where a node's is 1
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def generate(name: str, config: SyntheticConfig) -> NodeDataset:
 def _class_sizes(nodes: int, classes: int) -> np.ndarray:
     smallest = max(1, min(SMALLEST_CLASS, nodes // (2 * classes)))
     weights = np.arange(1, classes + 1) ** -CLASS_SIZE_EXPONENT
-    sizes = smallest + ((nodes - smallest * classes) * weights / weights.sum()).astype(np.int64)
+    sizes: np.ndarray = smallest + ((nodes - smallest * classes) * weights / weights.sum()).astype(np.int64)
     sizes[: nodes - sizes.sum()] += 1  # what rounding down has left over, fewer than there are classes
     return sizes
 
@@ -119,7 +119,7 @@ def _edges(behaviour: np.ndarray, config: SyntheticConfig, rng: np.random.Genera
         first, second = by_class[first], by_class[second]
         lower, upper = np.minimum(first, second), np.maximum(first, second)
         drawn = (lower * config.nodes + upper)[lower != upper]
-        pairs = np.unique(np.concatenate([pairs, drawn]))
+        pairs = sorted_unique(np.concatenate([pairs, drawn]))
         rounds += 1
     surplus = rng.choice(len(pairs), size=len(pairs) - config.edges, replace=False)
     pairs = np.delete(pairs, surplus)

@@ -1,0 +1,54 @@
+"""Which files a dataset is made of, and where each is to be had: at one commit, with its git blob id."""
+
+from __future__ import annotations
+
+from hagmeta.datasets.download import RemoteFile
+
+_GITHUB = "https://raw.githubusercontent.com"
+_GFCIL = f"{_GITHUB}/Zhen-Tan-dmml/GFCIL/9b78210418711a795280c588f55aef63f7df5b3b/few_shot_data"
+_GPN = f"{_GITHUB}/kaize0409/GPN_Graph-Few-shot/40ef635aa2a81f175e56c5588e1d50688f6aa85e/few_shot_data"
+_GOOGLE = "https://drive.usercontent.google.com/download?confirm=t&id="
+_GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data"
+
+
+def _at(url: str, blobs: dict[str, str]) -> tuple[RemoteFile, ...]:
+    return tuple(RemoteFile(name, f"{url}/{name}", blob) for name, blob in blobs.items())
+
+
+FILES: dict[str, tuple[RemoteFile, ...]] = {
+    "amazon-clothing": _at(
+        _GFCIL,
+        {
+            "Amazon_clothing_network": "1d9cde48180cce0e9f9fc08628362e661d9e2b20",
+            "Amazon_clothing_train.mat": "c6b954abbf44b9ab48d393949b7d2900345671f6",
+            "Amazon_clothing_test.mat": "69b1b026da94e601cee465b44ac04457fd82d621",
+        },
+    ),
+    "dblp": _at(
+        _GFCIL,
+        {
+            "dblp_network": "10ad9ae1029106cdcfa11e857c96af338119cbff",
+            "dblp_train.mat": "363e9afefbedce08cff5d1da94abfb35d1dc3734",
+            "dblp_test.mat": "865c7aba67d1d23d40644143bcc91b61bf0ccfe8",
+        },
+    ),
+    "amazon-electronics": _at(
+        _GPN,
+        {
+            "Amazon_eletronics_network": "79da2f1117c024987ef96fdc9382ac0c8b64c8ce",
+            "Amazon_eletronics_train.mat": "e1f86759374345bfbb250ef5ababa3b5686209a7",
+            "Amazon_eletronics_test.mat": "a7d46745f30e910aac6aabe8321d0b3c8f6087dd",
+        },
+    ),
+    # PyTorch Geometric's addresses, which come without hashes.
+    "reddit": (
+        RemoteFile("adj_full.npz", _GOOGLE + "1sncK996BM5lpuDf75lDFqCiDZyErc1c2"),
+        RemoteFile("feats.npy", _GOOGLE + "1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3"),
+        RemoteFile("class_map.json", _GOOGLE + "1JF3Pjv9OboMNYs2aXRQGbJbc4t_nDd5u"),
+        RemoteFile("role.json", _GOOGLE + "1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A"),
+    ),
+    "cora-full": (RemoteFile("cora.npz", f"{_GRAPH2GAUSS}/cora.npz"),),
+}
+
+# Where PyTorch Geometric looks for them, under a dataset's own folder.
+RAW_FOLDERS = {name: "cora/raw" if name == "cora-full" else "raw" for name in FILES}
