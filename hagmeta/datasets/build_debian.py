@@ -112,7 +112,7 @@ def _bag_of_words(texts: list[str]) -> scipy.sparse.csr_matrix:
     )
 
 
-def _dump(path: Path | None) -> str:
+def read_dump(path: Path | None) -> str:
     if path is not None:
         try:
             return path.read_text(encoding="utf-8")
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--dump", type=Path, metavar="FILE", help="read a saved `apt-cache dumpavail`")
     arguments = parser.parse_args()
     try:
-        dataset = build(_dump(arguments.dump))
+        dataset = build(read_dump(arguments.dump))
         npz.save(arguments.out, dataset)
     except UserError as error:
         print(error, file=sys.stderr)

@@ -96,6 +96,9 @@ def _read_network(path: Path) -> np.ndarray:
 def _read_labels(path: Path) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_matrix]:
     try:
         content = scipy.io.loadmat(path, variable_names=["Index", "Label", "Attributes"])
+        for array in content.values():
+            if scipy.sparse.issparse(array):
+                array.check_format(full_check=True)  # scipy reads whatever is there, and crashes on it later
     except Exception as error:  # damaged bytes make scipy raise nearly anything
         raise UserError(f"{path}: this is not a readable .mat file ({one_line(error)}).") from error
     for key in ("Index", "Label", "Attributes"):

@@ -28,9 +28,6 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import make_dataset, one_line, whole_numbers
 from hagmeta.errors import UserError
 
-_KEYS = {"edges", "labels", "features", "feature_indptr", "feature_indices", "feature_values"}
-_KEYS |= {"num_features", "class_names"}
-
 
 def load(path: Path, name: str) -> NodeDataset:
     """Read a graph in the neutral format."""
@@ -86,7 +83,8 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         if isinstance(archive, np.ndarray):
             raise TypeError("it holds a single array, not an archive of arrays")
         with archive:
-            return {key: archive[key] for key in archive.files if key in _KEYS}
+            # All of them, known or not: what a damaged name hides shows only when its content is read.
+            return {key: archive[key] for key in archive.files}
     except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise nearly anything
         raise UserError(f"{path}: this is not a readable .npz file ({one_line(error)}).") from error
 
@@ -94,7 +92,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 def _require(arrays: dict[str, np.ndarray], keys: tuple[str, ...], source: str) -> None:
     for key in keys:
         if key not in arrays:
-            found = ", ".join(sorted(arrays)) or "none that are known"
+            found = ", ".join(sorted(arrays)) or "none"
             raise UserError(f"{source}: the array {key!r} is missing; found: {found}.")
 
 

@@ -36,7 +36,10 @@ class MatDataset(CarefulDataset):
         features = scipy.sparse.coo_matrix(dataset.features)
         data = Data(
             x=torch.sparse_coo_tensor(
-                torch.from_numpy(np.stack(features.coords)), torch.from_numpy(features.data), features.shape
+                torch.from_numpy(np.stack(features.coords)),
+                torch.from_numpy(features.data),
+                features.shape,
+                check_invariants=True,
             ),
             edge_index=torch.from_numpy(np.ascontiguousarray(dataset.edges.T)),
             y=torch.tensor([int(name) for name in dataset.class_names])[torch.from_numpy(dataset.labels)],
