@@ -156,3 +156,20 @@ def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
     ):
         if bad:
             raise UserError(f"{item.name} is {value}; it must be {words}.")
+
+
+def parse_seeds(text: str) -> list[int]:
+    """``10`` is the first ten seeds, ``3-5`` three of them, ``1,4,7`` those; without repetition."""
+    try:
+        if text.isdigit():
+            seeds = list(range(int(text)))
+        else:
+            seeds = []
+            for part in text.split(","):
+                first, dash, last = part.partition("-")
+                seeds += range(int(first), int(last) + 1) if dash else [int(first)]
+        if not seeds or len(set(seeds)) != len(seeds) or len(seeds) > 10_000:
+            raise ValueError
+    except ValueError:
+        raise UserError(f"seeds {text!r}: give a count (10), a range (0-9) or a list (1,4,7).") from None
+    return seeds

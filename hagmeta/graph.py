@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.matrix import DenseMatrix, SparseMatrix, SymmetricMatrix, matmul
+from hagmeta.matrix import (
+    DenseMatrix,
+    SeedwiseMatrix,
+    SparseMatrix,
+    SymmetricMatrix,
+    aggregate,
+    aggregate_at,
+)
 
 
 class View(NamedTuple):
@@ -29,8 +36,8 @@ class Graph:
         self.num_nodes = dataset.num_nodes
         self.num_features = dataset.num_features
         self.device = device
-        self._loops = _adjacency_with_loops(dataset.edges, dataset.num_nodes)
-        self.adjacency = SymmetricMatrix(self._loops, device)
+        self.loops = _adjacency_with_loops(dataset.edges, dataset.num_nodes)
+        self.adjacency = SymmetricMatrix(self.loops, device)
         self.features: SparseMatrix | DenseMatrix
         if isinstance(dataset.features, np.ndarray):
             self.features = DenseMatrix(torch.from_numpy(dataset.features).to(device))
@@ -46,12 +53,42 @@ class Graph:
 
     def aggregate(self, hidden: Tensor, view: View) -> Tensor:
         """Kipf and Welling's propagation among the visible nodes."""
-        scale = view.scale.unsqueeze(-1)
-        return scale * matmul(self.adjacency, scale * hidden)
+        return aggregate(self.adjacency, view.scale, hidden)
+
+    def aggregate_at(self, hidden: Tensor, view: View, nodes: Tensor) -> Tensor:
+        """The same for a few nodes (nodes,) only."""
+        return aggregate_at(self.adjacency, view.scale, hidden, nodes)
+
+    def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
+        """Averages over nodes, one matrix (classes, nodes) a seed, under a view of them."""
+        return ClassMeans(self, members, visible)
 
     @cached_property
     def edges(self) -> EdgeIndex:
-        return EdgeIndex(self._loops, self.device)
+        return EdgeIndex(self.loops, self.device)
+
+
+class ClassMeans:
+    """Averages embeddings over the nodes that a class is known by."""
+
+    def __init__(self, graph: Graph, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> None:
+        self._graph, self._members, self._visible = graph, members, visible
+
+    @cached_property
+    def plain(self) -> SeedwiseMatrix:
+        """(classes, nodes): for embeddings that are there for every node."""
+        return SeedwiseMatrix(self._members, self._graph.device)
+
+    @cached_property
+    def aggregated(self) -> SeedwiseMatrix:
+        """The same after ``Graph.aggregate``: a last, linear layer need not be run for every node."""
+        loops = self._graph.loops
+        matrices = []
+        for members, visible in zip(self._members, self._visible, strict=True):
+            scale = visible / np.sqrt(np.maximum(loops @ visible.astype(np.float32), 1))
+            weights = scipy.sparse.diags(scale.astype(np.float32))
+            matrices.append((members @ weights @ loops @ weights).tocsr())
+        return SeedwiseMatrix(matrices, self._graph.device)
 
 
 class EdgeIndex:

@@ -6,6 +6,7 @@ so that ten seeds are one product of ten times the width.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -61,6 +62,47 @@ class SymmetricMatrix(SparseMatrix):
     @property
     def transposed(self) -> SparseMatrix:  # type: ignore[override]
         return self
+
+    def rows(self, chosen: Tensor, weights: Tensor) -> RowSlice:
+        """For each seed of a pack its chosen rows (pack, rows), entries weighed by column (pack, columns)."""
+        pack, count = chosen.shape
+        chosen = chosen.flatten()
+        start = self._offsets[chosen].long()
+        length = self._offsets[chosen + 1].long() - start
+        end = length.cumsum(0)
+        row = torch.repeat_interleave(length)
+        entry = torch.arange(len(row), device=self.device) + (start - end + length)[row]
+        column, seed = self._columns[entry].long(), row // count
+        shape = (pack * count, self.shape[1] * pack)
+        return RowSlice(row, end - length, column * pack + seed, weights[seed, column], shape)
+
+
+@dataclass(frozen=True)
+class RowSlice:
+    """Some rows of a sparse matrix, chosen anew in every step; column c of seed s is c * pack + s."""
+
+    row: Tensor  # (entries,)
+    start: Tensor  # (rows,) where each row's entries begin
+    column: Tensor  # (entries,)
+    value: Tensor  # (entries,)
+    shape: tuple[int, int]
+
+    @property
+    def transposed(self) -> _RowSliceTransposed:
+        return _RowSliceTransposed(self)
+
+    def product(self, dense: Tensor) -> Tensor:
+        return F.embedding_bag(self.column, dense, self.start, mode="sum", per_sample_weights=self.value)
+
+
+@dataclass(frozen=True)
+class _RowSliceTransposed:
+    transposed: RowSlice
+
+    def product(self, dense: Tensor) -> Tensor:
+        part = self.transposed
+        result = dense.new_zeros(part.shape[1], dense.shape[1])
+        return result.index_add_(0, part.column, dense[part.row] * part.value.unsqueeze(-1))
 
 
 class DenseMatrix:
@@ -123,6 +165,68 @@ class _Product(torch.autograd.Function):
         side_by_side = dense.movedim(in_dims[1], 1)  # (columns, pack, width)
         product = _Product.apply(matrix, side_by_side.flatten(1))
         return product.unflatten(1, side_by_side.shape[1:]), 1
+
+
+def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
+    """diag(scale) @ adjacency @ diag(scale) @ hidden, for every row; ``scale`` (rows,) is constant."""
+    result: Tensor = _Aggregate.apply(adjacency, scale, hidden)
+    return result
+
+
+def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
+    """The same, for a few rows (rows,) only."""
+    result: Tensor = _AggregateAt.apply(adjacency, scale, hidden, rows)
+    return result
+
+
+class _Aggregate(torch.autograd.Function):
+    @staticmethod
+    def forward(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
+        scale = scale.unsqueeze(-1)
+        scaled = hidden * scale
+        return adjacency.product(scaled.flatten(1)).view_as(scaled).mul_(scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.adjacency = inputs[0]
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, _Aggregate.apply(ctx.adjacency, *ctx.saved_tensors, grad)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor
+    ) -> tuple[Tensor, int]:
+        side_by_side = hidden.movedim(in_dims[2], 1)  # (rows, pack, width)
+        return _Aggregate.apply(adjacency, scale.movedim(in_dims[1], 1), side_by_side), 1
+
+
+class _AggregateAt(torch.autograd.Function):
+    @staticmethod
+    def forward(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
+        raise RuntimeError("chosen rows are aggregated under vmap over a pack")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None: ...
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any: ...
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        adjacency: SymmetricMatrix,
+        scale: Tensor,
+        hidden: Tensor,
+        rows: Tensor,
+    ) -> tuple[Tensor, int]:
+        scale, rows = scale.movedim(in_dims[1], 0), rows.movedim(in_dims[3], 0)
+        flat = hidden.movedim(in_dims[2], 1).flatten(0, 1)  # (nodes * pack, width)
+        product = _Product.apply(adjacency.rows(rows, scale), flat)
+        return product.unflatten(0, rows.shape) * scale.gather(1, rows).unsqueeze(-1), 0
 
 
 class _SeedwiseProduct(torch.autograd.Function):

@@ -14,7 +14,11 @@ State = dict[str, Tensor]
 
 
 class Pack:
-    """Runs a module that is written for one seed for all of them; seeds never touch each other."""
+    """Runs a module that is written for one seed for all of them; seeds never touch each other.
+
+    The pack axis of a parameter is its second to last, beside the columns: that is how ten seeds'
+    products with a sparse matrix are one product, without a copy.
+    """
 
     def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
         self.size = len(modules)
@@ -22,8 +26,10 @@ class Pack:
         stacked, buffers = stack_module_state(list(modules))
         assert not buffers, "methods keep no buffers"
         self.parameters: State = {
-            name: value.detach().to(device).requires_grad_() for name, value in stacked.items()
+            name: value.detach().to(device).movedim(0, -2).contiguous().requires_grad_()
+            for name, value in stacked.items()
         }
+        self._axes = {name: value.dim() - 2 for name, value in self.parameters.items()}
 
     def run(self, step: str, shared: tuple[Any, ...], *seedwise: Any) -> Any:
         """``module.step(*shared, *seedwise)``, with a leading pack axis on ``seedwise`` and the result."""
@@ -31,7 +37,7 @@ class Pack:
         def one(parameters: State, *arguments: Any) -> Any:
             return functional_call(self.template, parameters, (step, *shared, *arguments))
 
-        return vmap(one)(self.parameters, *seedwise)
+        return vmap(one, in_dims=(self._axes, *[0] * len(seedwise)))(self.parameters, *seedwise)
 
     def optimizer(self, rate: float, weight_decay: float) -> torch.optim.Optimizer:
         """Adam is elementwise: one optimizer serves the pack, each seed as if it were alone."""
@@ -48,7 +54,7 @@ class Pack:
     def states(self) -> list[State]:
         """Each seed's own parameters."""
         return [
-            {name: value[index].detach().clone() for name, value in self.parameters.items()}
+            {name: value.select(-2, index).detach().clone() for name, value in self.parameters.items()}
             for index in range(self.size)
         ]
 
@@ -73,7 +79,7 @@ class EarlyStopping:
         self._waited = np.where(better, 0, self._waited + (self._waited < self._patience))
         for index in np.flatnonzero(better):
             for name, value in self._pack.parameters.items():
-                self._state[name][index] = value[index].detach()
+                self._state[name].select(-2, index).copy_(value.select(-2, index).detach())
 
     def restore_best(self) -> None:
         self._pack.restore(self._state)

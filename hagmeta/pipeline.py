@@ -28,7 +28,7 @@ from hagmeta.metrics import summarise
 from hagmeta.pack import Pack, Progress, no_progress
 from hagmeta.pretrain import pretrained_encoders
 from hagmeta.sessions import play
-from hagmeta.stage import make_stage
+from hagmeta.stage import Stage
 from hagmeta.stream import check_ways, make_world
 
 Record = dict[str, Any]
@@ -49,7 +49,8 @@ def run(
     with clock("prepare"):
         graph = Graph(dataset, device)
         worlds = [make_world(dataset, config, seed) for seed in seeds]
-        stage = make_stage(graph, worlds, config)
+        assert config.n_way
+        stage = Stage(graph, worlds, config, config.n_way)
     with clock("pretrain"):
         fingerprint = datasets.fingerprint(dataset)
         encoders = pretrained_encoders(graph, fingerprint, worlds, config, cache, progress)

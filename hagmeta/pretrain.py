@@ -38,11 +38,11 @@ class Pretrainer(nn.Module):
         self.head = seeded(seed, "init/head", lambda: nn.Linear(config.embedding, num_classes))
 
     def loss(self, graph: Graph, view: View, target: Tensor, weight: Tensor, key: Tensor) -> Tensor:
-        logits = self.head(self.encoder(graph, view, key))
+        logits = self.head(self.encoder(graph, view, key).all())
         return (weight * F.cross_entropy(logits, target, reduction="none")).sum()
 
     def accuracy(self, graph: Graph, view: View, target: Tensor, weight: Tensor) -> Tensor:
-        logits = self.head(self.encoder(graph, view, None))
+        logits = self.head(self.encoder(graph, view, None).all())
         return (weight * (logits.argmax(-1) == target)).sum()
 
     def forward(self, step: str, *arguments: Any) -> Any:

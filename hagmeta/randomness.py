@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 Built = TypeVar("Built")
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+_FOLD = 0x5851F42D4C957F2D  # odd, and no small multiple of _GOLDEN
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
@@ -41,8 +43,8 @@ def keys(seeds: list[int], purpose: str, device: torch.device) -> Tensor:
 
 
 def fold(key: Tensor, number: int) -> Tensor:
-    """Another key, for the ``number``-th use of this one."""
-    return _mix(key + (number + 1) * _GOLDEN % 2**63)
+    """Another key, for the ``number``-th use of this one: far from it on SplitMix64's orbit."""
+    return key + (number + 1) * _FOLD % 2**63
 
 
 def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
@@ -50,10 +52,28 @@ def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
 
     The rate is rounded to 1/256.
     """
-    threshold = round(rate * 256)
-    if key is None or threshold == 0:
+    if key is None or rate == 0:
         return values
-    return _Dropout.apply(values, key, threshold)[0]
+    dropped: Tensor = _Dropout.apply(values, key, rate)
+    return dropped
+
+
+def relu_dropout(values: Tensor, bias: Tensor, rate: float, key: Tensor | None) -> Tensor:
+    """``dropout(relu(values + bias))`` with few passes over large ``values`` (rows, width)."""
+    if key is None or rate == 0:
+        return F.relu(values + bias)
+    scale = _scale(rate)
+    # A positive factor passes through ReLU; after it, what is dropped is zero and so is its gradient.
+    activated: Tensor = _ReluDropout.apply(torch.add(bias * scale, values, alpha=scale), key, rate)
+    return activated
+
+
+def _threshold(rate: float) -> int:
+    return round(rate * 256)
+
+
+def _scale(rate: float) -> float:
+    return 256 / (256 - _threshold(rate))
 
 
 def _mix(word: Tensor) -> Tensor:
@@ -62,35 +82,52 @@ def _mix(word: Tensor) -> Tensor:
     return word ^ ((word >> 31) & 0x1FFFFFFFF)
 
 
-def _random_bytes(key: Tensor, rows: int, width: int) -> Tensor:
-    """(rows, pack, width) bytes, eight from each 64-bit counter."""
+def _kept(values: Tensor, key: Tensor, rate: float) -> Tensor:
+    """1 where to keep and 0 where to drop ``values`` (rows, [pack,] width): eight draws from each word."""
+    rows, width = values.shape[0], values.shape[-1]
     words = -(-width // 8)
     counter = torch.arange(1, rows * words + 1, device=key.device).view(rows, 1, words)
-    return _mix(key.view(1, -1, 1) + counter * _GOLDEN).view(torch.uint8)[..., :width]
+    random_bytes = _mix(key.view(1, -1, 1) + counter * _GOLDEN).view(torch.uint8)[..., :width]
+    kept = torch.empty_like(values)
+    torch.ge(random_bytes.view_as(kept), _threshold(rate), out=kept)  # as floats: multiplied at full speed
+    return kept
 
 
 class _Dropout(torch.autograd.Function):
     """Rows stay in front and the pack axis beside them, which is how the sparse products want them."""
 
     @staticmethod
-    def forward(values: Tensor, key: Tensor, threshold: int) -> tuple[Tensor, Tensor]:
-        rows, width = values.shape[0], values.shape[-1]
-        keep = (_random_bytes(key, rows, width) >= threshold).view(values.shape)
-        return values * keep * (256 / (256 - threshold)), keep
+    def forward(values: Tensor, key: Tensor, rate: float) -> Tensor:
+        return _kept(values, key, rate).mul_(values).mul_(_scale(rate))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(output[1])
-        ctx.mark_non_differentiable(output[1])
-        ctx.scale = 256 / (256 - inputs[2])
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.rate = inputs[2]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None]:
-        (keep,) = ctx.saved_tensors
-        return grad * keep * ctx.scale, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _Dropout.apply(grad, *ctx.saved_tensors, ctx.rate), None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], values: Tensor, key: Tensor, threshold: int) -> Any:
-        packed = values.movedim(in_dims[0], 1)  # (rows, pack, width)
-        dropped, keep = _Dropout.apply(packed, key, threshold)
-        return (dropped, keep), (1, 1)
+    def vmap(info: Any, in_dims: tuple[Any, ...], values: Tensor, key: Tensor, rate: float) -> Any:
+        return _Dropout.apply(values.movedim(in_dims[0], 1).contiguous(), key, rate), 1
+
+
+class _ReluDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(values: Tensor, key: Tensor, rate: float) -> Tensor:
+        return values.relu().mul_(_kept(values, key, rate))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (output,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grad, output, 0), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], values: Tensor, key: Tensor, rate: float) -> Any:
+        return _ReluDropout.apply(values.movedim(in_dims[0], 1), key, rate), 1

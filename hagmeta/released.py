@@ -25,17 +25,14 @@ def meta_train_and_play(stage: Stage, pack: Pack, progress: Progress) -> list[Ev
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, worlds, strict=True)]
     optimizer = pack.optimizer(config.learning_rate, config.weight_decay)
 
-    view = stage.graph.view(np.stack([s.visible(0) for s in streams]))
     key = keys(stage.seeds, "dropout/gpil", stage.device)
-    episodes = pseudo_episodes(stage)
+    episodes = pseudo_episodes(stage, stage.training())
     last = deque[tuple[Episode, np.ndarray]](maxlen=len(worlds[0].meta_classes) // stage.n_way)
     # Without GPIL one pseudo-stream is answered, and nothing learnt from it.
     count = config.episodes if config.gpil else last.maxlen or 1
     for number in range(count):
         episode = next(episodes)
-        losses, logits = pack.run(
-            "loss", (episode.scene,), view, episode.task, episode.target, fold(key, number)
-        )
+        losses, logits = episode.loss(pack, fold(key, number))
         last.append((episode, logits.argmax(-1).cpu().numpy()))
         if config.gpil:
             descend(optimizer, losses)
@@ -49,11 +46,16 @@ def meta_train_and_play(stage: Stage, pack: Pack, progress: Progress) -> list[Ev
 
     key = keys(stage.seeds, "dropout/test", stage.device)
     for session in range(1, streams[0].sessions + 1):
-        view = stage.graph.view(np.stack([s.visible(session) for s in streams]))
+        setting = stage.session(streams, session)
         target = [_positions(s.met(session), w.labels[s.queries[session]]) for s, w in zip(streams, worlds, strict=True)]
-        scene = stage.scene(len(streams[0].known), session)
+        scene = stage.scene(setting, len(streams[0].known), session)
         losses, logits = pack.run(
-            "loss", (scene,), view, stage.task(streams, session), stack(target, stage.device), fold(key, session)
+            "loss",
+            (scene,),
+            setting.view,
+            stage.task(streams, session),
+            stack(target, stage.device),
+            fold(key, session),
         )
         for evaluator, answer in zip(evaluators, logits.argmax(-1).cpu().numpy(), strict=True):
             evaluator.score(answer)

@@ -14,7 +14,7 @@ from hagmeta.pack import Pack, Progress, descend, stack
 from hagmeta.randomness import fold, keys
 from hagmeta.randomness import stream as random_stream
 from hagmeta.splits import TRAIN
-from hagmeta.stage import Stage
+from hagmeta.stage import Setting, Stage
 from hagmeta.stream import Stream
 
 Predictions = list[np.ndarray]  # one array a seed
@@ -25,10 +25,10 @@ def play(stage: Stage, pack: Pack, streams: Sequence[Stream], purpose: str, prog
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
     tuner = _FineTuning(stage, streams, purpose)
     for session in range(streams[0].sessions + 1):
-        view = stage.graph.view(np.stack([s.visible(session) for s in streams]))
+        setting = stage.session(streams, session)
         if session > 0:
-            tuner.learn(pack, view, session)
-        (predictions,) = predict(stage, pack, view, streams, [session])
+            tuner.learn(pack, setting, session)
+        (predictions,) = predict(stage, pack, setting, streams, [session])
         for evaluator, answer in zip(evaluators, predictions, strict=True):
             evaluator.score(answer)
         progress(purpose, session, streams[0].sessions, {})
@@ -37,31 +37,36 @@ def play(stage: Stage, pack: Pack, streams: Sequence[Stream], purpose: str, prog
 
 @torch.no_grad()
 def predict(
-    stage: Stage, pack: Pack, view: object, streams: Sequence[Stream], sessions: Sequence[int]
+    stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], sessions: Sequence[int]
 ) -> list[Predictions]:
     """Answers to the queries of some sessions from one pass over the graph, in evaluation mode."""
     tasks = tuple(stage.task(streams, session) for session in sessions)
-    scene = stage.scene(len(streams[0].known), sessions[-1])
-    answers = [logits.argmax(-1).cpu().numpy() for logits in pack.run("logits", (scene,), view, tasks)]
+    scene = stage.scene(setting, len(streams[0].known), sessions[-1])
+    answers = [logits.argmax(-1).cpu().numpy() for logits in pack.run("logits", (scene,), setting.view, tasks)]
     return [
         [row[: len(s.queries[session])] for row, s in zip(answer, streams, strict=True)]
         for session, answer in zip(sessions, answers, strict=True)
     ]
 
 
-def validate(stage: Stage, pack: Pack) -> np.ndarray:
+def validate(stage: Stage, pack: Pack, settings: Sequence[Setting]) -> np.ndarray:
     """Mean accuracy over the sessions of each seed's validation stream, without learning in them."""
     streams = [world.validation for world in stage.worlds]
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
     sessions = list(range(streams[0].sessions + 1))
-    # Where nothing becomes visible on the way, one pass over the graph answers all sessions.
-    moments = [[s] for s in sessions] if stage.config.val_classes else [sessions]
-    for moment in moments:
-        view = stage.graph.view(np.stack([s.visible(moment[-1]) for s in streams]))
-        for predictions in predict(stage, pack, view, streams, moment):
+    moments = [sessions] if len(settings) == 1 else [[session] for session in sessions]
+    for setting, moment in zip(settings, moments, strict=True):
+        for predictions in predict(stage, pack, setting, streams, moment):
             for evaluator, answer in zip(evaluators, predictions, strict=True):
                 evaluator.score(answer)
     return np.array([np.mean(evaluator.accuracy()) for evaluator in evaluators])
+
+
+def validation_settings(stage: Stage) -> list[Setting]:
+    """Where nothing becomes visible on the way, one pass over the graph answers all sessions."""
+    streams = [world.validation for world in stage.worlds]
+    sessions = range(streams[0].sessions + 1) if stage.config.val_classes else [0]
+    return [stage.session(streams, session) for session in sessions]
 
 
 class _FineTuning:
@@ -79,12 +84,12 @@ class _FineTuning:
         self.key = keys(stage.seeds, f"dropout/{purpose}", stage.device)
         self.step = 0
 
-    def learn(self, pack: Pack, view: object, session: int) -> None:
+    def learn(self, pack: Pack, setting: Setting, session: int) -> None:
         optimizer = pack.optimizer(self.config.finetune_rate, self.config.weight_decay)
-        scene = self.stage.scene(len(self.streams[0].known), session)
+        scene = self.stage.scene(setting, len(self.streams[0].known), session)
         for _ in range(self.config.finetune_steps):
             task, target = self._task(session)
-            losses, _ = pack.run("loss", (scene,), view, task, target, fold(self.key, self.step))
+            losses, _ = pack.run("loss", (scene,), setting.view, task, target, fold(self.key, self.step))
             descend(optimizer, losses)
             self.step += 1
 

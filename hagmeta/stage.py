@@ -11,12 +11,19 @@ import torch
 
 from hagmeta.config import RunConfig
 from hagmeta.episodes import PseudoStream
-from hagmeta.graph import Graph
-from hagmeta.matrix import SeedwiseMatrix
+from hagmeta.graph import ClassMeans, Graph, View
 from hagmeta.methods.base import Scene, Task
 from hagmeta.pack import stack, stack_padded
 from hagmeta.splits import TRAIN
 from hagmeta.stream import Stream, World
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is seen and known for a while: through training, or in one session."""
+
+    view: View
+    class_means: ClassMeans
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,6 @@ class Stage:
     worlds: Sequence[World]
     config: RunConfig
     n_way: int
-    class_means: SeedwiseMatrix
 
     @property
     def device(self) -> torch.device:
@@ -35,7 +41,35 @@ class Stage:
     def seeds(self) -> list[int]:
         return [world.seed for world in self.worlds]
 
-    def scene(self, known: int, later: int) -> Scene:
+    def training(self) -> Setting:
+        """The setting of meta-training: neither novel-test nor held-out classes are seen."""
+        released = self.config.protocol == "released"
+        known = [w.validation.known if not released else w.test.known for w in self.worlds]
+        return self._setting([w.validation.visible(0) for w in self.worlds], known)
+
+    def session(self, streams: Sequence[Stream], session: int) -> Setting:
+        released = self.config.protocol == "released"
+        known = [s.met(session) if released else s.known for s in streams]
+        return self._setting([s.visible(session) for s in streams], known)
+
+    def _setting(self, visible: list[np.ndarray], known: list[np.ndarray]) -> Setting:
+        seen = np.stack(visible)
+        members = [self._members(world, classes) for world, classes in zip(self.worlds, known, strict=True)]
+        return Setting(self.graph.view(seen), self.graph.class_means(members, seen))
+
+    def _members(self, world: World, classes: np.ndarray) -> scipy.sparse.csr_matrix:
+        """Averages over the nodes that make a class known by many: its train nodes.
+
+        Under `released` all its nodes, as the authors' code has it.
+        """
+        nodes = world.nodes_of(classes, None if self.config.protocol == "released" else TRAIN)
+        labels = world.labels[nodes]
+        share = 1 / np.bincount(labels, minlength=world.num_classes).clip(min=1)
+        values = share[labels].astype(np.float32)
+        shape = (world.num_classes, self.graph.num_nodes)
+        return scipy.sparse.csr_matrix((values, (labels, nodes)), shape=shape)
+
+    def scene(self, setting: Setting, known: int, later: int) -> Scene:
         """A scene of ``known`` classes at the start and ``later`` tasks of N classes since.
 
         Of the known classes the base ones are one task and the others tasks of N, the last perhaps smaller.
@@ -43,7 +77,7 @@ class Stage:
         base = len(self.worlds[0].split.base)
         whole, rest = divmod(known - base, self.n_way)
         sizes = (base, *[self.n_way] * whole, *([rest] if rest else []), *[self.n_way] * later)
-        return Scene(self.graph, self.class_means, sizes)
+        return Scene(self.graph, setting.class_means, sizes)
 
     def episode(self, drawn: Sequence[PseudoStream], session: int) -> tuple[Task, np.ndarray]:
         """A pseudo-stream's task, session by session, and the targets of its queries."""
@@ -69,27 +103,3 @@ class Stage:
             support=stack((s.support[few].reshape(-1, s.support.shape[-1]) for s in streams), self.device),
             query=stack_padded([s.queries[session] for s in streams], self.device),
         )
-
-
-def make_stage(graph: Graph, worlds: Sequence[World], config: RunConfig) -> Stage:
-    assert config.n_way
-    return Stage(graph, worlds, config, config.n_way, _class_means(graph, worlds, config))
-
-
-def _class_means(graph: Graph, worlds: Sequence[World], config: RunConfig) -> SeedwiseMatrix:
-    """Averages over the nodes that make a class known by many: its train nodes.
-
-    Under `released` all nodes of every class, as the authors' code has it.
-    """
-    matrices = []
-    for world in worlds:
-        if config.protocol == "released":
-            nodes = world.nodes_of(world.split.order)
-        else:
-            nodes = world.nodes_of(np.concatenate([world.split.base, world.split.novel_train]), TRAIN)
-        labels = world.labels[nodes]
-        share = 1 / np.bincount(labels, minlength=world.num_classes).clip(min=1)
-        values = share[labels].astype(np.float32)
-        shape = (world.num_classes, graph.num_nodes)
-        matrices.append(scipy.sparse.csr_matrix((values, (labels, nodes)), shape=shape))
-    return SeedwiseMatrix(matrices, graph.device)

@@ -113,6 +113,7 @@ def _bag_of_words(texts: list[str]) -> scipy.sparse.csr_matrix:
 
 
 def read_dump(path: Path | None) -> str:
+    """Read a saved dump, or without one ask apt."""
     if path is not None:
         try:
             return path.read_text(encoding="utf-8")
@@ -127,6 +128,7 @@ def read_dump(path: Path | None) -> str:
 
 
 def main() -> None:
+    """Run the command told above."""
     parser = argparse.ArgumentParser(prog="python -m hagmeta.datasets.build_debian", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.npz", help="the file to write")
     parser.add_argument("--dump", type=Path, metavar="FILE", help="read a saved `apt-cache dumpavail`")

@@ -1,9 +1,9 @@
 """The embedded dataset: the packages of Debian 12, classified by archive section.
 
 A node is a package of the component main. Its class is its section of the archive, if that has at least 100
-packages; of a section with more than 500 the 500 best connected are kept. An edge joins two packages of which
-one depends on, pre-depends on, recommends or suggests the other, as any of the alternatives it names. A feature
-is a word of the one-line description that at least 3 of the kept packages use, 1 where it occurs.
+packages; of a section with more than 500 the 500 best connected are kept. An edge joins two packages of
+which one depends on, pre-depends on, recommends or suggests the other, as any of the alternatives it names.
+A feature is a word of the one-line description that at least 3 of the kept packages use, 1 where it occurs.
 
 **STATS** (arm64 package lists of November 2026):
 

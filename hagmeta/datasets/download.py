@@ -83,7 +83,7 @@ def _fetch(file: RemoteFile, folder: Path) -> None:
 
 
 def _open(url: str) -> HTTPResponse:
-    """Open ``url`` within PATIENCE: urlopen's own timeout starts anew for each address and skips name lookup."""
+    """Open ``url`` within PATIENCE; urlopen's timeout starts anew for each address and skips name lookup."""
     outcome: queue.SimpleQueue[HTTPResponse | Exception] = queue.SimpleQueue()
 
     def attempt() -> None:

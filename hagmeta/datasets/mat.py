@@ -1,9 +1,9 @@
 """The ``.mat`` layout of the few-shot node classification literature, and its three public datasets.
 
 A graph is three files: ``PREFIX_network``, an edge a line, two node numbers with a tab between; and
-``PREFIX_train.mat`` and ``PREFIX_test.mat``, each with ``Index`` (node numbers from 0), ``Label`` (their classes)
-and ``Attributes`` (a row of features for each). Nodes without neighbours are kept. A node that has edges but no
-label in either file belongs to no class: it is left out with its edges, and a warning says so.
+``PREFIX_train.mat`` and ``PREFIX_test.mat``, each with ``Index`` (node numbers from 0), ``Label`` (their
+classes) and ``Attributes`` (a row of features for each). Nodes without neighbours are kept. A node that has
+edges but no label in either file belongs to no class: it is left out with its edges, and a warning says so.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def load(prefix: str, name: str) -> NodeDataset:
     widths = [attributes.shape[1] for _, _, attributes in parts]
     if widths[0] != widths[1]:
         raise UserError(
-            f"{label_paths[1]}: 'Attributes' has {widths[1]} columns; valid are {widths[0]}, as in {label_paths[0]}."
+            f"{label_paths[1]}: 'Attributes' has {widths[1]} columns; "
+            f"valid are {widths[0]}, as in {label_paths[0]}."
         )
     index = np.concatenate([part[0] for part in parts])
     labels = np.concatenate([part[1] for part in parts])
@@ -95,7 +96,7 @@ def _read_network(path: Path) -> np.ndarray:
 
 def _read_labels(path: Path) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_matrix]:
     try:
-        content = scipy.io.loadmat(path, variable_names=["Index", "Label", "Attributes"])
+        content = scipy.io.loadmat(path, variable_names=["Index", "Label", "Attributes"], spmatrix=True)
         for array in content.values():
             if scipy.sparse.issparse(array):
                 array.check_format(full_check=True)  # scipy reads whatever is there, and crashes on it later

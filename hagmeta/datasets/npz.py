@@ -113,8 +113,9 @@ def _features(arrays: dict[str, np.ndarray], source: str) -> scipy.sparse.csr_ma
         or np.any(np.diff(starts) < 0)
     ):
         raise UserError(
-            f"{source}: 'feature_indptr' has {len(starts)} entries from {starts[:1]} to {starts[-1:]}; valid are "
-            f"{num_nodes + 1} (nodes + 1) that rise from 0 to {len(columns)}, the length of 'feature_indices'."
+            f"{source}: 'feature_indptr' has {len(starts)} entries from {starts[:1]} to {starts[-1:]}; "
+            f"valid are {num_nodes + 1} (nodes + 1) that rise from 0 to {len(columns)}, "
+            f"the length of 'feature_indices'."
         )
     if values.shape != columns.shape:
         raise UserError(f"{source}: 'feature_values' has shape {values.shape}; valid is {columns.shape}.")
@@ -134,6 +135,7 @@ def _class_names(arrays: dict[str, np.ndarray], source: str) -> list[str] | None
         return None
     if names.ndim != 1 or names.dtype.kind != "U":
         raise UserError(
-            f"{source}: 'class_names' has type {names.dtype} and shape {names.shape}; valid is a list of texts."
+            f"{source}: 'class_names' has type {names.dtype} and shape {names.shape}; "
+            f"valid is a list of texts."
         )
     return [str(name) for name in names]

@@ -14,7 +14,7 @@ from hagmeta.datasets.sources import FILES
 
 
 class Reddit(CarefulDataset, Reddit2):  # type: ignore[misc]
-    """Its 23,213,838 directed edges are the literature's 11,606,919; PyG's ``Reddit`` has five times as many."""
+    """Its 23,213,838 directed edges are the literature's 11,606,919; PyG's own ``Reddit`` has more."""
 
     remote_files = FILES["reddit"]
 

@@ -1,9 +1,9 @@
 """Graphs of any size out of a seed: for tests, and for scale tests where the real data cannot be had.
 
-Classes differ in size by a power law. Degrees are heavy-tailed (a degree-corrected block model) and most edges
-stay within a class. Features are a bag of words, partly a class's own and partly everyone's, or (dense) normal
-around a class's mean. One node in ten behaves, in edges and features alike, as a node of another class, so that
-no method gets everything right.
+Classes differ in size by a power law. Degrees are heavy-tailed (a degree-corrected block model) and most
+edges stay within a class. Features are a bag of words, partly a class's own and partly everyone's, or (dense)
+normal around a class's mean. One node in ten behaves, in edges and features alike, as a node of another
+class, so that no method gets everything right.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import Graph, View
-from hagmeta.matrix import SeedwiseMatrix
+from hagmeta.graph import ClassMeans, Graph, View
 from hagmeta.nn.encoder import make_encoder
 from hagmeta.randomness import seeded
 
@@ -28,10 +27,10 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """What is the same for every step of a phase and for every seed of the pack."""
+    """What stays the same from step to step while the view does."""
 
     graph: Graph
-    class_means: SeedwiseMatrix  # averages nodes (columns) to classes (rows), over the known nodes
+    class_means: ClassMeans  # a row a class, over the nodes that it is known by
     task_sizes: tuple[int, ...]  # how many classes came together, in order; the base task first
 
 

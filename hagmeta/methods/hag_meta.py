@@ -10,18 +10,17 @@ from torch import Tensor
 
 from hagmeta.config import RunConfig
 from hagmeta.graph import View
-from hagmeta.matrix import matmul
 from hagmeta.methods.base import Method, Scene, Sizes, Task
-from hagmeta.nn.node_attention import NodeAttention, attention_weights
+from hagmeta.nn.encoder import Embedding
+from hagmeta.nn.node_attention import NodeAttention, NodeScores
 from hagmeta.nn.prototypes import distance_logits, weighted_prototypes
 from hagmeta.nn.task_attention import TaskAttention
 from hagmeta.randomness import fold, seeded
 
 
 class Encoded(NamedTuple):
-    embeddings: Tensor  # (nodes, width)
-    means: Tensor  # (classes, width) of the classes known by many nodes
-    scores: Tensor | None  # (nodes,) NLA's
+    embedding: Embedding
+    scores: NodeScores | None  # NLA's
 
 
 class HagMeta(Method):
@@ -39,31 +38,34 @@ class HagMeta(Method):
         self.criterion = {"categorical": categorical_loss, "binary": binary_loss}[config.loss]
 
     def encode(self, scene: Scene, view: View, key: Tensor | None) -> Encoded:
-        embeddings = self.encoder(scene.graph, view, _use(key, 0))
+        embedding = self.encoder(scene.graph, view, _use(key, 0))
         scores = self.node_attention and self.node_attention(scene.graph, view, _use(key, 1))
-        return Encoded(embeddings, matmul(scene.class_means, embeddings), scores)
+        return Encoded(embedding, scores)
 
     def classify(self, scene: Scene, encoded: Encoded, task: Task) -> Tensor:
-        return distance_logits(encoded.embeddings[task.query], self._prototypes(encoded, task))
+        return self._answer(scene, encoded, task)[0]
 
     def loss(
         self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        encoded = self.encode(scene, view, key)
-        prototypes = self._prototypes(encoded, task)
-        logits = distance_logits(encoded.embeddings[task.query], prototypes)
+        logits, prototypes = self._answer(scene, self.encode(scene, view, key), task)
         weights = torch.ones_like(logits[0])
         if self.task_attention is not None:
             weights = weights + self.task_attention(prototypes, scene.task_sizes, _use(key, 2))  # Eq. 13
         return self.criterion(logits, target, weights), logits
 
-    def _prototypes(self, encoded: Encoded, task: Task) -> Tensor:
-        support = encoded.embeddings[task.support]  # (classes, shots, width)
+    def _answer(self, scene: Scene, encoded: Encoded, task: Task) -> tuple[Tensor, Tensor]:
+        """Logits (queries, classes) and the prototypes (classes, width) behind them."""
+        nodes = torch.cat([task.support.flatten(), task.query])
+        support, query = encoded.embedding.at(nodes).split([task.support.numel(), len(task.query)])
+        support = support.unflatten(0, task.support.shape)  # (classes, shots, width)
         if encoded.scores is None:
             few = support.mean(-2)  # Eq. 2
         else:
-            few = weighted_prototypes(support, attention_weights(encoded.scores[task.support]))
-        return torch.cat([encoded.means[task.many], few])
+            few = weighted_prototypes(support, encoded.scores.weights(task.support))
+        many = encoded.embedding.means(scene.class_means)[task.many]
+        prototypes = torch.cat([many, few])
+        return distance_logits(query, prototypes), prototypes
 
 
 def categorical_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:

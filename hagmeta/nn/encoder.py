@@ -1,43 +1,97 @@
-"""The graph encoders: two layers from features to embeddings, dropout between them."""
+"""The graph encoders: two layers from features to embeddings, dropout between them.
+
+An encoder returns an `Embedding`, which computes what is asked of it: a training step needs a few hundred
+nodes and the means of some classes, not every node of the graph.
+"""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import Graph, View
+from hagmeta.graph import ClassMeans, Graph, View
 from hagmeta.matrix import matmul
-from hagmeta.randomness import dropout
+from hagmeta.randomness import dropout, relu_dropout
+
+
+class Embedding(ABC):
+    """Embeddings of a graph's nodes."""
+
+    @abstractmethod
+    def all(self) -> Tensor:
+        """Of every node: (nodes, width)."""
+
+    @abstractmethod
+    def at(self, nodes: Tensor) -> Tensor:
+        """Of some nodes: (nodes, width)."""
+
+    @abstractmethod
+    def means(self, class_means: ClassMeans) -> Tensor:
+        """Averages over the nodes that classes are known by: (classes, width)."""
 
 
 class GraphConvolution(nn.Module):
-    """One layer of Kipf and Welling (2017); the first one multiplies the graph's own features."""
+    """One layer of Kipf and Welling (2017)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inputs, outputs)))
         self.bias = nn.Parameter(torch.zeros(outputs))
 
-    def forward(self, graph: Graph, view: View, hidden: Tensor | None = None) -> Tensor:
-        mapped = matmul(graph.features, self.weight) if hidden is None else hidden @ self.weight
-        return graph.aggregate(mapped, view) + self.bias
+
+class HiddenConvolution(GraphConvolution):
+    """The first layer, over the graph's own features, with ReLU and dropout."""
+
+    def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
+        mapped = matmul(graph.features, self.weight)
+        return relu_dropout(graph.aggregate(mapped, view), self.bias, rate, key)
+
+
+class LastConvolution(GraphConvolution):
+    """The second layer, linear."""
+
+    def forward(self, graph: Graph, view: View, hidden: Tensor) -> ConvolvedEmbedding:
+        return ConvolvedEmbedding(self, graph, view, hidden)
+
+
+@dataclass(frozen=True)
+class ConvolvedEmbedding(Embedding):
+    """A linear layer commutes with sums over nodes, and runs after them."""
+
+    layer: LastConvolution
+    graph: Graph
+    view: View
+    hidden: Tensor  # (nodes, hidden)
+
+    def all(self) -> Tensor:
+        return self.graph.aggregate(self.hidden @ self.layer.weight, self.view) + self.layer.bias
+
+    def at(self, nodes: Tensor) -> Tensor:
+        aggregated = self.graph.aggregate_at(self.hidden, self.view, nodes)
+        return aggregated @ self.layer.weight + self.layer.bias
+
+    def means(self, class_means: ClassMeans) -> Tensor:
+        return matmul(class_means.aggregated, self.hidden) @ self.layer.weight + self.layer.bias
 
 
 class GCN(nn.Module):
-    """Two graph convolutions, ReLU between them (the authors' code; the paper also names one after)."""
+    """Two graph convolutions, ReLU between them (the authors' code; the paper names one after, too)."""
 
     def __init__(self, num_features: int, config: RunConfig) -> None:
         super().__init__()
-        self.first = GraphConvolution(num_features, config.hidden)
-        self.second = GraphConvolution(config.hidden, config.embedding)
+        self.first = HiddenConvolution(num_features, config.hidden)
+        self.second = LastConvolution(config.hidden, config.embedding)
         self.dropout = config.dropout
 
-    def forward(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
-        hidden = dropout(F.relu(self.first(graph, view)), self.dropout, key)
-        embeddings: Tensor = self.second(graph, view, hidden)
-        return embeddings  # (nodes, embedding)
+    def forward(self, graph: Graph, view: View, key: Tensor | None) -> Embedding:
+        hidden = self.first(graph, view, self.dropout, key)
+        embedding: Embedding = self.second(graph, view, hidden)
+        return embedding
 
 
 class GraphAttention(nn.Module):
@@ -71,6 +125,22 @@ class GraphAttention(nn.Module):
         return attended.mean(-2) * view.visible.unsqueeze(-1) + self.bias
 
 
+@dataclass(frozen=True)
+class AttendedEmbedding(Embedding):
+    """Attention runs for every node, whatever is asked of it."""
+
+    embeddings: Tensor  # (nodes, width)
+
+    def all(self) -> Tensor:
+        return self.embeddings
+
+    def at(self, nodes: Tensor) -> Tensor:
+        return self.embeddings[nodes]
+
+    def means(self, class_means: ClassMeans) -> Tensor:
+        return matmul(class_means.plain, self.embeddings)
+
+
 class GAT(nn.Module):
     """Two layers of graph attention."""
 
@@ -80,10 +150,9 @@ class GAT(nn.Module):
         self.second = GraphAttention(config.hidden, config.embedding, heads=1)
         self.dropout = config.dropout
 
-    def forward(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
+    def forward(self, graph: Graph, view: View, key: Tensor | None) -> Embedding:
         hidden = dropout(F.elu(self.first(graph, view)), self.dropout, key)
-        embeddings: Tensor = self.second(graph, view, hidden)
-        return embeddings  # (nodes, embedding)
+        return AttendedEmbedding(self.second(graph, view, hidden))
 
 
 def make_encoder(num_features: int, config: RunConfig) -> nn.Module:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
 from hagmeta.graph import Graph, View
-from hagmeta.nn.encoder import GraphConvolution
-from hagmeta.randomness import dropout
+from hagmeta.nn.encoder import GCN, Embedding
 
 
 class NodeAttention(nn.Module):
@@ -17,18 +18,24 @@ class NodeAttention(nn.Module):
 
     def __init__(self, num_features: int, config: RunConfig) -> None:
         super().__init__()
-        self.first = GraphConvolution(num_features, config.hidden)
-        self.second = GraphConvolution(config.hidden, config.embedding)
+        self.convolutions = GCN(num_features, config)
         self.last = nn.Linear(config.embedding, 1)
-        self.dropout = config.dropout
 
-    def forward(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
-        hidden = dropout(F.relu(self.first(graph, view)), self.dropout, key)
-        hidden = F.relu(self.second(graph, view, hidden))
-        score = self.last(hidden).squeeze(-1)
-        return torch.sigmoid(score * view.log_degree)  # (nodes,) Eq. 9, with epsilon = 1
+    def forward(self, graph: Graph, view: View, key: Tensor | None) -> NodeScores:
+        return NodeScores(self.convolutions(graph, view, key), self.last, view)
 
 
-def attention_weights(scores: Tensor) -> Tensor:
-    """Scores of the supports (classes, shots) to weights that sum to one within a class (Eq. 10)."""
-    return scores.softmax(-1)
+@dataclass(frozen=True)
+class NodeScores:
+    """Scores to be read at support nodes."""
+
+    embedding: Embedding
+    last: nn.Linear
+    view: View
+
+    def weights(self, support: Tensor) -> Tensor:
+        """Weights (classes, shots) that sum to one within a class; the paper sums over all supports."""
+        nodes = support.flatten()
+        score = self.last(F.relu(self.embedding.at(nodes))).squeeze(-1)
+        score = torch.sigmoid(score * self.view.log_degree[nodes])  # Eq. 9, with epsilon = 1
+        return score.view_as(support).softmax(-1)  # Eq. 10

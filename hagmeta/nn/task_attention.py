@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.randomness import dropout, fold
+from hagmeta.randomness import dropout
 
 
 class TaskAttention(nn.Module):
@@ -17,23 +17,21 @@ class TaskAttention(nn.Module):
         middle = max(base_classes // 2, n_way)
         self.n_way = n_way
         self.dropout = rate
-        self.base = nn.ModuleList(
-            [nn.Linear(base_classes, middle), nn.Linear(middle, middle), nn.Linear(middle, n_way)]
-        )
+        self.first = nn.Linear(base_classes, middle)
+        self.second = nn.Linear(middle, middle)
+        self.third = nn.Linear(middle, n_way)
         self.shared = nn.Linear(n_way, 1)
 
     def forward(self, prototypes: Tensor, sizes: tuple[int, ...], key: Tensor | None) -> Tensor:
         """Class weights (classes,) for prototypes (classes, width) that came in tasks of ``sizes``."""
         base, *later = prototypes.split(sizes)
-        hidden = base.mT  # (width, base classes)
-        for index, layer in enumerate(self.base):
-            rate_key = None if key is None else fold(key, index)
-            hidden = dropout(F.relu(layer(hidden)), self.dropout, rate_key)
+        hidden = dropout(F.relu(self.first(base.mT)), self.dropout, key)  # (width, middle)
+        hidden = F.relu(self.third(F.relu(self.second(hidden))))  # (width, n_way)
         tasks = torch.stack([hidden, *(self._padded(task).mT for task in later)])  # (tasks, width, n_way)
         vectors = self.shared(tasks).squeeze(-1)  # (tasks, width)
         weights = (vectors @ vectors[-1]).softmax(0)  # Eq. 5
-        per_class = [weight.expand(size) / size for weight, size in zip(weights, sizes, strict=True)]
-        return torch.cat(per_class)  # Eq. 6
+        counts = torch.tensor(sizes, device=weights.device)
+        return (weights / counts).repeat_interleave(counts, output_size=sum(sizes))  # Eq. 6
 
     def _padded(self, task: Tensor) -> Tensor:
         """A task with fewer than N classes is filled up with its mean prototype."""

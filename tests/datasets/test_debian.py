@@ -109,10 +109,12 @@ def test_build_follows_its_rules() -> None:
 
 @pytest.mark.usefixtures("small_archive")
 def test_build_keeps_the_best_connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_debian, "MAX_PACKAGES_PER_SECTION", 2)
+    monkeypatch.setattr(build_debian, "MAX_PACKAGES_PER_SECTION", 1)
     monkeypatch.setattr(build_debian, "MIN_PACKAGES_PER_WORD", 1)
-    # Of the web packages d has two neighbours, c and e one each: the name decides.
-    assert build_debian.build(DUMP).edges.tolist() == [[0, 1], [0, 2], [0, 3]]
+    built = build_debian.build(DUMP)
+    # Of the web packages d has two neighbours, c and e one each. The words: quick, the, tool.
+    assert built.edges.tolist() == [[0, 1]]
+    assert built.features.toarray().tolist() == [[1, 1, 1], [0, 0, 1]]
 
 
 def test_build_command_reads_a_saved_dump(tmp_path: Path) -> None:

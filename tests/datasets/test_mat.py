@@ -95,10 +95,19 @@ def test_wrong_labels_are_said_in_one_line(
     write_mat: WriteMat, tmp_path: Path, changes: dict[str, Any], says: str
 ) -> None:
     prefix = write_mat(tmp_path)
-    content = scipy.io.loadmat(f"{prefix}_test.mat") | changes
+    content = scipy.io.loadmat(f"{prefix}_test.mat", spmatrix=True) | changes
     content = {key: value for key, value in content.items() if value is not None and not key.startswith("__")}
     scipy.io.savemat(f"{prefix}_test.mat", content)
     assert_one_line(prefix, says)
+
+
+def test_sparse_matrix_beyond_its_shape_is_said_in_one_line(write_mat: WriteMat, tmp_path: Path) -> None:
+    # scipy reads this without a word and crashes the process when the matrix is used.
+    prefix = write_mat(tmp_path)
+    content = scipy.io.loadmat(f"{prefix}_test.mat", spmatrix=True)
+    content["Attributes"].indices[-1] = 2_000_000_000
+    scipy.io.savemat(f"{prefix}_test.mat", {key: content[key] for key in ("Index", "Label", "Attributes")})
+    assert_one_line(prefix, "_test.mat: this is not a readable .mat file")
 
 
 def assert_one_line(prefix: str, says: str) -> None:

@@ -48,7 +48,7 @@ def test_unknown_name_is_said_in_one_line(name: str, tmp_path: Path) -> None:
 
 
 def test_misspelt_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="Did you mean 'debian'?"):
+    with pytest.raises(UserError, match="Did you mean 'debian'"):
         load("debain", tmp_path)
 
 

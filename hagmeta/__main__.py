@@ -1,0 +1,145 @@
+"""`python -m hagmeta`: run one configuration for some seeds, or list the datasets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from hagmeta import datasets
+from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds
+from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
+from hagmeta.errors import UserError
+from hagmeta.methods import METHODS
+from hagmeta.pipeline import Record, resolve, run
+
+DEFAULT_HOME = "~/.cache/hagmeta"
+
+
+def home() -> Path:
+    """Where downloads and pre-trained encoders are kept."""
+    return Path(os.environ.get("HAGMETA_HOME", DEFAULT_HOME)).expanduser()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    console = Console(stderr=True, highlight=False)
+    try:
+        options = _parser().parse_args(arguments)
+        if options.command == "datasets":
+            Console().print(datasets_table([datasets.describe(n, home() / "data") for n in datasets.names()]))
+            return 0
+        _run(options, console)
+    except UserError as error:
+        console.print(f"error: {error}", style="bold red", markup=False, soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        console.print("stopped", style="bold red")
+        return 130
+    return 0
+
+
+def _run(options: argparse.Namespace, console: Console) -> None:
+    seeds = parse_seeds(options.seeds)
+    config = _config(options)
+    device = choose_device(options.device)
+    if options.json:
+        _check_writable(options.json)
+    dataset = datasets.load(config.dataset, home() / "data")
+    config = resolve(config, dataset)
+    with ProgressDisplay(console) as progress:
+        records = run(
+            config, seeds, dataset=dataset, device=device, cache=home() / "pretrained", progress=progress
+        )
+    if options.json:
+        write_json(options.json, records)
+    Console().print(sessions_table(records))
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device is cuda, but torch sees no CUDA device here; use --device cpu or auto.")
+    return torch.device(name)
+
+
+def write_json(path: Path, records: list[Record]) -> None:
+    """Whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(records, indent=1) + "\n")
+    os.replace(partial, path)
+
+
+def _check_writable(path: Path) -> None:
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UserError(f"--json {path} cannot be written: {folder} must be a folder that you may write to.")
+
+
+def _config(options: argparse.Namespace) -> RunConfig:
+    names = {item.name for item in fields(RunConfig)}
+    values: dict[str, Any] = {
+        key: value for key, value in vars(options).items() if key in names and value is not None
+    }
+    for text in options.set:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--set {text!r} is not KEY=VALUE.")
+        if key in values:
+            raise UserError(f"{key} is given twice: by its own option and by --set {text}.")
+        values[key] = value
+    return RunConfig.from_mapping(values)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise UserError(f"{message} (see python -m hagmeta --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    settings = "\n".join(
+        f"  {item.name:18} {item.metadata['help']} [{_default(item.default)}]" for item in fields(RunConfig)
+    )
+    parser = _Parser(
+        prog="python -m hagmeta",
+        description="Run graph few-shot class-incremental learning: pre-train, meta-train, evaluate.",
+        epilog=f"settings for --set KEY=VALUE:\n{settings}\n\n`python -m hagmeta datasets` lists the datasets. "
+        f"Downloads and pre-trained encoders are kept in $HAGMETA_HOME ({DEFAULT_HOME}).",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("command", nargs="?", choices=["run", "datasets"], default="run", help="default: run")
+    parser.add_argument("--dataset", metavar="NAME", help="default: debian, which is embedded")
+    parser.add_argument("--seeds", default="10", help="10 (the first ten), 0-9 or 1,4,7; default: 10")
+    parser.add_argument("--method", metavar="NAME", help=f"one of: {', '.join(METHODS)}")
+    for part in ("gpil", "nla", "tla"):
+        parser.add_argument(
+            f"--{part}", action=argparse.BooleanOptionalAction, help=f"with or without {part.upper()}"
+        )
+    parser.add_argument("--n-way", metavar="N", help="new classes a session")
+    parser.add_argument("--k-shot", metavar="K", help="labelled nodes a new class")
+    parser.add_argument("--classes", nargs=3, metavar=("B", "T", "E"), help="base, novel-train, novel-test")
+    parser.add_argument("--drop-small", action="store_true", default=None, help="leave out too small classes")
+    parser.add_argument("--protocol", metavar="NAME", help=f"one of: {', '.join(PROTOCOLS)} (it leaks)")
+    parser.add_argument("--encoder", metavar="NAME", help=f"one of: {', '.join(ENCODERS)}")
+    parser.add_argument("--episodes", metavar="E", help="at most so many episodes of meta-training")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: auto")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, below")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the records, one a seed, in a list")
+    return parser
+
+
+def _default(value: Any) -> str:
+    return "by dataset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

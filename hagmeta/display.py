@@ -1,0 +1,110 @@
+"""What the command line shows: a live progress bar, then tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+
+import numpy as np
+import scipy.stats
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hagmeta.datasets import DatasetInfo
+from hagmeta.pipeline import Record
+
+PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "validate", "test": "sessions"}
+
+
+class ProgressDisplay:
+    """A bar a phase on a terminal; a line a phase elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tasks: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description:10}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[values]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> ProgressDisplay:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, phase: str, done: int, total: int, values: dict[str, float]) -> None:
+        text = " ".join(f"{name} {100 * value:.1f}" for name, value in values.items())
+        if phase not in self._tasks:
+            for finished in self._tasks.values():  # an early stop leaves a bar short of its end
+                self._progress.update(finished, total=self._progress.tasks[finished].completed)
+            self._tasks[phase] = self._progress.add_task(PHASES[phase], total=total, values="")
+            if not self._console.is_terminal:
+                self._console.print(f"{PHASES[phase]} ...")
+        self._progress.update(self._tasks[phase], completed=done, total=total, values=text)
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half-width of its 95 % interval (Student's t); NaN width for a single value."""
+    array = np.asarray(values, dtype=float)
+    if len(array) < 2:
+        return float(array.mean()), float("nan")
+    half = scipy.stats.t.ppf(0.975, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array))
+    return float(array.mean()), float(half)
+
+
+def percent(values: Sequence[float]) -> str:
+    mean, half = mean_and_interval([100 * value for value in values])
+    return f"{mean:.1f}" if np.isnan(half) else f"{mean:.1f} ± {half:.1f}"
+
+
+def sessions_table(records: Sequence[Record]) -> Table:
+    """Accuracy by session over the seeds, PD, RPD and seconds."""
+    first = records[0]
+    config = first["config"]
+    toggles = " ".join(f"{part.upper()} {'on' if config[part] else 'off'}" for part in ("gpil", "nla", "tla"))
+    leak = " (leaks)" if config["protocol"] == "released" else ""
+    seconds = sum(sum(record["seconds"].values()) for record in records)
+    table = Table(
+        title=f"{config['method']} on {config['dataset']}, {config['n_way']}-way {config['k_shot']}-shot, "
+        f"{config['protocol']}{leak}; {toggles}",
+        caption=f"{len(records)} seeds, mean ± 95 % interval, percent; {seconds:.0f} s in all on "
+        f"{first['environment']['device']}",
+    )
+    for column in ("session", "all classes", "base", "novel", "new"):
+        table.add_column(column, justify="right")
+    keys = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy")
+    for session in range(len(first["accuracy"])):
+        columns = [[record[key][session] for record in records] for key in keys]
+        table.add_row(str(session), *("" if None in column else percent(column) for column in columns))
+    table.add_section()
+    for name, key in (("PD", "pd"), ("RPD", "rpd"), ("average", "average_accuracy")):
+        table.add_row(name, percent([record[key] for record in records]), "", "", "")
+    return table
+
+
+def datasets_table(infos: Sequence[DatasetInfo]) -> Table:
+    table = Table(title="Datasets", caption="also mat:PREFIX, npz:FILE and synthetic:nodes=N,edges=E,...")
+    for column in ("name", "what it is"):
+        table.add_column(column)
+    for column in ("nodes", "edges", "features", "classes"):
+        table.add_column(column, justify="right")
+    for column in ("base/train/test", "setting", "at hand"):
+        table.add_column(column)
+    for info in infos:
+        counts = [f"{n:,}" if n is not None else "" for n in (info.nodes, info.edges, info.features, info.classes)]
+        split = "/".join(map(str, info.class_split or ()))
+        setting = f"{info.n_way}-way {info.k_shot}-shot" if info.n_way else ""
+        at_hand = "yes" if info.on_disk else "to be downloaded"
+        table.add_row(info.name, info.description, *counts, split, setting, at_hand)
+    return table
