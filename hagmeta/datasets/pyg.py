@@ -13,13 +13,13 @@ from hagmeta.datasets.pyg_base import CarefulDataset
 from hagmeta.datasets.sources import FILES
 
 
-class Reddit(CarefulDataset, Reddit2):  # type: ignore[misc]
+class Reddit(CarefulDataset, Reddit2):
     """Its 23,213,838 directed edges are the literature's 11,606,919; PyG's own ``Reddit`` has more."""
 
     remote_files = FILES["reddit"]
 
 
-class Cora(CarefulDataset, CoraFull):  # type: ignore[misc]
+class Cora(CarefulDataset, CoraFull):
     """Papers in computer science, joined by citation; classes are topics."""
 
     remote_files = FILES["cora-full"]

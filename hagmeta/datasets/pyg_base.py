@@ -14,7 +14,7 @@ from hagmeta.datasets.download import RemoteFile, fetch_all
 from hagmeta.errors import UserError
 
 
-class CarefulDataset(InMemoryDataset):  # type: ignore[misc]
+class CarefulDataset(InMemoryDataset):
     """An InMemoryDataset that never trusts half a file. Subclasses say which files there are."""
 
     remote_files: tuple[RemoteFile, ...]
