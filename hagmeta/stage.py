@@ -94,12 +94,8 @@ class Stage:
 
     def task(self, streams: Sequence[Stream], session: int) -> Task:
         """What is known after a session of a stream, and its queries."""
-        few = slice(session - 1, session) if self.config.protocol == "released" else slice(0, session)
-        if session == 0:
-            few = slice(0, 0)
-        many = [s.met(session - 1) if self.config.protocol == "released" and session else s.known for s in streams]
         return Task(
-            many=stack(many, self.device),
-            support=stack((s.support[few].reshape(-1, s.support.shape[-1]) for s in streams), self.device),
+            many=stack((s.known for s in streams), self.device),
+            support=stack((s.support[:session].reshape(-1, s.support.shape[-1]) for s in streams), self.device),
             query=stack_padded([s.queries[session] for s in streams], self.device),
         )
