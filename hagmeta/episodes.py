@@ -31,8 +31,11 @@ class EpisodeSampler:
         self.base, self.novel = world.split.base, world.meta_classes
         self.classes = self.sessions * config.n_way
         self.rng = random_stream(world.seed, "episodes")
-        role = TRAIN if config.protocol == "strict" else None
-        self.pools = ClassPools(world, np.concatenate([self.base, self.novel]), role)
+        drawn = [np.array([c]) for c in (*self.base, *self.novel)]
+        if config.protocol == "released":
+            self.pools = ClassPools([world.all_nodes_of(c) for c in drawn])
+        else:
+            self.pools = ClassPools([world.nodes_of(c, TRAIN) for c in drawn])
 
     def draw(self) -> PseudoStream:
         order = self.rng.permutation(len(self.novel))[: self.classes]
@@ -51,8 +54,7 @@ class EpisodeSampler:
 class ClassPools:
     """Labelled nodes by class, for drawing many distinct ones at once."""
 
-    def __init__(self, world: World, classes: np.ndarray, role: int | None) -> None:
-        pools = [world.nodes_of(np.array([c]), role) for c in classes]
+    def __init__(self, pools: list[np.ndarray]) -> None:
         self.sizes = np.array([len(pool) for pool in pools])
         self.nodes = np.zeros((len(pools), self.sizes.max()), dtype=np.int64)
         for row, pool in enumerate(pools):

@@ -13,6 +13,7 @@ class Evaluator:
     def __init__(self, stream: Stream, labels: np.ndarray) -> None:
         self._stream = stream
         self._labels = labels
+        self.answers: list[np.ndarray] = []  # by session, the class given to each query
         self._truth: list[np.ndarray] = []
         self._correct: list[np.ndarray] = []
 
@@ -24,6 +25,7 @@ class Evaluator:
     def record(self, queries: np.ndarray, classes: np.ndarray) -> None:
         """The next session's answers to queries of the caller's own."""
         truth = self._labels[queries]
+        self.answers.append(classes)
         self._truth.append(truth)
         self._correct.append(classes == truth)
 

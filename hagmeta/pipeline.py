@@ -20,18 +20,18 @@ from hagmeta import datasets, released
 from hagmeta.config import RELEASED_QUERIES, RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.errors import UserError, choose
-from hagmeta.evaluate import Evaluator
 from hagmeta.gpil import meta_train
 from hagmeta.graph import Graph
 from hagmeta.methods import METHODS, Sizes, make_method
 from hagmeta.metrics import summarise
 from hagmeta.pack import Pack, Progress, no_progress
-from hagmeta.pretrain import pretrained_encoders
+from hagmeta.pretrain import Cache, pretrained_encoders
 from hagmeta.sessions import play
 from hagmeta.stage import Stage
 from hagmeta.stream import check_ways, make_world
 
 Record = dict[str, Any]
+Validation = dict[str, float | None]
 
 
 def run(
@@ -44,42 +44,63 @@ def run(
     progress: Progress = no_progress,
 ) -> list[Record]:
     """Run one configuration for a pack of seeds; a seed's record does not depend on the others."""
-    config = resolve(config, dataset)
     clock = Clock(len(seeds), device)
     with clock("prepare"):
-        graph = Graph(dataset, device)
-        worlds = [make_world(dataset, config, seed) for seed in seeds]
-        assert config.n_way
-        stage = Stage(graph, worlds, config, config.n_way)
+        stage = prepare(config, seeds, dataset, device)
     with clock("pretrain"):
-        fingerprint = datasets.fingerprint(dataset)
-        encoders = pretrained_encoders(graph, fingerprint, worlds, config, cache, progress)
-        sizes = Sizes(graph.num_features, len(worlds[0].split.base), stage.n_way)
-        methods = [make_method(config, sizes, seed) for seed in seeds]
-        for method, encoder in zip(methods, encoders, strict=True):
-            method.encoder.load_state_dict(encoder)
-        pack = Pack(methods, device)
-    validation: list[dict[str, float | None]] = [{"gpil": None, "stream": None} for _ in seeds]
-    if config.protocol == "released":
+        pack = pretrain(stage, Cache(cache, datasets.fingerprint(dataset)) if cache else None, progress)
+    validation: list[Validation] = [{"gpil": None, "stream": None} for _ in seeds]
+    if stage.config.protocol == "released":
         with clock("gpil"):
             evaluators = released.meta_train_and_play(stage, pack, progress)
     else:
-        if config.gpil:
-            with clock("gpil"):
+        with clock("gpil"):
+            if stage.config.gpil:
                 for values, best in zip(validation, meta_train(stage, pack, progress), strict=True):
                     values["gpil"] = float(best)
         with clock("evaluate"):
-            if config.val_classes:
-                trained = pack.snapshot()
-                played = play(stage, pack, [w.validation for w in worlds], "validation", progress)
-                for values, evaluator in zip(validation, played, strict=True):
-                    values["stream"] = sum(evaluator.accuracy()) / len(evaluator.accuracy())
-                pack.restore(trained)
-            evaluators = play(stage, pack, [w.test for w in worlds], "test", progress)
+            if stage.config.val_classes:
+                for values, accuracy in zip(validation, rehearse(stage, pack, progress), strict=True):
+                    values["stream"] = accuracy
+            evaluators = play(stage, pack, [world.test for world in stage.worlds], "test", progress)
     return [
-        make_record(config, seed, evaluator, values, clock)
+        {
+            "config": stage.config.canonical(),
+            "config_hash": stage.config.hash(),
+            "seed": seed,
+            **summarise(evaluator),
+            "validation": values,
+            "seconds": clock.seconds,
+            "environment": environment(device, len(seeds)),
+        }
         for seed, evaluator, values in zip(seeds, evaluators, validation, strict=True)
     ]
+
+
+def prepare(config: RunConfig, seeds: Sequence[int], dataset: NodeDataset, device: torch.device) -> Stage:
+    """Draw every seed's world, and put the graph on its device."""
+    config = resolve(config, dataset)
+    assert config.n_way
+    worlds = [make_world(dataset, config, seed) for seed in seeds]
+    return Stage(Graph(dataset, device), worlds, config, config.n_way)
+
+
+def pretrain(stage: Stage, cache: Cache | None, progress: Progress) -> Pack:
+    """The methods of a pack, each over its seed's pre-trained encoder."""
+    encoders = pretrained_encoders(stage, cache, progress)
+    sizes = Sizes(stage.graph.num_features, len(stage.worlds[0].split.base), stage.n_way)
+    methods = [make_method(stage.config, sizes, seed) for seed in stage.seeds]
+    for method, encoder in zip(methods, encoders, strict=True):
+        method.encoder.load_state_dict(encoder)
+    return Pack(methods, stage.device)
+
+
+def rehearse(stage: Stage, pack: Pack, progress: Progress) -> list[float]:
+    """Play the validation streams, learning in their sessions, and forget what was learnt there."""
+    trained = pack.snapshot()
+    evaluators = play(stage, pack, [world.validation for world in stage.worlds], "validation", progress)
+    pack.restore(trained)
+    return [sum(evaluator.accuracy()) / len(evaluator.accuracy()) for evaluator in evaluators]
 
 
 def resolve(config: RunConfig, dataset: NodeDataset) -> RunConfig:
@@ -119,20 +140,6 @@ class Clock:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         self.seconds[phase] = (time.perf_counter() - start) / self._pack
-
-
-def make_record(
-    config: RunConfig, seed: int, evaluator: Evaluator, validation: dict[str, float | None], clock: Clock
-) -> Record:
-    return {
-        "config": config.canonical(),
-        "config_hash": config.hash(),
-        "seed": seed,
-        **summarise(evaluator),
-        "validation": validation,
-        "seconds": clock.seconds,
-        "environment": environment(clock._device, clock._pack),
-    }
 
 
 def environment(device: torch.device, pack: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from hagmeta.nn.encoder import make_encoder
 from hagmeta.pack import EarlyStopping, Pack, Progress, State, descend, stack
 from hagmeta.randomness import fold, keys, seeded
 from hagmeta.splits import TRAIN, VAL
+from hagmeta.stage import Stage
 from hagmeta.stream import World
 
 EVALUATE_EVERY = 10  # epochs
@@ -49,34 +50,35 @@ class Pretrainer(nn.Module):
         return getattr(self, step)(*arguments)
 
 
-def pretrained_encoders(
-    graph: Graph,
-    fingerprint: str,
-    worlds: Sequence[World],
-    config: RunConfig,
-    cache: Path | None,
-    progress: Progress,
-) -> list[State]:
+class Cache(NamedTuple):
+    """Where pre-trained encoders are shared, and what names the data that they were trained on."""
+
+    folder: Path
+    fingerprint: str
+
+
+def pretrained_encoders(stage: Stage, cache: Cache | None, progress: Progress) -> list[State]:
     """One encoder a world, from the cache where they are there. One process computes, others wait."""
+    worlds = stage.worlds
     if cache is None:
-        return _pretrain(graph, worlds, config, progress)
-    cache.mkdir(parents=True, exist_ok=True)
-    paths = [cache / f"{_cache_key(fingerprint, world, config, graph.device)}.pt" for world in worlds]
+        return _pretrain(stage, worlds, progress)
+    cache.folder.mkdir(parents=True, exist_ok=True)
+    paths = [cache.folder / f"{_cache_key(cache.fingerprint, world, stage)}.pt" for world in worlds]
     with ExitStack() as locks:
         # In sorted order, so that two packs that share seeds cannot wait for each other.
         for path in sorted(paths):
             if not path.exists():
                 locks.enter_context(FileLock(path.with_suffix(".lock")))
-        missing = [world for world, path in zip(worlds, paths, strict=True) if not path.exists()]
+        missing = [index for index, path in enumerate(paths) if not path.exists()]
         if missing:
-            computed = dict(zip((w.seed for w in missing), _pretrain(graph, missing, config, progress), strict=True))
-            for world, path in zip(worlds, paths, strict=True):
-                if world.seed in computed:
-                    _write(computed[world.seed], path)
-    return [torch.load(path, map_location=graph.device, weights_only=True) for path in paths]
+            computed = _pretrain(stage, [worlds[index] for index in missing], progress)
+            for index, state in zip(missing, computed, strict=True):
+                _write(state, paths[index])
+    return [torch.load(path, map_location=stage.device, weights_only=True) for path in paths]
 
 
-def _pretrain(graph: Graph, worlds: Sequence[World], config: RunConfig, progress: Progress) -> list[State]:
+def _pretrain(stage: Stage, worlds: Sequence[World], progress: Progress) -> list[State]:
+    config, graph = stage.config, stage.graph
     seeds = [world.seed for world in worlds]
     num_classes = len(pretrain_classes(worlds[0], config))
     pack = Pack([Pretrainer(graph.num_features, num_classes, config, s) for s in seeds], graph.device)
@@ -89,15 +91,14 @@ def _pretrain(graph: Graph, worlds: Sequence[World], config: RunConfig, progress
     key = keys(seeds, "dropout/pretrain", graph.device)
     for epoch in range(config.pretrain_epochs):
         descend(optimizer, pack.run("loss", (graph,), view, target, train, fold(key, epoch)))
-        if (epoch + 1) % EVALUATE_EVERY == 0:
+        if (epoch + 1) % EVALUATE_EVERY == 0 or epoch + 1 == config.pretrain_epochs:
             with torch.no_grad():
                 accuracy = pack.run("accuracy", (graph,), view, target, val).cpu().numpy()
             stopping.update(accuracy)
             progress("pre-train", epoch + 1, config.pretrain_epochs, {"val": float(accuracy.mean())})
             if stopping.finished:
                 break
-    if config.pretrain_epochs >= EVALUATE_EVERY:
-        stopping.restore_best()
+    stopping.restore_best()
     prefix = "encoder."
     return [
         {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
@@ -135,11 +136,11 @@ def _positions(classes: np.ndarray, num_classes: int) -> np.ndarray:
     return positions
 
 
-def _cache_key(fingerprint: str, world: World, config: RunConfig, device: torch.device) -> str:
+def _cache_key(fingerprint: str, world: World, stage: Stage) -> str:
     """Names what pre-training depends on: the data, what is seen and supervised, the settings, the seed."""
-    digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device.type} {world.seed}".encode())
-    digest.update(str([getattr(config, name) for name in _SETTINGS]).encode())
-    for array in (world.validation.visible(0), *_supervision(world, config)):
+    digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {stage.device.type} {world.seed}".encode())
+    digest.update(str([getattr(stage.config, name) for name in _SETTINGS]).encode())
+    for array in (world.validation.visible(0), *_supervision(world, stage.config)):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:24]
 

@@ -80,7 +80,10 @@ class _FineTuning:
         self.stage, self.streams = stage, streams
         self.config = stage.config
         self.rng = [random_stream(seed, f"finetune/{purpose}") for seed in stage.seeds]
-        self.pools = [ClassPools(w, s.known, TRAIN) for w, s in zip(stage.worlds, streams, strict=True)]
+        self.pools = [
+            ClassPools([w.nodes_of(np.array([c]), TRAIN) for c in s.known])
+            for w, s in zip(stage.worlds, streams, strict=True)
+        ]
         self.key = keys(stage.seeds, f"dropout/{purpose}", stage.device)
         self.step = 0
 

@@ -62,7 +62,8 @@ class Stage:
 
         Under `released` all its nodes, as the authors' code has it.
         """
-        nodes = world.nodes_of(classes, None if self.config.protocol == "released" else TRAIN)
+        released = self.config.protocol == "released"
+        nodes = world.all_nodes_of(classes) if released else world.nodes_of(classes, TRAIN)
         labels = world.labels[nodes]
         share = 1 / np.bincount(labels, minlength=world.num_classes).clip(min=1)
         values = share[labels].astype(np.float32)

@@ -53,10 +53,14 @@ class World:
     validation: Stream
     test: Stream
 
-    def nodes_of(self, classes: np.ndarray, role: int | None = None) -> np.ndarray:
-        """Nodes labelled with one of ``classes``, in one role or in all."""
-        chosen = np.isin(self.labels, classes)
-        return np.flatnonzero(chosen if role is None else chosen & (self.split.role == role))
+    def nodes_of(self, classes: np.ndarray, role: int) -> np.ndarray:
+        """Nodes of one role labelled with one of ``classes``, among those seen before any session."""
+        candidates = np.flatnonzero((self.split.role == role) & self.test.visible(0))
+        return candidates[np.isin(self.labels[candidates], classes)]
+
+    def all_nodes_of(self, classes: np.ndarray) -> np.ndarray:
+        """Every node labelled with one of ``classes``: what only the `released` protocol may ask."""
+        return np.flatnonzero(np.isin(self.labels, classes))
 
 
 def make_world(dataset: NodeDataset, config: RunConfig, seed: int) -> World:

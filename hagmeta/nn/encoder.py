@@ -114,7 +114,8 @@ class GraphAttention(nn.Module):
             + matmul(edges.into.transposed, (by_head * self.target).sum(-1)),
             negative_slope=0.2,
         )  # (edges, heads)
-        seen = matmul(edges.out_of.transposed, view.visible.unsqueeze(-1))
+        visible = view.visible.unsqueeze(-1)
+        seen = matmul(edges.out_of.transposed, visible) * matmul(edges.into.transposed, visible)
         score = torch.where(seen > 0, score, -torch.inf)
         # Any shift leaves a softmax as it is; the largest visible score keeps the exponentials finite.
         weight = torch.exp(score - score.detach().amax(0))

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hagmeta import datasets
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+
+SMALL = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="session")
+def dataset() -> NodeDataset:
+    """A graph on which the whole pipeline runs in seconds."""
+    return datasets.load(SMALL, Path())
+
+
+@pytest.fixture
+def small() -> Callable[..., RunConfig]:
+    """Settings to go with it; keywords change them."""
+
+    def make(**changes: Any) -> RunConfig:
+        settings: dict[str, Any] = {
+            "dataset": SMALL,
+            "classes": (4, 5, 5),
+            "n_way": 2,
+            "k_shot": 3,
+            "hidden": 16,
+            "embedding": 8,
+            "heads": 2,
+            "pretrain_epochs": 20,
+            "episodes": 12,
+            "validate_every": 4,
+            "finetune_steps": 3,
+        }
+        return RunConfig(**(settings | changes))
+
+    return make
