@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import math
+from dataclasses import Field, fields, replace
+from typing import Any
+
+import pytest
+
+from hagmeta.config import RunConfig, parse_seeds
+from hagmeta.errors import UserError
+
+
+def other_value(item: Field[Any]) -> Any:
+    """A valid value that is not the default."""
+    default: Any = item.default
+    if item.name == "classes":
+        return (4, 5, 5)
+    if item.metadata["choices"]:
+        return next(choice for choice in item.metadata["choices"] if choice != default)
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, float):
+        return default + 0.25
+    return f"not-{default}" if isinstance(default, str) else (default or 0) + 1
+
+
+def test_defaults_are_the_paper_s() -> None:
+    config = RunConfig()
+    assert (config.method, config.protocol, config.encoder, config.loss) == (
+        "hag-meta",
+        "strict",
+        "gcn",
+        "categorical",
+    )
+    assert (config.gpil, config.nla, config.tla) == (True, True, True)
+    assert (config.hidden, config.embedding, config.episodes) == (32, 16, 1000)
+    assert (config.learning_rate, config.weight_decay, config.pretrain_patience) == (0.005, 0.0005, 10)
+    # What the dataset or the protocol decides is left open.
+    assert [getattr(config, name) for name in ("classes", "n_way", "k_shot", "query_shot")] == [None] * 4
+
+
+def test_text_becomes_the_field_s_type() -> None:
+    config = RunConfig.from_mapping(
+        {
+            "classes": "4 5 5",
+            "n_way": "2",
+            "dropout": "0.25",
+            "learning_rate": "1e-2",
+            "nla": "no",
+            "tla": "OFF",
+            "drop_small": "yes",
+            "k_shot": "none",
+            "encoder": "gat",
+        }
+    )
+    assert config == RunConfig(
+        classes=(4, 5, 5), n_way=2, dropout=0.25, learning_rate=0.01, nla=False, tla=False, drop_small=True,
+        encoder="gat",
+    )  # fmt: skip
+    assert type(config.n_way) is int and type(config.dropout) is float and type(config.nla) is bool
+
+
+@pytest.mark.parametrize("given", ["4,5,5", "4, 5, 5", [4, 5, 5], ["4", "5", "5"], (4.0, 5.0, 5.0)])
+def test_classes_are_read_in_every_spelling(given: Any) -> None:
+    assert RunConfig.from_mapping({"classes": given}).classes == (4, 5, 5)
+
+
+def test_an_unknown_key_names_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"unknown setting 'n_ways'\. Did you mean 'n_way'\? Valid: "):
+        RunConfig.from_mapping({"n_ways": 3})
+
+
+BAD_VALUES: list[tuple[str, Any, str]] = [
+    ("n_way", "three", "'three'"),
+    ("n_way", 2.5, "2.5"),
+    ("n_way", True, "True"),
+    ("n_way", 0, "0"),
+    ("n_way", [3], "[3]"),
+    ("hidden", None, "no value"),
+    ("hidden", "", "no value"),
+    ("hidden", -1, "-1"),
+    ("episodes", math.nan, "nan"),
+    ("episodes", math.inf, "inf"),
+    ("dropout", 1, "1.0"),
+    ("dropout", -0.1, "-0.1"),
+    ("dropout", True, "True"),
+    ("dropout", "half", "'half'"),
+    ("learning_rate", 0, "0.0"),
+    ("learning_rate", math.nan, "nan"),
+    ("learning_rate", "nan", "'nan'"),
+    ("learning_rate", "inf", "'inf'"),
+    ("gpil", "maybe", "'maybe'"),
+    ("gpil", 2, "2"),
+    ("gpil", None, "no value"),
+    ("protocol", "strickt", "'strickt'"),
+    ("protocol", 1, "1"),
+    ("encoder", "gcm", "'gcm'"),
+    ("loss", "hinge", "'hinge'"),
+    ("dataset", 3, "3"),
+    ("classes", "4 5", "'4 5'"),
+    ("classes", 7, "7"),
+    ("classes", "a b c", "'a b c'"),
+    ("classes", [4, 5, 0.5], "[4, 5, 0.5]"),
+    ("classes", [4, 5, True], "[4, 5, True]"),
+    ("classes", [4, 5, 0], "(4, 5, 0)"),
+    ("val_classes", -1, "-1"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "shown"), BAD_VALUES)
+def test_a_bad_value_is_named_in_one_line(key: str, value: Any, shown: str) -> None:
+    with pytest.raises(UserError) as caught:
+        RunConfig.from_mapping({key: value})
+    message = str(caught.value)
+    assert key in message
+    assert shown in message
+    assert "\n" not in message
+
+
+def test_every_field_has_help_in_one_line() -> None:
+    for item in fields(RunConfig):
+        assert item.metadata["help"] and "\n" not in item.metadata["help"], item.name
+
+
+def test_equal_settings_have_equal_hashes_however_they_were_written() -> None:
+    written = RunConfig.from_mapping(
+        {"classes": "4 5 5", "learning_rate": "5e-3", "n_way": 3.0, "gpil": "true"}
+    )
+    assert written.hash() == RunConfig(classes=(4, 5, 5), n_way=3).hash()
+
+
+def test_the_hash_changes_with_every_field() -> None:
+    changed = [replace(RunConfig(), **{item.name: other_value(item)}) for item in fields(RunConfig)]
+    assert len({config.hash() for config in (RunConfig(), *changed)}) == 1 + len(changed)
+
+
+def test_the_hash_is_stable() -> None:
+    # Stored results are found by this hash: a change of it (a new field, another default, another spelling
+    # of the canonical form) orphans every result on disk. Change this literal only if that is meant.
+    assert RunConfig().hash() == "6a04dbb0e4dfac68"
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("3", [0, 1, 2]), ("3-5", [3, 4, 5]), ("7-7", [7]), ("1,4,7", [1, 4, 7]), ("0-2,9", [0, 1, 2, 9])],
+)
+def test_seeds_are_a_count_a_range_or_a_list(text: str, seeds: list[int]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "ten", "-1", "5-3", "1,1", "0-3,2", "1,", "1.5", "1-2-3", "²", "10001", "0-10000"]
+)
+def test_bad_seeds_are_named(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_seeds(text)
+    assert repr(text) in str(caught.value)
