@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta import datasets
+from hagmeta.__main__ import main
+
+GRAPH = "synthetic:nodes=400,edges=1500,features=40,classes=8,seed=1"
+CLASSES = ["--classes", "3", "2", "3"]
+TINY = ["--dataset", GRAPH, *CLASSES, "--n-way", "1", "--k-shot", "2", "--episodes", "4", "--device", "cpu"]
+TINY += ["--set", "pretrain_epochs=5", "--set", "finetune_steps=2"]
+SERIES = {"accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic", "matrix"}  # by session
+OTHERS = {"config", "config_hash", "seed", "pd", "rpd", "validation", "seconds", "environment"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing is read from or left in the user's own cache."""
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "200"}
+    command = [sys.executable, "-m", "hagmeta", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+
+
+def test_a_run_writes_a_record_a_seed_and_shows_a_table(tmp_path: Path, home: Path) -> None:
+    path = tmp_path / "records.json"
+    done = call(*TINY, "--seeds", "1,4", "--set", "dropout=0.25", "--no-nla", "--json", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "session" in done.stdout and "PD" in done.stdout
+    records = json.loads(path.read_text())
+    assert [record["seed"] for record in records] == [1, 4]
+    for record in records:
+        assert record.keys() >= SERIES | OTHERS
+        assert (record["config"]["dropout"], record["config"]["nla"], record["config"]["tla"]) == (
+            0.25,
+            False,
+            True,
+        )
+        assert record["config"]["classes"] == [3, 2, 3]
+        assert {len(record[key]) for key in SERIES} == {4}, "session 0 and three sessions"
+        assert [len(row) for row in record["matrix"]] == [1, 2, 3, 4]
+        shares = [
+            *record["accuracy"],
+            *record["base_accuracy"],
+            *(v for row in record["matrix"] for v in row),
+        ]
+        shares += [*record["novel_accuracy"][1:], *record["new_accuracy"][1:], *record["harmonic"][1:]]
+        assert all(0 <= share <= 1 for share in shares)
+        assert record["novel_accuracy"][0] is record["new_accuracy"][0] is record["harmonic"][0] is None
+        assert record["pd"] == pytest.approx(record["accuracy"][0] - record["accuracy"][-1])
+        assert all(seconds >= 0 for seconds in record["seconds"].values())
+        assert record["environment"]["seeds_in_pack"] == 2
+    assert len({record["config_hash"] for record in records}) == 1
+    # One pre-trained encoder a seed is kept for whoever needs it next.
+    assert len(list((home / "pretrained").glob("*.pt"))) == 2
+
+
+def test_datasets_are_listed() -> None:
+    done = call("datasets")
+    assert done.returncode == 0, done.stderr
+    for name in datasets.names():
+        assert f" {name} " in done.stdout
+    assert "131,552" in done.stdout and "12/12/27" in done.stdout
+
+
+def test_a_bad_input_ends_a_real_process_with_status_2_and_one_line() -> None:
+    done = call("--dataset", "amazon-clothign")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: unknown dataset 'amazon-clothign'. Did you mean 'amazon-clothing'?")
+    assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+def write_npz(path: Path, **changes: Any) -> str:
+    rng = np.random.default_rng(0)
+    arrays: dict[str, Any] = {
+        "edges": rng.integers(60, size=(100, 2)),
+        "labels": np.arange(60) % 6,
+        "features": rng.random((60, 4)),
+    }
+    np.savez(path, **(arrays | changes))
+    return f"npz:{path}"
+
+
+def npz_with_nan(folder: Path) -> str:
+    features = np.ones((60, 4))
+    features[7, 2] = np.nan
+    return write_npz(folder / "graph.npz", features=features)
+
+
+def npz_with_negative_label(folder: Path) -> str:
+    return write_npz(folder / "graph.npz", labels=np.arange(60) % 6 - 1)
+
+
+def corrupt_npz(folder: Path) -> str:
+    write_npz(folder / "whole.npz")
+    (folder / "graph.npz").write_bytes((folder / "whole.npz").read_bytes()[:700])
+    return f"npz:{folder / 'graph.npz'}"
+
+
+BAD: list[tuple[list[str], str]] = [
+    (["--dataset", "debain"], "Did you mean 'debian'?"),
+    (["--dataset", "npz:/no/such/file.npz"], "no such file"),
+    (["--dataset", "synthetic:nodes=many"], "many"),
+    (["--dataset", GRAPH], "give one with --classes B T E"),
+    ([*TINY, "--method", "hag-mata"], "Did you mean 'hag-meta'?"),
+    ([*TINY, "--set", "hiden=3"], "Did you mean 'hidden'?"),
+    ([*TINY, "--set", "hidden"], "--set 'hidden' is not KEY=VALUE"),
+    ([*TINY, "--set", "hidden=wide"], "hidden is 'wide'"),
+    ([*TINY, "--set", "dropout=1"], "dropout is 1.0; it must be below 1"),
+    ([*TINY, "--set", "n_way=2"], "n_way is given twice"),
+    ([*TINY, "--encoder", "gcm"], "Did you mean 'gcn'?"),
+    ([*TINY, "--protocol", "loose"], "unknown protocol 'loose'"),
+    ([*TINY, "--classes", "a", "b", "c"], "classes is ['a', 'b', 'c']"),
+    ([*TINY, "--classes", "3", "2"], "expected 3 arguments"),
+    ([*TINY, "--classes", "3", "2", "9"], "more than the 8 usable classes"),
+    ([*TINY, "--n-way", "4"], "n_way is 4, but only 3 classes are novel-test"),
+    ([*TINY, "--n-way", "0"], "n_way is 0; it must be at least 1"),
+    ([*TINY, "--k-shot", "100"], "--drop-small"),
+    ([*TINY, "--k-shot", "-1"], "k_shot is -1"),
+    ([*TINY, "--seeds", "many"], "seeds 'many'"),
+    ([*TINY, "--device", "gpu"], "--device"),
+    ([*TINY, "--speed=11"], "unrecognized arguments: --speed=11"),
+    (["explain"], "explain"),
+]
+
+
+def assert_refused(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ") and expected in shown.err
+    assert shown.err.count("\n") == 1 and shown.err.endswith("\n")
+
+
+@pytest.mark.parametrize(("arguments", "expected"), BAD, ids=[expected for _, expected in BAD])
+def test_bad_input_is_one_line(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_refused(arguments, expected, capsys)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [(corrupt_npz, "not a readable .npz"), (npz_with_nan, "nan"), (npz_with_negative_label, "-1")],
+)
+def test_a_bad_file_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], str], expected: str
+) -> None:
+    assert_refused(["--dataset", make(tmp_path), *CLASSES], expected, capsys)
+
+
+def test_a_good_file_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # What the bad files above have in common is not what makes them bad.
+    name = write_npz(tmp_path / "graph.npz")
+    assert main(["--dataset", name, "--classes", "2", "2", "2", "--seeds", "1", *TINY[6:]]) == 0
+    assert "PD" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["missing folder", "a folder", "below a file"])
+def test_an_unwritable_json_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    places = {"missing folder": "no/records.json", "a folder": ".", "below a file": "file/records.json"}
+    assert_refused([*TINY, "--json", str(tmp_path / places[kind])], "cannot be written", capsys)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_without_a_cuda_device_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert_refused([*TINY[:-6], "--device", "cuda"], "no CUDA device here", capsys)
