@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import Method, Sizes, make_method
 from hagmeta.methods.hag_meta import binary_loss, categorical_loss
-from hagmeta.nn.encoder import GCN
 from hagmeta.pack import Pack
 from hagmeta.pipeline import prepare
 from hagmeta.randomness import keys
@@ -58,35 +58,52 @@ def packed(stage: Stage) -> tuple[Pack, list[Method]]:
     return Pack(methods, CPU), methods
 
 
-@torch.no_grad()
-def embeddings(stage: Stage, method: Method, visible: np.ndarray) -> Tensor:
-    """What the encoder gives every node, from dense matrices alone."""
-    encoder = method.encoder
-    assert isinstance(encoder, GCN)
-    loops = torch.from_numpy(stage.graph.loops.toarray()) * torch.from_numpy(np.outer(visible, visible))
+def visible_loops(stage: Stage, visible: np.ndarray) -> Tensor:
+    return torch.from_numpy(stage.graph.loops.toarray() * np.outer(visible, visible))
+
+
+def embeddings(stage: Stage, encoder: Any, visible: np.ndarray) -> Tensor:
+    """What a GCN gives every node, from dense matrices alone."""
+    loops = visible_loops(stage, visible)
     scale = loops.sum(1).clamp(min=1).rsqrt()
     adjacency = scale[:, None] * loops * scale
     features = stage.graph.features.product(torch.eye(stage.graph.num_features))
     hidden = torch.relu(adjacency @ features @ encoder.first.weight + encoder.first.bias)
-    return adjacency @ hidden @ encoder.second.weight + encoder.second.bias
+    result: Tensor = adjacency @ hidden @ encoder.second.weight + encoder.second.bias
+    return result
 
 
+def support_weights(stage: Stage, attention: Any, visible: np.ndarray, support: np.ndarray) -> Tensor:
+    """Equations 7 to 10 for supports (classes, shots); equal weights without NLA."""
+    if attention is None:
+        return torch.full(support.shape, 1 / support.shape[-1])
+    score = attention.last(torch.relu(embeddings(stage, attention.convolutions, visible))).squeeze(-1)
+    score = torch.sigmoid(score * visible_loops(stage, visible).sum(1).log())
+    return score[support].softmax(-1)
+
+
+@pytest.mark.parametrize("nla", [False, True])
 @torch.no_grad()
-def test_proto_gnn_answers_by_distance_to_plain_means(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(nla=False, tla=False), SEEDS, dataset, CPU)
+def test_answers_are_distances_to_train_means_and_weighted_supports(
+    dataset: NodeDataset, small: Small, nla: bool
+) -> None:
+    # Without NLA, and with or without TLA, which only weighs losses, it is the paper's Proto-GNN.
+    stage = prepare(small(nla=nla), SEEDS, dataset, CPU)
     pack, methods = packed(stage)
     streams = [world.test for world in stage.worlds]
     setting = stage.session(streams, 2)
     scene = stage.scene(setting, len(streams[0].known), 2)
     (logits,) = pack.run("logits", (scene,), setting.view, (stage.task(streams, 2),))
     for index, (world, stream, method) in enumerate(zip(stage.worlds, streams, methods, strict=True)):
-        embedded = embeddings(stage, method, stream.visible(2))
+        visible, support = stream.visible(2), stream.support.reshape(-1, 3)
+        embedded = embeddings(stage, method.encoder, visible)
         known = [embedded[world.nodes_of(np.array([c]), TRAIN)].mean(0) for c in stream.known]
-        cached = [embedded[support].mean(0) for support in stream.support.reshape(-1, 3)]
+        weights = support_weights(stage, method.node_attention, visible, support)
+        cached = (weights.unsqueeze(-1) * embedded[support]).sum(1)
         queries = embedded[stream.queries[2]]
-        distances = (queries[:, None] - torch.stack([*known, *cached])).square().sum(-1)
+        distances = (queries[:, None] - torch.cat([torch.stack(known), cached])).square().sum(-1)
         ours = logits[index, : len(queries)].softmax(-1)
-        torch.testing.assert_close(ours, (-distances).softmax(-1), rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(ours, (-distances).softmax(-1), rtol=1e-3, atol=1e-6)
 
 
 @torch.no_grad()
