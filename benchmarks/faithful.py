@@ -46,7 +46,9 @@ def authors_means() -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("prefix")
     parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args()

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from hagmeta import datasets
-from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds
+from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds, parse_settings
 from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
 from hagmeta.errors import UserError
 from hagmeta.methods import METHODS
@@ -30,6 +30,7 @@ def home() -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
     console = Console(stderr=True, highlight=False)
     try:
         options = _parser().parse_args(arguments)
@@ -64,6 +65,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
 
 
 def choose_device(name: str) -> torch.device:
+    """The device of that name; `auto` is a GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
@@ -89,14 +91,10 @@ def _config(options: argparse.Namespace) -> RunConfig:
     values: dict[str, Any] = {
         key: value for key, value in vars(options).items() if key in names and value is not None
     }
-    for text in options.set:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UserError(f"--set {text!r} is not KEY=VALUE.")
-        if key in values:
-            raise UserError(f"{key} is given twice: by its own option and by --set {text}.")
-        values[key] = value
-    return RunConfig.from_mapping(values)
+    changes = parse_settings(options.set)
+    for key in changes.keys() & values.keys():
+        raise UserError(f"{key} is given twice: by its own option and by --set {key}={changes[key]}.")
+    return RunConfig.from_mapping(values | changes)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -111,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m hagmeta",
         description="Run graph few-shot class-incremental learning: pre-train, meta-train, evaluate.",
-        epilog=f"settings for --set KEY=VALUE:\n{settings}\n\n`python -m hagmeta datasets` lists the datasets. "
+        epilog=f"settings for --set KEY=VALUE:\n{settings}\n\n"
+        "`python -m hagmeta datasets` lists the datasets. "
         f"Downloads and pre-trained encoders are kept in $HAGMETA_HOME ({DEFAULT_HOME}).",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -54,7 +54,9 @@ class RunConfig:
     encoder: str = option("gcn", "the graph encoder", choices=ENCODERS)
     hidden: int = option(32, "width of the encoder's first layer", at_least=1)
     embedding: int = option(16, "width of the encoder's output", at_least=1)
-    heads: int = option(4, "attention heads of the GAT encoder's first layer", at_least=1)
+    heads: int = option(
+        4, "attention heads of the GAT encoder's first layer, side by side in hidden", at_least=1
+    )
     dropout: float = option(0.5, "share of hidden units dropped in training", at_least=0, below=1)
     learning_rate: float = option(0.005, "Adam's rate in pre-training and meta-training", above=0)
     weight_decay: float = option(0.0005, "Adam's weight decay", at_least=0)
@@ -82,6 +84,8 @@ class RunConfig:
                 _check_range(item, value)
         if self.classes is not None and min(self.classes) < 1:
             raise UserError(f"classes is {self.classes}: each of the three counts must be at least 1.")
+        if self.encoder == "gat" and self.hidden % self.heads:
+            raise UserError(f"hidden is {self.hidden}; it must be a multiple of heads, {self.heads}.")
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> RunConfig:
@@ -150,7 +154,10 @@ def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
     if limits["choices"]:
         choose(item.name, value, limits["choices"])
     for bad, words in (
-        (limits["at_least"] is not None and value < (limits["at_least"] or 0), f"at least {limits['at_least']}"),
+        (
+            limits["at_least"] is not None and value < (limits["at_least"] or 0),
+            f"at least {limits['at_least']}",
+        ),
         (limits["above"] is not None and value <= (limits["above"] or 0), f"above {limits['above']}"),
         (limits["below"] is not None and value >= (limits["below"] or 0), f"below {limits['below']}"),
     ):
@@ -173,3 +180,16 @@ def parse_seeds(text: str) -> list[int]:
     except ValueError:
         raise UserError(f"seeds {text!r}: give a count (10), a range (0-9) or a list (1,4,7).") from None
     return seeds
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
+    """``KEY=VALUE`` texts of a command line; what they mean is for RunConfig to say."""
+    settings: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--set {text!r} is not KEY=VALUE.")
+        if key in settings:
+            raise UserError(f"--set {key} is given twice: {settings[key]} and {value}.")
+        settings[key] = value
+    return settings

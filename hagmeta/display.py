@@ -64,6 +64,7 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def percent(values: Sequence[float]) -> str:
+    """Fractions as «mean ± interval» in percent."""
     mean, half = mean_and_interval([100 * value for value in values])
     return f"{mean:.1f}" if np.isnan(half) else f"{mean:.1f} ± {half:.1f}"
 
@@ -94,6 +95,7 @@ def sessions_table(records: Sequence[Record]) -> Table:
 
 
 def datasets_table(infos: Sequence[DatasetInfo]) -> Table:
+    """What there is to run on."""
     table = Table(title="Datasets", caption="also mat:PREFIX, npz:FILE and synthetic:nodes=N,edges=E,...")
     for column in ("name", "what it is"):
         table.add_column(column)
@@ -102,7 +104,9 @@ def datasets_table(infos: Sequence[DatasetInfo]) -> Table:
     for column in ("base/train/test", "setting", "at hand"):
         table.add_column(column)
     for info in infos:
-        counts = [f"{n:,}" if n is not None else "" for n in (info.nodes, info.edges, info.features, info.classes)]
+        counts = [
+            f"{n:,}" if n is not None else "" for n in (info.nodes, info.edges, info.features, info.classes)
+        ]
         split = "/".join(map(str, info.class_split or ()))
         setting = f"{info.n_way}-way {info.k_shot}-shot" if info.n_way else ""
         at_hand = "yes" if info.on_disk else "to be downloaded"

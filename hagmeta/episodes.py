@@ -61,7 +61,7 @@ class ClassPools:
             self.nodes[row, : len(pool)] = pool
 
     def distinct(self, rows: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-        """Nodes of the classes at ``rows``, distinct along the last axis of ``uniform`` (..., rows, draws)."""
+        """Nodes of the classes at ``rows``, distinct along the last axis of ``uniform`` (..., rows, m)."""
         picks = sample_distinct(uniform, self.sizes[rows])
         return self.nodes[rows[:, None], picks]
 

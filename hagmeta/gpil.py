@@ -42,7 +42,9 @@ def pseudo_episodes(stage: Stage, setting: Setting) -> Iterator[Episode]:
         for session in range(sessions):
             task, target = stage.episode(drawn, session)
             targets = stack([target] * len(drawn), stage.device)
-            classes = np.stack([np.concatenate([w.split.base, d.order]) for w, d in zip(stage.worlds, drawn, strict=True)])
+            classes = np.stack(
+                [np.concatenate([w.split.base, d.order]) for w, d in zip(stage.worlds, drawn, strict=True)]
+            )
             yield Episode(stage.scene(setting, base, session + 1), setting.view, task, targets, classes)
 
 

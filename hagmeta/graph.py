@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import NamedTuple
 
@@ -51,9 +52,10 @@ class Graph:
         scale = mask / degree.clamp(min=1).sqrt()
         return View(mask, scale, degree.clamp(min=1).log())
 
-    def aggregate(self, hidden: Tensor, view: View) -> Tensor:
-        """Kipf and Welling's propagation among the visible nodes."""
-        return aggregate(self.adjacency, view.scale, hidden)
+    def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
+        """Kipf and Welling's propagation among the visible nodes, times ``factor``."""
+        scale = view.scale if factor == 1 else view.scale * math.sqrt(factor)
+        return aggregate(self.adjacency, scale, hidden)
 
     def aggregate_at(self, hidden: Tensor, view: View, nodes: Tensor) -> Tensor:
         """The same for a few nodes (nodes,) only."""
@@ -103,7 +105,9 @@ class EdgeIndex:
         # The adjacency is symmetric: the edges that leave a node are the reverses of those that enter it.
         numbered = scipy.sparse.csr_matrix((number + 1, loops.indices, loops.indptr), shape=loops.shape)
         reverse = numbered.T.tocsr().data - 1
-        self.out_of = SparseMatrix(scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device)
+        self.out_of = SparseMatrix(
+            scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device
+        )
 
 
 def _adjacency_with_loops(edges: np.ndarray, num_nodes: int) -> scipy.sparse.csr_matrix:

@@ -6,6 +6,7 @@ so that ten seeds are one product of ten times the width.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -51,16 +52,16 @@ class SparseMatrix:
     @cached_property
     def _csr(self) -> Tensor:
         values = torch.ones_like(self._columns, dtype=torch.float32) if self._values is None else self._values
-        return torch.sparse_csr_tensor(
-            self._offsets, self._columns, values, self.shape, check_invariants=False
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse")  # in beta; invariants not checked
+            return torch.sparse_csr_tensor(self._offsets, self._columns, values, self.shape)
 
 
 class SymmetricMatrix(SparseMatrix):
     """A sparse matrix that is its own transpose."""
 
     @property
-    def transposed(self) -> SparseMatrix:  # type: ignore[override]
+    def transposed(self) -> SparseMatrix:
         return self
 
     def rows(self, chosen: Tensor, weights: Tensor) -> RowSlice:
@@ -241,7 +242,9 @@ class _SeedwiseProduct(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any: ...
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], matrix: SeedwiseMatrix, dense: Tensor) -> tuple[Tensor, int]:
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], matrix: SeedwiseMatrix, dense: Tensor
+    ) -> tuple[Tensor, int]:
         rows = dense.movedim(in_dims[1], 1).flatten(0, 1)  # (columns * pack, width)
         product = _Product.apply(matrix.stacked, rows)
         return product.unflatten(0, (matrix.pack, matrix.rows)), 0

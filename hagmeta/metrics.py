@@ -29,6 +29,7 @@ def summarise(evaluator: Evaluator) -> dict[str, Any]:
 
 
 def harmonic_mean(base: float, novel: float | None) -> float | None:
+    """Zero where either is."""
     if novel is None:
         return None
     return 2 * base * novel / (base + novel) if base + novel else 0.0

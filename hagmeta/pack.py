@@ -77,7 +77,7 @@ class EarlyStopping:
         better = (score > self.best) & (self._waited < self._patience)
         self.best = np.where(better, score, self.best)
         self._waited = np.where(better, 0, self._waited + (self._waited < self._patience))
-        for index in np.flatnonzero(better):
+        for index in np.flatnonzero(better).tolist():
             for name, value in self._pack.parameters.items():
                 self._state[name].select(-2, index).copy_(value.select(-2, index).detach())
 

@@ -26,8 +26,10 @@ from hagmeta.stream import World
 
 EVALUATE_EVERY = 10  # epochs
 CACHE_VERSION = 1  # raise it when pre-training would give other parameters for the same settings
-_SETTINGS = ("encoder", "hidden", "embedding", "heads", "dropout", "learning_rate", "weight_decay")
-_SETTINGS += ("pretrain_epochs", "pretrain_patience")
+_SETTINGS = (
+    *("encoder", "hidden", "embedding", "heads", "dropout"),
+    *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience"),
+)
 
 
 class Pretrainer(nn.Module):

@@ -58,14 +58,20 @@ def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
     return dropped
 
 
-def relu_dropout(values: Tensor, bias: Tensor, rate: float, key: Tensor | None) -> Tensor:
-    """``dropout(relu(values + bias))`` with few passes over large ``values`` (rows, width)."""
+def relu_dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
+    """``dropout(relu(values))`` with few passes over large ``values`` (rows, width), and unscaled.
+
+    A positive factor passes through ReLU: the caller applies ``dropout_scale`` where it costs nothing.
+    """
     if key is None or rate == 0:
-        return F.relu(values + bias)
-    scale = _scale(rate)
-    # A positive factor passes through ReLU; after it, what is dropped is zero and so is its gradient.
-    activated: Tensor = _ReluDropout.apply(torch.add(bias * scale, values, alpha=scale), key, rate)
+        return F.relu(values)
+    activated: Tensor = _ReluDropout.apply(values, key, rate)
     return activated
+
+
+def dropout_scale(rate: float, key: Tensor | None) -> float:
+    """What is kept is multiplied by this, so that means stay what they are."""
+    return 1.0 if key is None else _scale(rate)
 
 
 def _threshold(rate: float) -> int:

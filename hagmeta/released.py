@@ -53,7 +53,10 @@ def meta_train_and_play(stage: Stage, pack: Pack, progress: Progress) -> list[Ev
     key = keys(stage.seeds, "dropout/test", stage.device)
     for session in range(1, streams[0].sessions + 1):
         answers = [_answers(stream, session) for stream in streams]
-        target = [_positions(a, w.labels[s.queries[session]]) for a, s, w in zip(answers, streams, worlds, strict=True)]
+        target = [
+            _positions(a, w.labels[s.queries[session]])
+            for a, s, w in zip(answers, streams, worlds, strict=True)
+        ]
         task = Task(
             many=stack((s.met(session) for s in streams), stage.device),
             support=stack((s.support[session - 1] for s in streams), stage.device),
@@ -65,8 +68,8 @@ def meta_train_and_play(stage: Stage, pack: Pack, progress: Progress) -> list[Ev
             "loss", (scene,), setting.view, task, stack(target, stage.device), fold(key, session)
         )
         chosen = logits.argmax(-1).cpu().numpy()
-        for evaluator, stream, classes, row in zip(evaluators, streams, answers, chosen, strict=True):
-            evaluator.record(stream.queries[session], classes[row])
+        for evaluator, stream, meaning, row in zip(evaluators, streams, answers, chosen, strict=True):
+            evaluator.record(stream.queries[session], meaning[row])
         descend(optimizer, losses)  # on the labels just scored
         progress("test", session, streams[0].sessions, {})
     return evaluators

@@ -20,7 +20,9 @@ from hagmeta.stream import Stream
 Predictions = list[np.ndarray]  # one array a seed
 
 
-def play(stage: Stage, pack: Pack, streams: Sequence[Stream], purpose: str, progress: Progress) -> list[Evaluator]:
+def play(
+    stage: Stage, pack: Pack, streams: Sequence[Stream], purpose: str, progress: Progress
+) -> list[Evaluator]:
     """Live through the streams under `strict`: learn in every session, then answer its queries."""
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
     tuner = _FineTuning(stage, streams, purpose)
@@ -42,7 +44,9 @@ def predict(
     """Answers to the queries of some sessions from one pass over the graph, in evaluation mode."""
     tasks = tuple(stage.task(streams, session) for session in sessions)
     scene = stage.scene(setting, len(streams[0].known), sessions[-1])
-    answers = [logits.argmax(-1).cpu().numpy() for logits in pack.run("logits", (scene,), setting.view, tasks)]
+    answers = [
+        logits.argmax(-1).cpu().numpy() for logits in pack.run("logits", (scene,), setting.view, tasks)
+    ]
     return [
         [row[: len(s.queries[session])] for row, s in zip(answer, streams, strict=True)]
         for session, answer in zip(sessions, answers, strict=True)

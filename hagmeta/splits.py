@@ -30,6 +30,7 @@ class Split:
 
 
 def make_split(dataset: NodeDataset, config: RunConfig, seed: int) -> Split:
+    """Draw one seed's classes and roles."""
     usable = usable_classes(dataset, config)
     assert config.classes is not None
     num_base, num_train, num_test = config.classes

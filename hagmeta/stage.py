@@ -28,6 +28,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Stage:
+    """Makes the settings, scenes and tasks of a pack."""
+
     graph: Graph
     worlds: Sequence[World]
     config: RunConfig
@@ -97,6 +99,8 @@ class Stage:
         """What is known after a session of a stream, and its queries."""
         return Task(
             many=stack((s.known for s in streams), self.device),
-            support=stack((s.support[:session].reshape(-1, s.support.shape[-1]) for s in streams), self.device),
+            support=stack(
+                (s.support[:session].reshape(-1, s.support.shape[-1]) for s in streams), self.device
+            ),
             query=stack_padded([s.queries[session] for s in streams], self.device),
         )

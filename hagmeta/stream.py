@@ -64,6 +64,7 @@ class World:
 
 
 def make_world(dataset: NodeDataset, config: RunConfig, seed: int) -> World:
+    """Draw one seed's split and streams."""
     assert config.n_way and config.k_shot
     split = make_split(dataset, config, seed)
     members = class_members(dataset.labels, dataset.num_classes)

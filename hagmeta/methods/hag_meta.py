@@ -19,8 +19,10 @@ from hagmeta.randomness import fold, seeded
 
 
 class Encoded(NamedTuple):
+    """A pass over the graph: by the encoder, and by NLA where it is on."""
+
     embedding: Embedding
-    scores: NodeScores | None  # NLA's
+    scores: NodeScores | None
 
 
 class HagMeta(Method):
@@ -39,7 +41,8 @@ class HagMeta(Method):
 
     def encode(self, scene: Scene, view: View, key: Tensor | None) -> Encoded:
         embedding = self.encoder(scene.graph, view, _use(key, 0))
-        scores = self.node_attention and self.node_attention(scene.graph, view, _use(key, 1))
+        attention = self.node_attention
+        scores = attention(scene.graph, view, _use(key, 1)) if attention is not None else None
         return Encoded(embedding, scores)
 
     def classify(self, scene: Scene, encoded: Encoded, task: Task) -> Tensor:

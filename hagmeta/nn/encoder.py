@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hagmeta.config import RunConfig
 from hagmeta.graph import ClassMeans, Graph, View
 from hagmeta.matrix import matmul
-from hagmeta.randomness import dropout, relu_dropout
+from hagmeta.randomness import dropout, dropout_scale, relu_dropout
 
 
 class Embedding(ABC):
@@ -49,7 +49,8 @@ class HiddenConvolution(GraphConvolution):
 
     def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
         mapped = matmul(graph.features, self.weight)
-        return relu_dropout(graph.aggregate(mapped, view), self.bias, rate, key)
+        scale = dropout_scale(rate, key)
+        return relu_dropout(graph.aggregate(mapped, view, scale) + scale * self.bias, rate, key)
 
 
 class LastConvolution(GraphConvolution):
@@ -95,20 +96,20 @@ class GCN(nn.Module):
 
 
 class GraphAttention(nn.Module):
-    """One layer of Velickovic et al. (2018), attention among visible neighbours; heads are averaged."""
+    """One layer of Velickovic et al. (2018), attention among visible neighbours; heads side by side."""
 
     def __init__(self, inputs: int, outputs: int, heads: int) -> None:
         super().__init__()
-        self.heads, self.outputs = heads, outputs
-        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inputs, heads * outputs)))
-        self.source = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, outputs)))
-        self.target = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, outputs)))
+        self.shape = (heads, outputs // heads)
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inputs, outputs)))
+        self.source = nn.Parameter(nn.init.xavier_uniform_(torch.empty(self.shape)))
+        self.target = nn.Parameter(nn.init.xavier_uniform_(torch.empty(self.shape)))
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, graph: Graph, view: View, hidden: Tensor | None = None) -> Tensor:
         edges = graph.edges
         mapped = matmul(graph.features, self.weight) if hidden is None else hidden @ self.weight
-        by_head = mapped.unflatten(-1, (self.heads, self.outputs))
+        by_head = mapped.unflatten(-1, self.shape)
         score = F.leaky_relu(
             matmul(edges.out_of.transposed, (by_head * self.source).sum(-1))
             + matmul(edges.into.transposed, (by_head * self.target).sum(-1)),
@@ -120,10 +121,10 @@ class GraphAttention(nn.Module):
         # Any shift leaves a softmax as it is; the largest visible score keeps the exponentials finite.
         weight = torch.exp(score - score.detach().amax(0))
         total = matmul(edges.into, weight).clamp(min=1e-12)  # (nodes, heads)
-        message = matmul(edges.out_of.transposed, mapped).unflatten(-1, (self.heads, self.outputs))
+        message = matmul(edges.out_of.transposed, mapped).unflatten(-1, self.shape)
         gathered = matmul(edges.into, (weight.unsqueeze(-1) * message).flatten(-2))
-        attended = gathered.unflatten(-1, (self.heads, self.outputs)) / total.unsqueeze(-1)
-        return attended.mean(-2) * view.visible.unsqueeze(-1) + self.bias
+        attended = gathered.unflatten(-1, self.shape) / total.unsqueeze(-1)
+        return attended.flatten(-2) * visible + self.bias
 
 
 @dataclass(frozen=True)
@@ -157,5 +158,6 @@ class GAT(nn.Module):
 
 
 def make_encoder(num_features: int, config: RunConfig) -> nn.Module:
+    """The configured encoder."""
     kinds = {"gcn": GCN, "gat": GAT}
     return kinds[config.encoder](num_features, config)

@@ -145,5 +145,7 @@ def test_held_out_classes_are_invisible_and_unlabelled_in_training(
     held_out = world.split.novel_train[-2:]
     assert not np.isin(held_out, world.meta_classes).any()
     assert not world.validation.visible(0)[np.isin(dataset.labels, held_out)].any()
-    noisy = replace(stage, graph=Graph(with_noise_at(dataset, np.flatnonzero(~world.validation.visible(0))), CPU))
+    noisy = replace(
+        stage, graph=Graph(with_noise_at(dataset, np.flatnonzero(~world.validation.visible(0))), CPU)
+    )
     assert same_parameters(pretrain(stage, None, no_progress), pretrain(noisy, None, no_progress))

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from hagmeta.randomness import dropout, fold, keys, seeded, stream
+from hagmeta.randomness import dropout, dropout_scale, fold, keys, relu_dropout, seeded, stream
 
 CPU = torch.device("cpu")
 RATE = 0.3
@@ -78,10 +80,38 @@ def test_the_gradient_of_dropout_is_its_mask() -> None:
     assert torch.equal(gradient, dropout(torch.ones_like(values), RATE, key_of(0)))
 
 
+def derivatives(function: Callable[[Tensor], Tensor], values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Value, gradient of the sum of its cubes, and the second derivative along that gradient."""
+    values = values.clone().requires_grad_()
+    result = function(values)
+    (gradient,) = torch.autograd.grad((result**3).sum(), values, create_graph=True)
+    (second,) = torch.autograd.grad(gradient.square().sum(), values)
+    return result, gradient, second
+
+
+@pytest.mark.parametrize("key", [None, key_of(0)])
+def test_relu_dropout_is_dropout_of_relu_with_all_its_derivatives(key: Tensor | None) -> None:
+    values = torch.randn(50, 13, generator=torch.Generator().manual_seed(0))
+    mask, scale = dropout(torch.ones_like(values), RATE, key), dropout_scale(RATE, key)
+    ours = derivatives(lambda v: relu_dropout(v * scale, RATE, key), values)
+    plain = derivatives(lambda v: torch.relu(v) * mask, values)
+    for one, other in zip(ours, plain, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
+
+
+def test_relu_dropout_of_a_pack_is_that_of_each_seed() -> None:
+    values = torch.randn(3, 50, 13, generator=torch.Generator().manual_seed(0))
+    pack = keys([4, 0, 9], "test", CPU)
+    together = vmap(lambda v, k: relu_dropout(v, RATE, k))(values, pack)
+    for index in range(3):
+        assert torch.equal(together[index], relu_dropout(values[index], RATE, pack[index]))
+
+
 def test_without_a_key_or_a_rate_nothing_is_dropped() -> None:
     values = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     assert dropout(values, RATE, None) is values
     assert dropout(values, 0.0, key_of(0)) is values
+    assert torch.equal(relu_dropout(values, 0.0, key_of(0)), torch.relu(values))
 
 
 def test_folded_keys_draw_unrelated_masks() -> None:

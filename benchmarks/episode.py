@@ -1,0 +1,161 @@
+"""One training episode: our step beside the obvious dense one, and ten seeds beside one.
+
+    python benchmarks/episode.py DATASET [--classes B T E] [--n-way N] [--device cpu|cuda]
+
+The dense step does the same work as published implementations do it: features as a dense matrix, the encoder
+run a second time for the prototypes, and for each session the adjacency filtered edge by edge in Python.
+Times are medians; what counts are the ratios, which come from one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hagmeta import datasets
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.gpil import Episode, pseudo_episodes
+from hagmeta.methods.hag_meta import categorical_loss
+from hagmeta.nn.task_attention import TaskAttention
+from hagmeta.pack import Pack, descend, no_progress
+from hagmeta.pipeline import prepare, pretrain
+from hagmeta.randomness import fold, keys
+from hagmeta.stage import Stage
+
+
+class DenseNetwork(nn.Module):
+    """Two graph convolutions over dense features."""
+
+    def __init__(self, num_features: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(num_features, hidden)
+        self.second = nn.Linear(hidden, outputs)
+
+    def forward(self, features: Tensor, adjacency: Tensor) -> Tensor:
+        hidden = F.dropout(F.relu(torch.sparse.mm(adjacency, self.first(features))), 0.5, self.training)
+        return torch.sparse.mm(adjacency, self.second(hidden))
+
+
+class DenseStep:
+    """HAG-Meta's training step, written the obvious way."""
+
+    def __init__(self, dataset: NodeDataset, stage: Stage) -> None:
+        self.stage, config, device = stage, stage.config, stage.device
+        features = (
+            dataset.features if isinstance(dataset.features, np.ndarray) else dataset.features.toarray()
+        )
+        self.features = torch.from_numpy(features).to(device)
+        self.labels = torch.from_numpy(dataset.labels).to(device)
+        both = np.concatenate([dataset.edges, dataset.edges[:, ::-1]])
+        loops = np.repeat(np.arange(dataset.num_nodes)[:, None], 2, axis=1)
+        self.edges = torch.from_numpy(np.concatenate([both, loops])).T.contiguous().to(device)
+        degree = torch.bincount(self.edges[0], minlength=dataset.num_nodes)
+        self.values = (degree[self.edges[0]] * degree[self.edges[1]]).float().rsqrt()
+        self.log_degree = degree.float().log()
+        self.encoder = DenseNetwork(dataset.num_features, config.hidden, config.embedding).to(device)
+        self.scorer = DenseNetwork(dataset.num_features, config.hidden, 1).to(device)
+        base = len(stage.worlds[0].split.base)
+        self.attention = TaskAttention(base, stage.n_way, 0.0).to(device)
+        modules = nn.ModuleList([self.encoder, self.scorer, self.attention])
+        self.optimizer = torch.optim.Adam(modules.parameters(), lr=0.005, weight_decay=0.0005)
+
+    def filter_edges(self) -> Tensor:
+        """Keep the edges between known classes, one by one."""
+        known = self.stage.worlds[0].test.known.tolist()
+        kept = [
+            self.labels[self.edges[0, i]] in known and self.labels[self.edges[1, i]] in known
+            for i in range(self.edges.shape[1])
+        ]
+        mask = torch.tensor(kept, device=self.labels.device)
+        size = (len(self.labels), len(self.labels))
+        return torch.sparse_coo_tensor(self.edges[:, mask], self.values[mask], size).coalesce()
+
+    def step(self, adjacency: Tensor, episode: Episode) -> None:
+        world = self.stage.worlds[0]
+        support, query, target = episode.task.support[0], episode.task.query[0], episode.target[0]
+        again = self.encoder(self.features, adjacency)
+        base = torch.stack(
+            [again[torch.from_numpy(world.nodes_of(np.array([c]), 0))].mean(0) for c in world.split.base]
+        )
+        embeddings = self.encoder(self.features, adjacency)
+        scores = self.scorer(self.features, adjacency).squeeze(-1)
+        weights = torch.sigmoid(scores[support] * self.log_degree[support]).softmax(-1)
+        prototypes = torch.cat([base, (weights.unsqueeze(-1) * embeddings[support]).sum(1)])
+        logits = -(embeddings[query].unsqueeze(1) - prototypes).square().sum(-1)
+        class_weights = 1 + self.attention(prototypes, episode.scene.task_sizes, None)
+        self.optimizer.zero_grad()
+        categorical_loss(logits, target, class_weights).backward()
+        self.optimizer.step()
+
+
+def pack_step(stage: Stage) -> Callable[[Episode], None]:
+    pack: Pack = pretrain(stage, None, no_progress)
+    optimizer = pack.optimizer(0.005, 0.0005)
+    key = fold(keys(stage.seeds, "benchmark", stage.device), 0)
+    return lambda episode: descend(optimizer, episode.loss(pack, key)[0])
+
+
+def seconds(stage: Stage, repeat: int, step: Callable[[Episode], object]) -> float:
+    """Median over ``repeat`` episodes, drawing them included, after a warm-up."""
+    episodes: Iterator[Episode] = pseudo_episodes(stage, stage.training())
+    times = []
+    for number in range(repeat + 4):
+        start = time.perf_counter()
+        step(next(episodes))
+        if stage.device.type == "cuda":
+            torch.cuda.synchronize()
+        if number >= 4:
+            times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dataset")
+    parser.add_argument("--classes", type=int, nargs=3, metavar=("B", "T", "E"))
+    parser.add_argument("--n-way", type=int)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--no-dense", action="store_true", help="leave out the dense step (large graphs)")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    dataset = datasets.load(options.dataset, Path("~/.cache/hagmeta/data").expanduser())
+    classes = tuple(options.classes) if options.classes else None
+    config = RunConfig(dataset=options.dataset, classes=classes, n_way=options.n_way, pretrain_epochs=0)
+    print(f"{options.dataset} on {device}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    times = {}
+    for count in options.seeds:
+        stage = prepare(config, range(count), dataset, device)
+        times[count] = seconds(stage, 40, pack_step(stage))
+        ratio = times[count] / times[options.seeds[0]]
+        print(f"{count:4} seeds in a pack   {1e3 * times[count]:9.1f} ms an episode   x {ratio:.2f}")
+    if options.no_dense:
+        return
+    stage = prepare(config, [0], dataset, device)
+    dense = DenseStep(dataset, stage)
+    start = time.perf_counter()
+    adjacency = dense.filter_edges()
+    filtering = time.perf_counter() - start
+    stepping = seconds(stage, 5, lambda episode: dense.step(adjacency, episode))
+    one = times[options.seeds[0]]
+    for name, value in (
+        ("dense step", stepping),
+        ("filtering edges", filtering),
+        ("both, as a session has it", stepping + filtering),
+    ):
+        print(f"{name:26}{1e3 * value:9.1f} ms   {value / one:.1f} times one seed's episode")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""A run's numbers depend on its configuration and seed, not on when or beside whom it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.methods import METHODS
+from hagmeta.pipeline import run
+
+CPU = torch.device("cpu")
+Small = Callable[..., RunConfig]
+VARIANTS = [(method, protocol) for method in METHODS for protocol in ("strict", "released")]
+
+
+def results(config: RunConfig, seeds: list[int], dataset: NodeDataset) -> dict[int, dict[str, Any]]:
+    """Records by seed, without what tells of time and place."""
+    records = run(config, seeds, dataset=dataset, device=CPU)
+    return {
+        record["seed"]: {key: value for key, value in record.items() if key not in ("seconds", "environment")}
+        for record in records
+    }
+
+
+@pytest.mark.parametrize(("method", "protocol"), VARIANTS)
+def test_a_run_is_the_same_to_the_bit_alone_again_and_in_any_pack(
+    dataset: NodeDataset, small: Small, method: str, protocol: str
+) -> None:
+    config = small(method=method, protocol=protocol)
+    alone = results(config, [3], dataset)[3]
+    assert results(config, [3], dataset)[3] == alone
+    for pack in ([3, 0], [7, 1, 3, 0, 2], [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]):
+        assert results(config, pack, dataset)[3] == alone, f"in the pack {pack}"
+
+
+def test_the_gat_encoder_is_as_independent_of_its_pack(dataset: NodeDataset, small: Small) -> None:
+    config = small(encoder="gat")
+    assert results(config, [3, 0], dataset)[3] == results(config, [3], dataset)[3]
+
+
+def test_seeds_stop_early_one_by_one(dataset: NodeDataset, small: Small) -> None:
+    # A seed that stops keeps its best while the pack goes on for the others.
+    config = small(episodes=60, validate_every=2, patience=2)
+    pack = results(config, [0, 1, 2], dataset)
+    assert all(results(config, [seed], dataset)[seed] == pack[seed] for seed in (0, 1, 2))
+
+
+@pytest.mark.parametrize("toggle", ["gpil", "nla", "tla"])
+def test_each_toggle_changes_the_outcome(dataset: NodeDataset, small: Small, toggle: str) -> None:
+    # An ablation whose switches did nothing would show no difference either.
+    full, without = (results(small(**{toggle: on}), [0], dataset)[0] for on in (True, False))
+    assert full["matrix"] != without["matrix"]
+    assert full["config_hash"] != without["config_hash"]
+
+
+def test_one_shot_runs(dataset: NodeDataset, small: Small) -> None:
+    # With K = 1 nothing is left to hold out: new classes take part in fine-tuning as prototypes only.
+    record = results(small(k_shot=1), [0], dataset)[0]
+    assert len(record["accuracy"]) == 3
+
+
+def test_learning_beats_chance(dataset: NodeDataset, small: Small) -> None:
+    records = results(small(episodes=40, pretrain_epochs=60), [0, 1], dataset)
+    for record in records.values():
+        assert record["accuracy"][0] > 3 / 9
+        assert record["accuracy"][-1] > 3 / 13
