@@ -123,6 +123,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--set", "hidden=wide"], "hidden is 'wide'"),
     ([*TINY, "--set", "dropout=1"], "dropout is 1.0; it must be below 1"),
     ([*TINY, "--set", "n_way=2"], "n_way is given twice"),
+    ([*TINY, "--set", "hidden=8", "--set", "hidden=9"], "--set hidden is given twice: 8 and 9"),
     ([*TINY, "--encoder", "gcm"], "Did you mean 'gcn'?"),
     ([*TINY, "--protocol", "loose"], "unknown protocol 'loose'"),
     ([*TINY, "--classes", "a", "b", "c"], "classes is ['a', 'b', 'c']"),

@@ -117,6 +117,12 @@ def test_a_bad_value_is_named_in_one_line(key: str, value: Any, shown: str) -> N
     assert "\n" not in message
 
 
+def test_the_heads_of_a_gat_divide_its_width() -> None:
+    with pytest.raises(UserError, match=r"hidden is 10; it must be a multiple of heads, 4\."):
+        RunConfig(encoder="gat", hidden=10)
+    assert RunConfig(encoder="gcn", hidden=10).heads == 4  # a GCN has none
+
+
 def test_every_field_has_help_in_one_line() -> None:
     for item in fields(RunConfig):
         assert item.metadata["help"] and "\n" not in item.metadata["help"], item.name

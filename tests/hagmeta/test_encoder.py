@@ -24,7 +24,7 @@ CHOSEN = torch.tensor([[5, 1, 5, 39], [2, 2, 6, 10]])  # visible nodes of either
 
 
 def config(encoder: str) -> RunConfig:
-    return RunConfig(encoder=encoder, hidden=7, embedding=5, heads=HEADS)
+    return RunConfig(encoder=encoder, hidden=6, embedding=5, heads=HEADS)
 
 
 def tiny() -> NodeDataset:
@@ -101,14 +101,8 @@ def pyg_gcn(encoder: Any, features: Tensor, edges: Tensor) -> Tensor:
 def pyg_gat(encoder: Any, features: Tensor, edges: Tensor) -> Tensor:
     hidden = features
     for layer, activation in ((encoder.first, nn.functional.elu), (encoder.second, lambda x: x)):
-        same = GATConv(
-            len(layer.weight),
-            layer.outputs,
-            heads=layer.heads,
-            concat=False,
-            negative_slope=0.2,
-            add_self_loops=True,
-        )
+        heads, width = layer.source.shape
+        same = GATConv(len(layer.weight), width, heads=heads, negative_slope=0.2, add_self_loops=True)
         same.lin.weight.data, same.bias.data = layer.weight.data.T, layer.bias.data
         same.att_src.data, same.att_dst.data = layer.source.data[None], layer.target.data[None]
         hidden = activation(same(hidden, edges))
