@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hagmeta import datasets
-from hagmeta.__main__ import choose_device, home, write_json
+from hagmeta.__main__ import check_writable, choose_device, home, write_json
 from hagmeta.config import RunConfig, parse_seeds, parse_settings
 from hagmeta.display import percent
 from hagmeta.errors import UserError
@@ -46,6 +46,8 @@ def main() -> None:
     settings = {"dataset": options.dataset, **(QUICK if options.quick else {}), **parse_settings(options.set)}
     seeds = parse_seeds(options.seeds or ("3" if options.quick else "10"))
     device = choose_device(options.device)
+    if options.json:
+        check_writable(options.json)
     dataset = datasets.load(options.dataset, home() / "data")
     console = Console(highlight=False)
     changed = ", ".join(f"{key} {value}" for key, value in settings.items() if key != "dataset")

@@ -17,10 +17,11 @@ from rich.console import Console
 from hagmeta import datasets
 from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds, parse_settings
 from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
-from hagmeta.errors import UserError
+from hagmeta.errors import UserError, choose
 from hagmeta.methods import METHODS
 from hagmeta.pipeline import Record, resolve, run
 
+COMMANDS = ("run", "datasets")
 DEFAULT_HOME = "~/.cache/hagmeta"
 
 
@@ -33,13 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     console = Console(stderr=True, highlight=False)
     try:
-        options = _parser().parse_args(arguments)
+        options = _options(arguments)
         if options.command == "datasets":
             Console().print(datasets_table([datasets.describe(n, home() / "data") for n in datasets.names()]))
             return 0
         _run(options, console)
     except UserError as error:
-        console.print(f"error: {error}", style="bold red", markup=False, soft_wrap=True)
+        line = " ".join(f"error: {error}".split())
+        console.print(line, style="bold red", markup=False, emoji=False, soft_wrap=True)
         return 2
     except KeyboardInterrupt:
         console.print("stopped", style="bold red")
@@ -52,7 +54,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     config = _config(options)
     device = choose_device(options.device)
     if options.json:
-        _check_writable(options.json)
+        check_writable(options.json)
     dataset = datasets.load(config.dataset, home() / "data")
     config = resolve(config, dataset)
     with ProgressDisplay(console) as progress:
@@ -75,15 +77,24 @@ def choose_device(name: str) -> torch.device:
 
 def write_json(path: Path, records: list[Record]) -> None:
     """Whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
+    partial = _partial(path)
     partial.write_text(json.dumps(records, indent=1) + "\n")
     os.replace(partial, path)
 
 
-def _check_writable(path: Path) -> None:
-    folder = path.parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UserError(f"--json {path} cannot be written: {folder} must be a folder that you may write to.")
+def check_writable(path: Path) -> None:
+    """Find out before a long run, not after it."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError("it is a folder")
+        _partial(path).touch()
+        _partial(path).unlink()
+    except OSError as error:
+        raise UserError(f"--json {path} cannot be written: {error.strerror or error}.") from None
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
 
 
 def _config(options: argparse.Namespace) -> RunConfig:
@@ -95,6 +106,16 @@ def _config(options: argparse.Namespace) -> RunConfig:
     for key in changes.keys() & values.keys():
         raise UserError(f"{key} is given twice: by its own option and by --set {key}={changes[key]}.")
     return RunConfig.from_mapping(values | changes)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    options, unknown = parser.parse_known_args(arguments)
+    known = [name for action in parser._actions for name in action.option_strings]
+    for text in unknown:
+        choose("option", text.partition("=")[0], known)
+    choose("command", options.command, COMMANDS)
+    return options
 
 
 class _Parser(argparse.ArgumentParser):
@@ -115,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("command", nargs="?", choices=["run", "datasets"], default="run", help="default: run")
+    parser.add_argument("command", nargs="?", default="run", help="run (the default) or datasets")
     parser.add_argument("--dataset", metavar="NAME", help="default: debian, which is embedded")
     parser.add_argument("--seeds", default="10", help="10 (the first ten), 0-9 or 1,4,7; default: 10")
     parser.add_argument("--method", metavar="NAME", help=f"one of: {', '.join(METHODS)}")

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -26,11 +27,13 @@ def option(
     *,
     choices: tuple[str, ...] | None = None,
     at_least: float | None = None,
+    at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
 ) -> Any:
     """A field with its documentation and its range; a ``None`` default is filled in by ``resolve``."""
-    metadata = {"help": help, "choices": choices, "at_least": at_least, "above": above, "below": below}
+    limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
+    metadata = {"help": help, "choices": choices, "limits": limits}
     return field(default=default, metadata=metadata)
 
 
@@ -52,10 +55,13 @@ class RunConfig:
     nla: bool = option(True, "weigh support nodes by node-level attention")
     tla: bool = option(True, "weigh the loss by task-level attention")
     encoder: str = option("gcn", "the graph encoder", choices=ENCODERS)
-    hidden: int = option(32, "width of the encoder's first layer", at_least=1)
-    embedding: int = option(16, "width of the encoder's output", at_least=1)
+    hidden: int = option(32, "width of the encoder's first layer", at_least=1, at_most=4096)
+    embedding: int = option(16, "width of the encoder's output", at_least=1, at_most=4096)
     heads: int = option(
-        4, "attention heads of the GAT encoder's first layer, side by side in hidden", at_least=1
+        4,
+        "attention heads of the GAT encoder's first layer, side by side in hidden",
+        at_least=1,
+        at_most=4096,
     )
     dropout: float = option(0.5, "share of hidden units dropped in training", at_least=0, below=1)
     learning_rate: float = option(0.005, "Adam's rate in pre-training and meta-training", above=0)
@@ -129,11 +135,11 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
             number = float(value)
             if not math.isfinite(number):
                 raise ValueError
-            return number
+            return number + 0.0  # no negative zero: equal settings have equal hashes
         if not isinstance(value, str):
             raise ValueError
         return value
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         raise UserError(f"{item.name} is {value!r}; it must be {_readable(kind)}.") from None
 
 
@@ -150,32 +156,27 @@ def _readable(kind: str) -> str:
 
 
 def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
-    limits = item.metadata
-    if limits["choices"]:
-        choose(item.name, value, limits["choices"])
-    for bad, words in (
-        (
-            limits["at_least"] is not None and value < (limits["at_least"] or 0),
-            f"at least {limits['at_least']}",
-        ),
-        (limits["above"] is not None and value <= (limits["above"] or 0), f"above {limits['above']}"),
-        (limits["below"] is not None and value >= (limits["below"] or 0), f"below {limits['below']}"),
-    ):
-        if bad:
-            raise UserError(f"{item.name} is {value}; it must be {words}.")
+    if item.metadata["choices"]:
+        choose(item.name, value, item.metadata["choices"])
+    holds = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}
+    for words, limit in item.metadata["limits"].items():
+        if limit is not None and not holds[words](value, limit):
+            raise UserError(f"{item.name} is {value}; it must be {words} {limit}.")
 
 
 def parse_seeds(text: str) -> list[int]:
     """``10`` is the first ten seeds, ``3-5`` three of them, ``1,4,7`` those; without repetition."""
+    given = text.strip()
+    seeds: list[int] = []
     try:
-        if text.isdigit():
-            seeds = list(range(int(text)))
-        else:
-            seeds = []
-            for part in text.split(","):
-                first, dash, last = part.partition("-")
-                seeds += range(int(first), int(last) + 1) if dash else [int(first)]
-        if not seeds or len(set(seeds)) != len(seeds) or len(seeds) > 10_000:
+        parts = [f"0-{int(given) - 1}"] if given.isdigit() else given.split(",")
+        for part in parts:
+            first, dash, last = part.partition("-")
+            start, stop = int(first), int(last if dash else first) + 1
+            if not 0 <= start < stop <= start + 10_000:
+                raise ValueError
+            seeds += range(start, stop)
+        if len(set(seeds)) != len(seeds):
             raise ValueError
     except ValueError:
         raise UserError(f"seeds {text!r}: give a count (10), a range (0-9) or a list (1,4,7).") from None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 import numpy as np
+import rich.box
 import scipy.stats
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -96,19 +97,23 @@ def sessions_table(records: Sequence[Record]) -> Table:
 
 def datasets_table(infos: Sequence[DatasetInfo]) -> Table:
     """What there is to run on."""
-    table = Table(title="Datasets", caption="also mat:PREFIX, npz:FILE and synthetic:nodes=N,edges=E,...")
-    for column in ("name", "what it is"):
-        table.add_column(column)
+    table = Table(
+        title="Datasets",
+        caption="also mat:PREFIX, npz:FILE and synthetic:nodes=N,edges=E,features=F,classes=C",
+        box=rich.box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("name and what it is", min_width=max(len(info.name) for info in infos))
     for column in ("nodes", "edges", "features", "classes"):
-        table.add_column(column, justify="right")
-    for column in ("base/train/test", "setting", "at hand"):
-        table.add_column(column)
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("setting", no_wrap=True)
     for info in infos:
-        counts = [
-            f"{n:,}" if n is not None else "" for n in (info.nodes, info.edges, info.features, info.classes)
-        ]
+        counts = (info.nodes, info.edges, info.features, info.classes)
         split = "/".join(map(str, info.class_split or ()))
-        setting = f"{info.n_way}-way {info.k_shot}-shot" if info.n_way else ""
-        at_hand = "yes" if info.on_disk else "to be downloaded"
-        table.add_row(info.name, info.description, *counts, split, setting, at_hand)
+        table.add_row(
+            f"[bold]{info.name}[/]\n{info.description}{'' if info.on_disk else ' (to be downloaded)'}",
+            *(f"{count:,}" if count is not None else "" for count in counts),
+            f"{split}\n{info.n_way}-way {info.k_shot}-shot",
+        )
+        table.add_section()
     return table

@@ -15,6 +15,7 @@ def choose(kind: str, given: str, choices: Iterable[str]) -> str:
     names = sorted(choices)
     if given in names:
         return given
+    given = str(given)  # YAML reads some keys as other things than text
     near = difflib.get_close_matches(given, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise UserError(f"unknown {kind} {given!r}.{hint} Valid: {', '.join(names)}.")

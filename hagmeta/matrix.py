@@ -49,6 +49,11 @@ class SparseMatrix:
             per_sample_weights=self._values,
         )
 
+    def row_maximum(self, values: Tensor) -> Tensor:
+        """The largest entry that each row would sum: (columns, width) to (rows, width)."""
+        gathered = values[self._columns]
+        return torch.segment_reduce(gathered, "max", offsets=self._offsets.long(), axis=0)
+
     @cached_property
     def _csr(self) -> Tensor:
         values = torch.ones_like(self._columns, dtype=torch.float32) if self._values is None else self._values
@@ -146,6 +151,34 @@ def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix, dense: Tensor) -
     else:
         result = _Product.apply(matrix, dense)
     return result
+
+
+def row_maximum(incidence: SparseMatrix, values: Tensor) -> Tensor:
+    """The largest of the values (columns, width) that each row sums; not differentiable."""
+    result: Tensor = _RowMaximum.apply(incidence, values)
+    return result
+
+
+class _RowMaximum(torch.autograd.Function):
+    @staticmethod
+    def forward(incidence: SparseMatrix, values: Tensor) -> Tensor:
+        return incidence.row_maximum(values)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None]:
+        return None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], incidence: SparseMatrix, values: Tensor
+    ) -> tuple[Tensor, int]:
+        side_by_side = values.movedim(in_dims[1], 1)  # (columns, pack, width)
+        largest = _RowMaximum.apply(incidence, side_by_side.flatten(1))
+        return largest.unflatten(1, side_by_side.shape[1:]), 1
 
 
 class _Product(torch.autograd.Function):

@@ -16,6 +16,7 @@ from filelock import FileLock
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
+from hagmeta.errors import UserError
 from hagmeta.graph import Graph, View
 from hagmeta.nn.encoder import make_encoder
 from hagmeta.pack import EarlyStopping, Pack, Progress, State, descend, stack
@@ -76,7 +77,7 @@ def pretrained_encoders(stage: Stage, cache: Cache | None, progress: Progress) -
             computed = _pretrain(stage, [worlds[index] for index in missing], progress)
             for index, state in zip(missing, computed, strict=True):
                 _write(state, paths[index])
-    return [torch.load(path, map_location=stage.device, weights_only=True) for path in paths]
+    return [_read(path, stage.device) for path in paths]
 
 
 def _pretrain(stage: Stage, worlds: Sequence[World], progress: Progress) -> list[State]:
@@ -145,6 +146,13 @@ def _cache_key(fingerprint: str, world: World, stage: Stage) -> str:
     for array in (world.validation.visible(0), *_supervision(world, stage.config)):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:24]
+
+
+def _read(path: Path, device: torch.device) -> State:
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # torch.load raises whatever the bytes provoke
+        raise UserError(f"the pre-trained encoder {path} cannot be read; delete it and run again.") from error
 
 
 def _write(state: State, path: Path) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 Built = TypeVar("Built")
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
-_FOLD = 0x5851F42D4C957F2D  # odd, and no small multiple of _GOLDEN
+_FOLD = 0x5851F42D4C957F2D  # any odd number but _GOLDEN
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
@@ -43,8 +43,8 @@ def keys(seeds: list[int], purpose: str, device: torch.device) -> Tensor:
 
 
 def fold(key: Tensor, number: int) -> Tensor:
-    """Another key, for the ``number``-th use of this one: far from it on SplitMix64's orbit."""
-    return key + (number + 1) * _FOLD % 2**63
+    """Another key, for the ``number``-th use of this one; keys may be folded again."""
+    return _mix(key + (number + 1) * _FOLD % 2**63)
 
 
 def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:

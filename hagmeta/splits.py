@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hagmeta.config import RunConfig
+from hagmeta.config import RELEASED_QUERIES, RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.errors import UserError
 from hagmeta.randomness import stream
@@ -66,7 +66,8 @@ def class_members(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
 def usable_classes(dataset: NodeDataset, config: RunConfig) -> np.ndarray:
     """Classes large enough for K supports and the queries; smaller ones stop or are dropped."""
     assert config.k_shot is not None and config.query_shot is not None
-    wanted = config.k_shot + config.query_shot
+    queries = max(config.query_shot, RELEASED_QUERIES) if config.protocol == "released" else config.query_shot
+    wanted = config.k_shot + queries
     counts = np.bincount(dataset.labels, minlength=dataset.num_classes)
     if config.protocol == "released":
         enough = counts >= wanted  # supports and queries come from all nodes of a class
@@ -79,7 +80,7 @@ def usable_classes(dataset: NodeDataset, config: RunConfig) -> np.ndarray:
         more = f" and {len(small) - 5} more" if len(small) > 5 else ""
         raise UserError(
             f"{len(small)} classes of {dataset.name} have too few nodes for {config.k_shot} supports and "
-            f"{config.query_shot} queries: {named}{more}. Leave them out with --drop-small, or lower "
+            f"{queries} queries: {named}{more}. Leave them out with --drop-small, or lower "
             f"--k-shot or query_shot."
         )
     return np.flatnonzero(enough)

@@ -128,6 +128,7 @@ class _Builder:
         self.config, self.split, self.members = config, split, members
         self.num_nodes = dataset.num_nodes
         self.rng = random_stream(seed, purpose)
+        self.query_rng = random_stream(seed, f"{purpose}/queries")  # fewer sessions leave them as they are
 
     def stream(self, known: np.ndarray, visible: np.ndarray, arriving: np.ndarray, role: int) -> Stream:
         """A stream whose ``visible`` classes are seen from the start, with queries of one role."""
@@ -155,7 +156,7 @@ class _Builder:
 
         def of(classes: np.ndarray) -> list[np.ndarray]:
             pools = [self.members[c][self.split.role[self.members[c]] == role] for c in classes]
-            return [self.rng.permutation(pool)[: self.config.queries_per_class] for pool in pools]
+            return [self.query_rng.permutation(pool)[: self.config.queries_per_class] for pool in pools]
 
         chosen = of(known)
         queries = [np.sort(np.concatenate(chosen))]
@@ -173,6 +174,6 @@ class _Builder:
             met = np.concatenate([known, arriving[:number].ravel()])
             taken = support[number - 1] if number else np.empty(0, dtype=np.int64)
             pools = [np.setdiff1d(self.members[c], taken) for c in met]
-            drawn = [self.rng.choice(pool, RELEASED_QUERIES, replace=False) for pool in pools]
+            drawn = [self.query_rng.choice(pool, RELEASED_QUERIES, replace=False) for pool in pools]
             queries.append(np.sort(np.concatenate(drawn)))
         return tuple(queries)

@@ -45,7 +45,7 @@ _INFOS = (
     # name, description, source, nodes, edges, features, classes, class split, n-way, k-shot
     DatasetInfo("debian", "packages of Debian 12, by archive section", "embedded",
                 19_729, 131_552, 4_208, 51, (12, 12, 27), 3, 5),
-    DatasetInfo("amazon-clothing", "clothing bought together, by kind of product", _GFCIL,
+    DatasetInfo("amazon-clothing", "clothing viewed together, by kind of product", _GFCIL,
                 24_919, 91_680, 9_034, 77, (20, 30, 27), 3, 5),
     DatasetInfo("dblp", "papers and their citations, by venue", _GFCIL,
                 40_672, 288_270, 7_202, 137, (37, 50, 50), 5, 5),

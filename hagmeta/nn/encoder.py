@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
 from hagmeta.graph import ClassMeans, Graph, View
-from hagmeta.matrix import matmul
+from hagmeta.matrix import matmul, row_maximum
 from hagmeta.randomness import dropout, dropout_scale, relu_dropout
 
 
@@ -118,8 +118,10 @@ class GraphAttention(nn.Module):
         visible = view.visible.unsqueeze(-1)
         seen = matmul(edges.out_of.transposed, visible) * matmul(edges.into.transposed, visible)
         score = torch.where(seen > 0, score, -torch.inf)
-        # Any shift leaves a softmax as it is; the largest visible score keeps the exponentials finite.
-        weight = torch.exp(score - score.detach().amax(0))
+        # A softmax is the same after any shift; by each target's largest score, none overflows or vanishes.
+        largest = row_maximum(edges.into, score.detach())
+        largest = torch.where(largest.isfinite(), largest, 0)
+        weight = torch.exp(score - matmul(edges.into.transposed, largest))
         total = matmul(edges.into, weight).clamp(min=1e-12)  # (nodes, heads)
         message = matmul(edges.out_of.transposed, mapped).unflatten(-1, self.shape)
         gathered = matmul(edges.into, (weight.unsqueeze(-1) * message).flatten(-2))

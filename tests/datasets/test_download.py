@@ -104,7 +104,12 @@ def test_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pyte
 def test_name_lookup_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # No socket timeout covers it.
     monkeypatch.setattr(download, "PATIENCE", 0.3)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(5))
+
+    def hang(*_: object, **__: object) -> None:
+        time.sleep(5)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
     start = time.monotonic()
     assert "no answer" in failure(RemoteFile("hello", "http://example.invalid/hello"), tmp_path)
     assert time.monotonic() - start < 2

@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "200"}
+    environment = {**os.environ, "COLUMNS": "80"}
     command = [sys.executable, "-m", "hagmeta", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
 
@@ -135,7 +135,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--k-shot", "-1"], "k_shot is -1"),
     ([*TINY, "--seeds", "many"], "seeds 'many'"),
     ([*TINY, "--device", "gpu"], "--device"),
-    ([*TINY, "--speed=11"], "unrecognized arguments: --speed=11"),
+    ([*TINY, "--speed=11"], "unknown option '--speed'"),
     (["explain"], "explain"),
 ]
 
@@ -184,3 +184,24 @@ def test_an_unwritable_json_is_refused_before_anything_runs(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_without_a_cuda_device_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert_refused([*TINY[:-6], "--device", "cuda"], "no CUDA device here", capsys)
+
+
+def test_an_error_shows_what_was_given_to_the_letter(capsys: pytest.CaptureFixture[str]) -> None:
+    # The console would make a picture of a word between colons.
+    assert_refused(["--dataset", "a:cat:b"], "'a:cat:b'", capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--speed", "11"], "unknown option '--speed'"),
+        (["dataset"], "Did you mean 'datasets'?"),
+        ([*TINY, "--set", "hidden=1000000000000000"], "hidden is 1000000000000000"),
+        (["--dataset", "npz:/no\nsuch"], "/no such"),
+        ([*TINY, "--json", "a" * 300], "cannot be written"),
+    ],
+)
+def test_odd_input_is_one_line_too(
+    arguments: list[str], named: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_refused(arguments, named, capsys)

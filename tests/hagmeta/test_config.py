@@ -161,3 +161,30 @@ def test_bad_seeds_are_named(text: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_seeds(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["1" + "0" * 17, "0-1" + "0" * 17, "1" + "0" * 20])
+def test_too_many_seeds_are_named(text: str) -> None:
+    with pytest.raises(UserError):
+        parse_seeds(text)
+
+
+def test_an_empty_range_among_seeds_is_named() -> None:
+    with pytest.raises(UserError):
+        parse_seeds("1,5-3")
+
+
+@pytest.mark.parametrize("key", [True, 1, None])
+def test_a_key_that_is_no_text_is_an_unknown_setting(key: object) -> None:
+    with pytest.raises(UserError):
+        RunConfig.from_mapping({key: 1})
+
+
+def test_a_number_too_large_for_a_float() -> None:
+    with pytest.raises(UserError):
+        RunConfig(learning_rate=10**400)
+
+
+def test_minus_zero_hashes_as_zero() -> None:
+    assert RunConfig(weight_decay=-0.0) == RunConfig(weight_decay=0.0)
+    assert RunConfig(weight_decay=-0.0).hash() == RunConfig(weight_decay=0.0).hash()

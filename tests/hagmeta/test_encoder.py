@@ -14,7 +14,7 @@ from torch_geometric.utils import subgraph, to_undirected
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.graph import ClassMeans, Graph, View
-from hagmeta.nn.encoder import HiddenConvolution, make_encoder
+from hagmeta.nn.encoder import GraphAttention, HiddenConvolution, make_encoder
 from hagmeta.randomness import dropout, keys, seeded
 
 CPU = torch.device("cpu")
@@ -178,3 +178,22 @@ def test_every_parameter_of_an_encoder_learns(kind: str) -> None:
     gradients = torch.autograd.grad(everywhere.square().sum(), list(parameters.values()))
     for name, gradient in zip(parameters, gradients, strict=True):
         assert gradient.isfinite().all() and gradient.flatten(1).any(1).all(), name
+
+
+@pytest.mark.parametrize("size", [1, 30, 100])
+@torch.no_grad()
+def test_graph_attention_with_large_features(size: float) -> None:
+    rng = np.random.default_rng(0)
+    pairs = np.sort(rng.integers(40, size=(90, 2)), axis=1)
+    edges = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+    features = (rng.normal(size=(40, 6)) * size).astype(np.float32)
+    graph = Graph(NodeDataset("d", edges, np.zeros(40, dtype=np.int64), features, ("a",)), CPU)
+    torch.manual_seed(0)
+    layer = GraphAttention(6, 4, 2)
+    same = GATConv(6, 2, heads=2)
+    same.lin.weight.data, same.bias.data = layer.weight.data.T, layer.bias.data
+    same.att_src.data, same.att_dst.data = layer.source.data[None], layer.target.data[None]
+    expected = same(torch.from_numpy(features), to_undirected(torch.from_numpy(edges.T), num_nodes=40))
+    view = graph.view(np.ones((1, 40), dtype=bool))
+    ours = vmap(lambda v: layer(graph, v))(view)[0]
+    torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-3 * size)

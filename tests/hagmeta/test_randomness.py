@@ -124,3 +124,9 @@ def test_folded_keys_draw_unrelated_masks() -> None:
             # Two fair coins agree half of the time; five standard deviations of 20,000 tosses.
             agreement = (one == other).double().mean().item()
             assert agreement == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(one.numel()))
+
+
+def test_uses_of_a_step_s_key_are_keys_of_their_own() -> None:
+    key = keys([0], "dropout/gpil", CPU)[0]
+    used = [fold(fold(key, step), use).item() for step in range(100) for use in range(3)]
+    assert len(set(used)) == len(used)

@@ -118,3 +118,12 @@ def test_released_counts_all_nodes_of_a_class() -> None:
 def test_more_classes_than_there_are_is_an_error() -> None:
     with pytest.raises(UserError, match=r"2 \+ 3 \+ 2 is more than the 6 usable classes .*\(it has 8\)"):
         make_split(with_counts(), three_shot(drop_small=True, classes=(2, 3, 2)), 0)
+
+
+def test_released_with_few_training_queries_needs_twenty_nodes_all_the_same() -> None:
+    labels = np.repeat(np.arange(3), (50, 50, 15))
+    features = scipy.sparse.csr_matrix(np.ones((115, 1), dtype=np.float32))
+    dataset = NodeDataset("d", np.empty((0, 2), dtype=np.int64), labels, features, ("a", "b", "c"))
+    config = RunConfig(classes=(1, 1, 1), n_way=1, k_shot=3, query_shot=3, protocol="released")
+    with pytest.raises(UserError):
+        make_world(dataset, config, 0)
