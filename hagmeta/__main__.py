@@ -19,7 +19,7 @@ from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds, parse_se
 from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
 from hagmeta.errors import UserError, choose
 from hagmeta.methods import METHODS
-from hagmeta.pipeline import Record, resolve, run
+from hagmeta.pipeline import Record, remarks, resolve, run
 
 COMMANDS = ("run", "datasets")
 DEFAULT_HOME = "~/.cache/hagmeta"
@@ -57,6 +57,8 @@ def _run(options: argparse.Namespace, console: Console) -> None:
         check_writable(options.json)
     dataset = datasets.load(config.dataset, home() / "data")
     config = resolve(config, dataset)
+    for note in remarks(config):
+        console.print(f"note: {note}", style="yellow")
     with ProgressDisplay(console) as progress:
         records = run(
             config, seeds, dataset=dataset, device=device, cache=home() / "pretrained", progress=progress

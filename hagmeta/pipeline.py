@@ -113,17 +113,34 @@ def resolve(config: RunConfig, dataset: NodeDataset) -> RunConfig:
             f"{config.dataset} has no class split of its own: give one with --classes B T E "
             f"(base, novel-train, novel-test; it has {dataset.num_classes} classes)."
         )
-    k_shot = config.k_shot or info.k_shot or 5
+    n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
     queries = RELEASED_QUERIES if config.protocol == "released" else k_shot
     resolved = replace(
         config,
         classes=classes,
-        n_way=config.n_way or info.n_way or 3,
+        n_way=n_way,
         k_shot=k_shot,
+        sessions=config.sessions or max(classes[2] // n_way, 1),
         query_shot=config.query_shot or queries,
     )
     check_ways(resolved)
     return resolved
+
+
+def remarks(config: RunConfig) -> list[str]:
+    """What a user should know of a resolved configuration before it runs."""
+    assert config.classes and config.n_way and config.sessions
+    notes = []
+    left = config.classes[2] - config.sessions * config.n_way
+    if left:
+        notes.append(f"{left} of the {config.classes[2]} novel-test classes are left over and never arrive")
+    if config.k_shot == 1 and config.finetune_steps and config.protocol == "strict":
+        notes.append(
+            "with one label a class none can be held out: new classes are fine-tuned as prototypes only"
+        )
+    if config.protocol == "released":
+        notes.append("the released protocol leaks: it trains on the queries that it is scored on")
+    return notes
 
 
 class Clock:

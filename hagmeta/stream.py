@@ -71,9 +71,7 @@ def make_world(dataset: NodeDataset, config: RunConfig, seed: int) -> World:
     kept = len(split.novel_train) - config.val_classes
     meta_classes, held_out = split.novel_train[:kept], split.novel_train[kept:]
     known = np.concatenate([split.base, split.novel_train])
-    limit = len(split.novel_test) // config.n_way
-    sessions = min(config.sessions or limit, limit)
-    arriving = split.novel_test[: sessions * config.n_way].reshape(sessions, config.n_way)
+    arriving = _in_sessions(split.novel_test, config.n_way)[: config.sessions]
     test = _Builder(dataset, config, split, members, "stream", seed).stream(known, known, arriving, TEST)
     builder = _Builder(dataset, config, split, members, "validation", seed)
     if config.val_classes:
