@@ -58,14 +58,14 @@ def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
     return dropped
 
 
-def relu_dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
-    """``dropout(relu(values))`` with few passes over large ``values`` (rows, width), and unscaled.
+def relu_dropout(values: Tensor, bias: Tensor, rate: float, key: Tensor | None) -> Tensor:
+    """``dropout(relu(values + bias))`` with few passes over large ``values`` (rows, width), and unscaled.
 
     A positive factor passes through ReLU: the caller applies ``dropout_scale`` where it costs nothing.
     """
     if key is None or rate == 0:
-        return F.relu(values)
-    activated: Tensor = _ReluDropout.apply(values, key, rate)
+        return F.relu(values + bias)
+    activated: Tensor = _ReluDropout.apply(values, bias, key, rate)
     return activated
 
 
@@ -122,18 +122,24 @@ class _Dropout(torch.autograd.Function):
 
 class _ReluDropout(torch.autograd.Function):
     @staticmethod
-    def forward(values: Tensor, key: Tensor, rate: float) -> Tensor:
-        return values.relu().mul_(_kept(values, key, rate))
+    def forward(values: Tensor, bias: Tensor, key: Tensor, rate: float) -> Tensor:
+        return (values + bias).relu_().mul_(_kept(values, key, rate))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (output,) = ctx.saved_tensors
-        return torch.ops.aten.threshold_backward(grad, output, 0), None, None
+        grad = torch.ops.aten.threshold_backward(grad, output, 0)
+        # A product with ones sums rows in a quarter of the time that `sum` takes.
+        total = grad.flatten(1).mT @ grad.new_ones(len(grad))
+        return grad, total.view(grad.shape[1:]), None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], values: Tensor, key: Tensor, rate: float) -> Any:
-        return _ReluDropout.apply(values.movedim(in_dims[0], 1), key, rate), 1
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], values: Tensor, bias: Tensor, key: Tensor, rate: float
+    ) -> Any:
+        values, bias = values.movedim(in_dims[0], 1), bias.movedim(in_dims[1], 0)
+        return _ReluDropout.apply(values, bias, key, rate), 1

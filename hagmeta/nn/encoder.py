@@ -50,7 +50,7 @@ class HiddenConvolution(GraphConvolution):
     def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
         mapped = matmul(graph.features, self.weight)
         scale = dropout_scale(rate, key)
-        return relu_dropout(graph.aggregate(mapped, view, scale) + scale * self.bias, rate, key)
+        return relu_dropout(graph.aggregate(mapped, view, scale), scale * self.bias, rate, key)
 
 
 class LastConvolution(GraphConvolution):

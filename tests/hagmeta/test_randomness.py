@@ -80,38 +80,41 @@ def test_the_gradient_of_dropout_is_its_mask() -> None:
     assert torch.equal(gradient, dropout(torch.ones_like(values), RATE, key_of(0)))
 
 
-def derivatives(function: Callable[[Tensor], Tensor], values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Value, gradient of the sum of its cubes, and the second derivative along that gradient."""
-    values = values.clone().requires_grad_()
-    result = function(values)
-    (gradient,) = torch.autograd.grad((result**3).sum(), values, create_graph=True)
-    (second,) = torch.autograd.grad(gradient.square().sum(), values)
-    return result, gradient, second
+def derivatives(function: Callable[[Tensor, Tensor], Tensor], values: Tensor, bias: Tensor) -> list[Tensor]:
+    """Value, gradients of the sum of its cubes, and second derivatives along those gradients."""
+    inputs = [values.clone().requires_grad_(), bias.clone().requires_grad_()]
+    result = function(*inputs)
+    gradients = torch.autograd.grad((result**3).sum(), inputs, create_graph=True)
+    seconds = torch.autograd.grad(sum(g.square().sum() for g in gradients), inputs)
+    return [result, *gradients, *seconds]
 
 
 @pytest.mark.parametrize("key", [None, key_of(0)])
 def test_relu_dropout_is_dropout_of_relu_with_all_its_derivatives(key: Tensor | None) -> None:
-    values = torch.randn(50, 13, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    values, bias = torch.randn(50, 13, generator=generator), torch.randn(13, generator=generator)
     mask, scale = dropout(torch.ones_like(values), RATE, key), dropout_scale(RATE, key)
-    ours = derivatives(lambda v: relu_dropout(v * scale, RATE, key), values)
-    plain = derivatives(lambda v: torch.relu(v) * mask, values)
+    ours = derivatives(lambda v, b: relu_dropout(v * scale, b * scale, RATE, key), values, bias)
+    plain = derivatives(lambda v, b: torch.relu(v + b) * mask, values, bias)
     for one, other in zip(ours, plain, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-2)
 
 
 def test_relu_dropout_of_a_pack_is_that_of_each_seed() -> None:
-    values = torch.randn(3, 50, 13, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    values, bias = torch.randn(3, 50, 13, generator=generator), torch.randn(3, 13, generator=generator)
     pack = keys([4, 0, 9], "test", CPU)
-    together = vmap(lambda v, k: relu_dropout(v, RATE, k))(values, pack)
+    together = vmap(lambda v, b, k: relu_dropout(v, b, RATE, k))(values, bias, pack)
     for index in range(3):
-        assert torch.equal(together[index], relu_dropout(values[index], RATE, pack[index]))
+        alone = relu_dropout(values[index], bias[index], RATE, pack[index])
+        assert torch.equal(together[index], alone)
 
 
 def test_without_a_key_or_a_rate_nothing_is_dropped() -> None:
     values = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     assert dropout(values, RATE, None) is values
     assert dropout(values, 0.0, key_of(0)) is values
-    assert torch.equal(relu_dropout(values, 0.0, key_of(0)), torch.relu(values))
+    assert torch.equal(relu_dropout(values, torch.zeros(3), 0.0, key_of(0)), torch.relu(values))
 
 
 def test_folded_keys_draw_unrelated_masks() -> None:
