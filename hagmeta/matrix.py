@@ -237,10 +237,12 @@ class _Aggregate(torch.autograd.Function):
         return _Aggregate.apply(adjacency, scale.movedim(in_dims[1], 1), side_by_side), 1
 
 
-class _AggregateAt(torch.autograd.Function):
+class _UnderVmap(torch.autograd.Function):
+    """What differs from seed to seed and is only ever computed for a whole pack, in ``vmap``."""
+
     @staticmethod
-    def forward(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
-        raise RuntimeError("chosen rows are aggregated under vmap over a pack")
+    def forward(*arguments: Any) -> Tensor:
+        raise RuntimeError("runs under vmap over a pack only")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None: ...
@@ -248,6 +250,8 @@ class _AggregateAt(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any: ...
 
+
+class _AggregateAt(_UnderVmap):
     @staticmethod
     def vmap(
         info: Any,
@@ -263,17 +267,7 @@ class _AggregateAt(torch.autograd.Function):
         return product.unflatten(0, rows.shape) * scale.gather(1, rows).unsqueeze(-1), 0
 
 
-class _SeedwiseProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(matrix: SeedwiseMatrix, dense: Tensor) -> Tensor:
-        raise RuntimeError("a SeedwiseMatrix is multiplied under vmap over its pack")
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None: ...
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any: ...
-
+class _SeedwiseProduct(_UnderVmap):
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[Any, ...], matrix: SeedwiseMatrix, dense: Tensor
