@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     if options.json:
         check_writable(options.json)
     dataset = datasets.load(config.dataset, home() / "data")
-    config = resolve(config, dataset)
+    config = resolve(config)
     for note in remarks(config):
         console.print(f"note: {note}", style="yellow")
     with ProgressDisplay(console) as progress:

@@ -108,8 +108,13 @@ class RunConfig:
 
     def hash(self) -> str:
         """Names this configuration: equal settings, equal hash, on any machine."""
-        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return config_hash(self.canonical())
+
+
+def config_hash(canonical: Mapping[str, Any]) -> str:
+    """The hash of a canonical configuration, as a record holds it."""
+    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _typed(item: dataclasses.Field[Any], value: Any) -> Any:

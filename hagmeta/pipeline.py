@@ -79,7 +79,7 @@ def run(
 
 def prepare(config: RunConfig, seeds: Sequence[int], dataset: NodeDataset, device: torch.device) -> Stage:
     """Draw every seed's world, and put the graph on its device."""
-    config = resolve(config, dataset)
+    config = resolve(config)
     assert config.n_way
     worlds = [make_world(dataset, config, seed) for seed in seeds]
     return Stage(Graph(dataset, device), worlds, config, config.n_way)
@@ -103,7 +103,7 @@ def rehearse(stage: Stage, pack: Pack, progress: Progress) -> list[float]:
     return [sum(evaluator.accuracy()) / len(evaluator.accuracy()) for evaluator in evaluators]
 
 
-def resolve(config: RunConfig, dataset: NodeDataset) -> RunConfig:
+def resolve(config: RunConfig) -> RunConfig:
     """Fill in what the dataset and the protocol decide, so that equal runs have equal hashes."""
     choose("method", config.method, METHODS)
     info = datasets.describe(config.dataset, Path())
@@ -111,7 +111,7 @@ def resolve(config: RunConfig, dataset: NodeDataset) -> RunConfig:
     if classes is None:
         raise UserError(
             f"{config.dataset} has no class split of its own: give one with --classes B T E "
-            f"(base, novel-train, novel-test; it has {dataset.num_classes} classes)."
+            f"(base, novel-train, novel-test)."
         )
     n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
     queries = RELEASED_QUERIES if config.protocol == "released" else k_shot

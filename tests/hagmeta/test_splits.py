@@ -32,7 +32,7 @@ def three_shot(**changes: Any) -> RunConfig:
 
 
 def test_base_classes_are_the_largest_whatever_the_seed(dataset: NodeDataset, small: Small) -> None:
-    config = resolve(small(), dataset)
+    config = resolve(small())
     counts = np.bincount(dataset.labels)
     for seed in range(5):
         split = make_split(dataset, config, seed)
@@ -42,7 +42,7 @@ def test_base_classes_are_the_largest_whatever_the_seed(dataset: NodeDataset, sm
 
 
 def test_the_seed_shuffles_the_other_classes_and_the_nodes(dataset: NodeDataset, small: Small) -> None:
-    config = resolve(small(), dataset)
+    config = resolve(small())
     splits = [make_split(dataset, config, seed) for seed in (0, 1, 0)]
 
     def parts(split: Split) -> tuple[tuple[int, ...], ...]:
@@ -54,7 +54,7 @@ def test_the_seed_shuffles_the_other_classes_and_the_nodes(dataset: NodeDataset,
 
 
 def test_each_class_is_divided_60_20_20(dataset: NodeDataset, small: Small) -> None:
-    split = make_split(dataset, resolve(small(), dataset), 0)
+    split = make_split(dataset, resolve(small()), 0)
     for c, count in enumerate(np.bincount(dataset.labels)):
         roles = np.bincount(split.role[dataset.labels == c], minlength=3)
         fifth = count // 5

@@ -19,7 +19,7 @@ Changes = dict[str, Any]
 
 
 def world_of(dataset: NodeDataset, config: RunConfig, seed: int = 0) -> World:
-    return make_world(dataset, resolve(config, dataset), seed)
+    return make_world(dataset, resolve(config), seed)
 
 
 def arrays(stream: Stream) -> list[np.ndarray]:
