@@ -15,10 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from hagmeta import datasets
-from hagmeta.__main__ import check_writable, choose_device, home, write_json
+from hagmeta.__main__ import check_writable, choose_device, write_json
 from hagmeta.config import RunConfig, parse_seeds, parse_settings
 from hagmeta.display import percent
 from hagmeta.errors import UserError
+from hagmeta.home import home
 from hagmeta.pipeline import Record, run
 
 QUICK = {"episodes": 200, "pretrain_epochs": 100, "finetune_steps": 10}

@@ -18,16 +18,11 @@ from hagmeta import datasets
 from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds, parse_settings
 from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
 from hagmeta.errors import UserError, choose
+from hagmeta.home import DEFAULT_HOME, home
 from hagmeta.methods import METHODS
 from hagmeta.pipeline import Record, remarks, resolve, run
 
 COMMANDS = ("run", "datasets")
-DEFAULT_HOME = "~/.cache/hagmeta"
-
-
-def home() -> Path:
-    """Where downloads and pre-trained encoders are kept."""
-    return Path(os.environ.get("HAGMETA_HOME", DEFAULT_HOME)).expanduser()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

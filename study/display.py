@@ -1,0 +1,43 @@
+"""The table that ends a study, until there is a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from hagmeta.display import percent
+from study.store import Record
+
+
+def study_table(records: Sequence[Record]) -> Table:
+    """One row a configuration, named by the settings in which the configurations differ."""
+    by_config: dict[str, list[Record]] = {}
+    for record in records:
+        by_config.setdefault(record["config_hash"], []).append(record)
+    groups = list(by_config.values())
+    varied = [
+        key
+        for key in groups[0][0]["config"]
+        if len({str(group[0]["config"].get(key)) for group in groups}) > 1
+    ]
+    table = Table(caption="mean ± 95 % interval over the seeds, percent")
+    for key in varied or ["dataset"]:
+        table.add_column(key)
+    for column in ("seeds", "first session", "last session", "PD", "RPD"):
+        table.add_column(column, justify="right")
+    for group in sorted(groups, key=lambda group: [str(group[0]["config"][key]) for key in varied]):
+        config = group[0]["config"]
+        table.add_row(
+            *(_readable(config[key]) for key in varied or ["dataset"]),
+            str(len(group)),
+            *(percent([record["accuracy"][session] for record in group]) for session in (0, -1)),
+            percent([record["pd"] for record in group]),
+            percent([record["rpd"] or 0.0 for record in group]),
+        )
+    return table
+
+
+def _readable(value: Any) -> str:
+    return {True: "yes", False: ""}[value] if isinstance(value, bool) else str(value)

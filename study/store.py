@@ -1,0 +1,113 @@
+"""Records on disk: one file a run, written whole, found again by configuration and seed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from hagmeta.config import config_hash
+from hagmeta.errors import UserError
+
+RunKey = tuple[str, int]  # configuration hash, seed
+Record = dict[str, Any]
+REQUIRED = ("config", "config_hash", "seed", "accuracy", "matrix", "pd", "rpd", "validation", "seconds")
+
+
+@dataclass
+class Scan:
+    """What a folder holds: finished runs, and files set aside because they are not what they should be."""
+
+    done: set[RunKey] = field(default_factory=set)
+    aside: list[str] = field(default_factory=list)
+
+
+class Store:
+    """``FOLDER/runs/<configuration hash>/<seed>.json``; folders merge by copying."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / "runs"
+        self.failures = folder / "failed"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One launch at a time; the lock ends with its process, however that ends."""
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / ".lock", timeout=0)
+            lock.acquire()
+        except Timeout:
+            raise UserError(
+                f"another launch is working on {self.folder}; wait for it, or give another --results folder."
+            ) from None
+        except OSError as error:
+            raise UserError(
+                f"--results {self.folder} cannot be written: {error.strerror or error}."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def scan(self) -> Scan:
+        """Read every record; what cannot be trusted is moved to ``aside/`` and will be run again."""
+        found = Scan()
+        for path in sorted(self.runs.glob("*/*.json")):
+            try:
+                record = read_record(path)
+                found.done.add((record["config_hash"], record["seed"]))
+            except ValueError as error:
+                target = self.folder / "aside" / f"{path.parent.name}-{path.name}"
+                target.parent.mkdir(exist_ok=True)
+                os.replace(path, target)
+                found.aside.append(f"{path.relative_to(self.folder)}: {error}; now {target}")
+        return found
+
+    def records(self) -> list[Record]:
+        return [read_record(path) for path in sorted(self.runs.glob("*/*.json"))]
+
+    def write(self, record: Record) -> None:
+        """Whole or not at all; a failure of the same run is no longer one."""
+        name = Path(record["config_hash"]) / f"{record['seed']}.json"
+        write_whole(self.runs / name, record)
+        (self.failures / name).unlink(missing_ok=True)
+
+    def write_failure(self, key: RunKey, config: dict[str, Any], error: str) -> None:
+        content = {"config": config, "config_hash": key[0], "seed": key[1], "error": error}
+        write_whole(self.failures / key[0] / f"{key[1]}.json", content)
+
+
+def read_record(path: Path) -> Record:
+    """A record that is whole and stands where it belongs, or a ValueError that says what is wrong."""
+    try:
+        record = json.loads(path.read_bytes())
+    except ValueError:
+        raise ValueError("not whole") from None
+    if not isinstance(record, dict):
+        raise ValueError("not a record")
+    missing = [key for key in REQUIRED if key not in record]
+    if missing:
+        raise ValueError(f"without {', '.join(missing)}")
+    if record["config_hash"] != path.parent.name or config_hash(record["config"]) != path.parent.name:
+        raise ValueError("of another configuration than its folder's")
+    if str(record["seed"]) != path.stem:
+        raise ValueError("of another seed than its name's")
+    return record
+
+
+def write_whole(path: Path, content: dict[str, Any]) -> None:
+    """Write a file that is either there whole or not at all, whatever happens meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)

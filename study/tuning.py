@@ -1,0 +1,127 @@
+"""Ray Tune: the trials of a plan as Tune runs them, and what happens when they report or fail."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from study.plan import Plan, Trial
+from study.progress import StudyProgress
+from study.resources import Resources
+from study.store import Store
+
+# Before Ray is imported: its console tables would run over ours, and trials stay in the working folder.
+os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
+os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+import ray
+from ray import tune
+
+from study.trial import run_trial
+
+
+class Recorder(tune.Callback):
+    """The driver alone writes: every finished run goes to the store as soon as it is reported."""
+
+    def __init__(self, store: Store, plan: Plan, progress: StudyProgress) -> None:
+        self._store, self._progress = store, progress
+        self._trials = {trial.name: trial for trial in plan.trials}
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._progress.started(len(self._of(trial).seeds))
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        if not result.get("records"):
+            return
+        records = json.loads(result["records"])
+        for record in records:
+            self._store.write(record)
+        if result["note"]:
+            self._progress.say(f"{trial.config['spec']['name']}: {result['note']}")
+        self._progress.finished([record["accuracy"][-1] for record in records])
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._progress.stopped(len(self._of(trial).seeds))
+        self._progress.say(f"{trial.config['spec']['name']} failed and is tried again")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        ours = self._of(trial)
+        error = Path(trial.error_file).read_text() if trial.error_file else "no traceback"
+        for key in ours.keys:
+            self._store.write_failure(key, ours.config.canonical(), error)
+        self._progress.has_failed(len(ours.seeds))
+
+    def _of(self, trial: Any) -> Trial:
+        return self._trials[trial.config["spec"]["name"]]
+
+
+def run_plan(
+    plan: Plan,
+    store: Store,
+    resources: Resources,
+    progress: StudyProgress,
+    *,
+    retries: int,
+    time_budget: float | None,
+) -> None:
+    """Run the plan's trials; their records are in the store when this returns, or their failures."""
+    specs = [
+        {
+            "name": trial.name,
+            "config": trial.config.canonical(),
+            "seeds": list(trial.seeds),
+            "threads": max(1, int(resources.cpus)),
+            "gpu_share": resources.gpus,
+        }
+        for trial in plan.trials
+    ]
+    tuner = tune.Tuner(
+        tune.with_resources(_trainable, {"cpu": resources.cpus, "gpu": resources.gpus}),
+        param_space={"spec": tune.grid_search(specs)},
+        tune_config=tune.TuneConfig(
+            max_concurrent_trials=resources.slots,
+            time_budget_s=time_budget,
+            trial_name_creator=_trial_name,
+            trial_dirname_creator=_trial_name,
+        ),
+        run_config=tune.RunConfig(
+            name="tune",
+            storage_path=str(store.folder.resolve()),
+            failure_config=tune.FailureConfig(max_failures=retries),
+            callbacks=[Recorder(store, plan, progress)],
+            verbose=0,
+            log_to_file=True,
+        ),
+    )
+    tuner.fit()
+
+
+def _trainable(config: dict[str, Any]) -> None:
+    run_trial(config["spec"])
+
+
+def _trial_name(trial: Any) -> str:
+    return str(trial.config["spec"]["name"])
+
+
+def start_ray(address: str | None, root: Path) -> dict[str, float]:
+    """Connect to a cluster, or make one of this machine; returns what it has."""
+    # Workers must find this project: by path on this machine, by a copy of it on others.
+    environment: dict[str, Any] = {"env_vars": {"PYTHONPATH": str(root)}}
+    if address:
+        environment = {"working_dir": str(root), "excludes": [".git", ".venv", "results", "**/*.partial"]}
+    ray.init(
+        address=address,
+        runtime_env=environment,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        include_dashboard=False if not address else None,
+    )
+    return dict(ray.cluster_resources())

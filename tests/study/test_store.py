@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hagmeta.config import RunConfig
+from hagmeta.errors import UserError
+from study.store import Store, read_record
+
+
+def record(seed: int, **settings: Any) -> dict[str, Any]:
+    config = RunConfig(**settings)
+    return {
+        "config": config.canonical(),
+        "config_hash": config.hash(),
+        "seed": seed,
+        "accuracy": [0.8, 0.5],
+        "matrix": [[0.8], [0.6, 0.1]],
+        "pd": 0.3,
+        "rpd": 0.375,
+        "validation": {},
+        "seconds": {},
+    }
+
+
+def test_written_records_are_found_again(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    records = [record(0), record(1), record(0, nla=False)]
+    for each in records:
+        store.write(each)
+    assert store.scan().done == {(each["config_hash"], each["seed"]) for each in records}
+    assert sorted(store.records(), key=str) == sorted(records, key=str)
+
+
+def test_two_folders_copied_together_are_one_study(tmp_path: Path) -> None:
+    one, other = Store(tmp_path / "one"), Store(tmp_path / "other")
+    one.write(record(0))
+    other.write(record(1))
+    subprocess.run(["cp", "-r", f"{other.folder}/.", str(one.folder)], check=True)
+    assert {seed for _, seed in one.scan().done} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda text: text[: len(text) // 2], "not whole"),
+        (lambda text: "garbage", "not whole"),
+        (lambda text: "[]", "not a record"),
+        (lambda text: text.replace('"seed": 0', '"seed": 5'), "another seed"),
+        (lambda text: text.replace('"nla": true', '"nla": false'), "another configuration"),
+        (lambda text: text.replace('"accuracy"', '"accuraty"'), "without accuracy"),
+    ],
+)
+def test_what_cannot_be_trusted_is_set_aside_and_named(tmp_path: Path, damage: Any, reason: str) -> None:
+    store = Store(tmp_path)
+    store.write(record(0))
+    store.write(record(1))
+    (path,) = tmp_path.glob("runs/*/0.json")
+    path.write_text(damage(path.read_text()))
+    scan = store.scan()
+    assert {seed for _, seed in scan.done} == {1}
+    assert len(scan.aside) == 1 and reason in scan.aside[0] and path.parent.name in scan.aside[0]
+    assert len(list(tmp_path.glob("aside/*"))) == 1
+    assert store.scan().aside == []
+
+
+def test_a_run_that_succeeds_after_all_is_no_failure_any_more(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    done = record(0)
+    store.write_failure((done["config_hash"], 0), done["config"], "Traceback ...")
+    (failure,) = tmp_path.glob("failed/*/0.json")
+    assert json.loads(failure.read_text())["error"] == "Traceback ..."
+    store.write(done)
+    assert not failure.exists()
+    assert read_record(next(tmp_path.glob("runs/*/0.json"))) == done
+
+
+def test_a_second_launch_is_refused_until_the_first_is_gone_even_if_killed(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom study.store import Store\n"
+        f"with Store(Path({str(tmp_path)!r})).locked():\n    print('held', flush=True)\n    time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    with pytest.raises(UserError, match="another launch"), Store(tmp_path).locked():
+        pass
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            with Store(tmp_path).locked():
+                break
+        except UserError:
+            assert time.monotonic() < deadline
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file"), Store(tmp_path / "file").locked():
+        pass
