@@ -44,8 +44,8 @@ def choose_resources(
     slots = int(have_cpus // cpus) if cpus else 10**6
     if gpus:
         slots = min(slots, int(have_gpus / gpus + 1e-6))
-    slots = max(1, min(slots, most or slots))
-    return Resources(cpus, gpus, slots)
+    # What is asked for counts: a cluster that grows on demand has little before it is asked.
+    return Resources(cpus, gpus, max(1, most or slots))
 
 
 def gpu_bytes(infos: list[DatasetInfo], seeds: int) -> float:

@@ -32,6 +32,10 @@ class Recorder(tune.Callback):
         self._store, self._progress = store, progress
         self._trials = {trial.name: trial for trial in plan.trials}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its callbacks to restore from; our plan restores instead."""
+        return {}
+
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.started(len(self._of(trial).seeds))
 

@@ -1,0 +1,81 @@
+"""What Ray costs: the quick ablation through Ray Tune beside the same runs in plain processes.
+
+python benchmarks/study_overhead.py ablation     wall time of both, pre-training warm for both, and the ratio
+python benchmarks/study_overhead.py empty        throughput of 200 trials that do nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+QUICK = {"episodes": 200, "pretrain_epochs": 100, "finetune_steps": 10}  # search_spaces/ablation.yaml, quick
+
+
+def plain(toggles: tuple[bool, bool, bool]) -> None:
+    """One trial's runs, without Ray: the same pack of seeds on one thread."""
+    flags = [
+        f"--{'' if on else 'no-'}{name}" for name, on in zip(("gpil", "nla", "tla"), toggles, strict=True)
+    ]
+    settings = [text for key, value in QUICK.items() for text in ("--set", f"{key}={value}")]
+    command = [sys.executable, "-m", "hagmeta", "--dataset", "debian", "--seeds", "3", *flags, *settings]
+    subprocess.run(
+        command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=ROOT
+    )
+
+
+def ablation() -> None:
+    plain((False, False, False))  # leaves the pre-trained encoders where both find them
+    start = time.perf_counter()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(plain, itertools.product((False, True), repeat=3)))
+    without = time.perf_counter() - start
+    print(f"plain processes, {os.cpu_count()} at once: {without:.1f} s", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(ROOT / "study" / "launch.py"), "--space", "ablation", "--quick"]
+        start = time.perf_counter()
+        subprocess.run(
+            [*command, "--dataset", "debian", "--results", folder, "--seeds-per-trial", "3"],
+            check=True,
+            capture_output=True,
+        )
+        through_ray = time.perf_counter() - start
+    print(f"through Ray Tune: {through_ray:.1f} s; ratio {through_ray / without:.2f}")
+
+
+def empty() -> None:
+    sys.path.insert(0, str(ROOT))
+    from study import tuning
+
+    tuning.start_ray(None, ROOT)
+    from ray import tune
+
+    def nothing(config: dict[str, Any]) -> None:
+        tune.report({"accuracy": 0.0})
+
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        tune.Tuner(
+            tune.with_resources(nothing, {"cpu": 1}),
+            param_space={"number": tune.grid_search(list(range(200)))},
+            run_config=tune.RunConfig(storage_path=folder, verbose=0),
+        ).fit()
+        taken = time.perf_counter() - start
+    print(f"200 empty trials: {taken:.1f} s, {200 / taken:.2f} a second, {os.cpu_count()} at once")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["ablation", "empty"])
+    {"ablation": ablation, "empty": empty}[parser.parse_args().what]()

@@ -1,0 +1,206 @@
+"""Whole studies on a real Ray: they finish, resume, extend and fail as promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from study.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+SPACE = """
+description: a study of seconds
+datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]
+fixed: {method: hag-meta, classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8,
+        pretrain_epochs: 20, episodes: 20, validate_every: 10, finetune_steps: 2}
+grid: {nla: [false, true], tla: [false, true]}
+seeds: 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    yield tmp_path
+    # A killed driver may leave workers that are still on their way out.
+    for process in psutil.process_iter(["environ"]):
+        environment = process.info["environ"] or {}
+        if environment.get("HAGMETA_HOME") == str(tmp_path / "home") and process.pid != os.getpid():
+            process.kill()
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "study" / "launch.py"), "--space", str(folder / "tiny.yaml")]
+    return subprocess.Popen(
+        [*command, "--results", str(folder / "results"), *options],
+        cwd=folder,  # any working directory will do
+        env={**os.environ, "HAGMETA_HOME": str(folder / "home"), "COLUMNS": "120"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def launch(folder: Path, *options: str) -> tuple[int, str]:
+    process = start(folder, *options)
+    output, _ = process.communicate(timeout=300)
+    return process.returncode, output
+
+
+def results(folder: Path) -> dict[tuple[str, int], Any]:
+    """What the runs found, without what tells of time and place."""
+    store = Store(folder / "results" / "tiny")
+    return {(r["config_hash"], r["seed"]): (r["matrix"], r["accuracy"]) for r in store.records()}
+
+
+def test_a_study_runs_once_extends_and_mends_itself(folder: Path) -> None:
+    code, output = launch(folder)
+    assert code == 0, output
+    assert "12 runs (4 configurations x 3 seeds): 0 done, 12 to go" in output
+    first = results(folder)
+    assert len(first) == 12
+    # The same command again has nothing to do and starts no Ray.
+    begin = time.monotonic()
+    code, output = launch(folder)
+    assert code == 0 and "12 done, 0 to go" in output
+    assert time.monotonic() - begin < 20
+    # Another seed and another value on an axis run only what they add; a damaged and a lost record too.
+    paths = sorted((folder / "results" / "tiny" / "runs").glob("*/*.json"))
+    paths[0].write_text(paths[0].read_text()[:100])
+    paths[1].unlink()
+    (folder / "tiny.yaml").write_text(SPACE.replace("nla: [false, true]", "gpil: [false, true], nla: [false, true]"))
+    code, output = launch(folder, "--seeds", "4")
+    assert code == 0, output
+    assert "32 runs (8 configurations x 4 seeds): 10 done, 22 to go" in output
+    assert "set aside, to be run again" in output and paths[0].name in output
+    second = results(folder)
+    assert len(second) == 32
+    assert {key: second[key] for key in first} == first
+
+
+def test_a_study_killed_three_times_ends_as_if_it_never_was(folder: Path) -> None:
+    rng = random.Random(0)
+    for _ in range(3):
+        process = start(folder, "--seeds-per-trial", "1")
+        time.sleep(rng.uniform(6, 16))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    code, output = launch(folder, "--seeds-per-trial", "1")
+    assert code == 0, output
+    interrupted = results(folder)
+    assert len(interrupted) == 12
+    os.rename(folder / "results", folder / "interrupted")
+    code, output = launch(folder)
+    assert code == 0, output
+    assert results(folder) == interrupted
+
+
+def test_a_killed_worker_is_tried_again(folder: Path) -> None:
+    process = start(folder, "--max-concurrent", "1", "--set", "episodes=400")
+    worker = None
+    deadline = time.monotonic() + 60
+    while worker is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+        for child in psutil.Process(process.pid).children(recursive=True):
+            try:
+                if child.name().startswith("ray::") and "train" in "".join(child.cmdline()):
+                    worker = child
+            except psutil.Error:
+                continue
+    assert worker is not None
+    worker.kill()
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert "is tried again" in output
+    assert len(results(folder)) == 12
+
+
+def test_runs_that_fail_are_kept_with_their_traceback_and_the_others_go_on(folder: Path) -> None:
+    # Data that is there when the driver looks and gone when a worker does: here, in the workers' own home.
+    program = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from rich.console import Console
+from hagmeta.config import RunConfig
+from study import tuning
+from study.plan import make_plan
+from study.progress import StudyProgress
+from study.resources import Resources
+from study.store import Store
+good = RunConfig(dataset="synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1", classes=(4, 5, 5),
+                 n_way=2, k_shot=3, sessions=2, query_shot=3, pretrain_epochs=5, episodes=5, finetune_steps=1)
+bad = RunConfig(dataset="npz:gone.npz", classes=(4, 5, 5), n_way=2, k_shot=3, sessions=2, query_shot=3)
+plan = make_plan([bad, good], [0, 1], set(), 2, 2)
+store = Store(Path({str(folder / "results")!r}))
+tuning.start_ray(None, Path({str(ROOT)!r}))
+with StudyProgress(Console(), plan) as progress:
+    tuning.run_plan(plan, store, Resources(1, 0, 2), progress, retries=1, time_budget=None)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "HAGMETA_HOME": str(folder / "home")},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "is tried again" in done.stdout and "2 failed" in done.stdout
+    failures = sorted((folder / "results" / "failed").glob("*/*.json"))
+    assert [path.stem for path in failures] == ["0", "1"]
+    assert "gone.npz" in json.loads(failures[0].read_text())["error"]
+    assert len(list((folder / "results" / "runs").glob("*/*.json"))) == 2
+
+
+def test_two_launches_at_once_do_not_meet(folder: Path) -> None:
+    first = start(folder)
+    lock = folder / "results" / "tiny" / ".lock"
+    deadline = time.monotonic() + 60
+    while not lock.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    code, output = launch(folder)
+    assert code == 2 and "another launch is working on" in output
+    output, _ = first.communicate(timeout=300)
+    assert first.returncode == 0, output
+    assert len(results(folder)) == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--seeds", "x"], "seeds 'x'"),
+        (["--retries", "many"], "--retries is 'many'"),
+        (["--gpus-per-trial", "-1"], "--gpus-per-trial"),
+        (["--time-budget", "soon"], "--time-budget is 'soon'"),
+        (["--spaec", "x"], "Did you mean '--space'?"),
+        (["--address", "127.0.0.1:1"], "no Ray cluster at --address 127.0.0.1:1"),
+        (["--dry-run", "--address", "auto"], "--dry-run"),
+        (["--set", "hiden=3"], "hiden"),
+        (["--results", "/proc/nowhere"], "/proc/nowhere"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_starts(folder: Path, options: list[str], named: str) -> None:
+    code, output = launch(folder, *options)
+    assert code == 2, output
+    error = [line for line in output.splitlines() if line.startswith("error: ")]
+    assert len(error) == 1 and named in error[0]
+    assert "Traceback" not in output
+    assert not list(folder.glob("results/*/runs/*/*.json"))
+
+
+def test_a_dry_run_prints_the_trials_and_writes_nothing(folder: Path) -> None:
+    code, output = launch(folder, "--dry-run")
+    assert code == 0 and "0 done, 12 to go" in output and output.count("seeds 0,1,2") == 4
+    assert not (folder / "results").exists()
