@@ -1,0 +1,311 @@
+"""What one search-space file says, each part checked by itself and beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from hagmeta import datasets as registry
+from hagmeta.config import RunConfig
+from hagmeta.errors import UserError, choose
+from hagmeta.methods import METHODS
+from study import marked_yaml
+from study.marked_yaml import LARGEST_NUMBER, Node
+
+NEEDING_DATASETS = ("fixed", "grid", "cases", "one_at_a_time", "search", "sample")
+KEYS = ("description", "datasets", "fallback", *NEEDING_DATASETS, "seeds", "include")
+SETTINGS = tuple(item.name for item in fields(RunConfig))
+ALGORITHMS = ("optuna",)
+OBJECTIVES = ("val_accuracy",)
+RANGES = ("uniform", "loguniform", "randint")
+DEFAULT_SEEDS = 10
+MOST_SEEDS = 10_000
+MOST_SAMPLES = 100_000
+
+Settings = dict[str, Node]
+Axes = dict[str, list[Node]]
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a hyperparameter search goes about it."""
+
+    algorithm: str
+    samples: int
+    objective: str
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One setting of a hyperparameter search, and where its values come from."""
+
+    key: str
+    kind: str  # uniform, loguniform, randint (values: low and high, both included) or choice
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class SpaceFile:
+    """One file, or its ``quick`` version. The settings' values have their settings' types."""
+
+    root: Node
+    top: dict[str, Node]  # the file's parts, for the places of errors
+    description: str
+    datasets: tuple[str, ...]
+    fallback: str | None
+    fixed: Settings
+    grid: Axes
+    cases: tuple[Settings, ...]
+    one_at_a_time: Axes
+    seeds: tuple[int, ...]
+    search: Search | None
+    sample: tuple[Dimension, ...]
+    include: tuple[Node, ...]
+
+    def axes(self) -> Settings:
+        """What the file varies, and where: nothing else may set it."""
+        axes = {key: nodes[0] for part in (self.grid, self.one_at_a_time) for key, nodes in part.items()}
+        for case in self.cases:
+            axes |= {key: node for key, node in case.items() if key != "dataset"}
+        return axes | {dimension.key: self.top["sample"].value[dimension.key] for dimension in self.sample}
+
+
+def read(path: Path, *, quick: bool) -> SpaceFile:
+    """Read and check a file."""
+    root = marked_yaml.read(path)
+    top = _parts(root, path.name, quick)
+    cases = _cases(top)
+    file = SpaceFile(
+        root=root,
+        top=top,
+        description=_description(top),
+        datasets=_datasets(top, cases),
+        fallback=_fallback(top),
+        fixed=_settings(top["fixed"], "fixed") if "fixed" in top else {},
+        grid=_axes(top, "grid"),
+        cases=cases,
+        one_at_a_time=_axes(top, "one_at_a_time"),
+        seeds=_seeds(top),
+        search=_search(top),
+        sample=_sample(top),
+        include=tuple(top["include"].items("include")) if "include" in top else (),
+    )
+    _check_needs(file)
+    _check_overlaps(file)
+    return file
+
+
+def check_dataset(name: str) -> None:
+    """Refuse a dataset that there cannot be; whether its files are there is for loading to say."""
+    try:
+        registry.describe(name, Path())
+    except UserError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:  # paths too long, with a NUL, of no known user
+        raise UserError(f"dataset {name!r} is no usable path: {error}.") from None
+
+
+def check_setting(key: str, value: Any) -> Any:
+    """The value as the setting's type."""
+    if key == "dataset":
+        raise UserError("dataset cannot be set here; datasets (or --dataset) is the place for it.")
+    if isinstance(value, dict):
+        raise UserError(f"{key} is a mapping; it must be a single value.")
+    config = RunConfig.from_mapping({key: value})
+    choose("method", config.method, METHODS)
+    return getattr(config, key)
+
+
+def check_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
+    """Refuse seeds that are too many, too large or given twice."""
+    if not 1 <= len(seeds) <= MOST_SEEDS:
+        raise UserError(f"there are {len(seeds):,} seeds; valid are 1 to {MOST_SEEDS:,}.")
+    for seed in seeds:
+        if not 0 <= seed <= LARGEST_NUMBER:
+            raise UserError(f"seed {seed} is outside 0 to {LARGEST_NUMBER}.")
+    if len(set(seeds)) != len(seeds):
+        raise UserError("a seed is given twice.")
+    return tuple(seeds)
+
+
+def _parts(root: Node, name: str, quick: bool) -> dict[str, Node]:
+    """The file's parts, those of ``quick`` in their place where that is asked for."""
+    top = dict(root.mapping(name))
+    _check_keys("key", top, (*KEYS, "quick"))
+    given = top.pop("quick", None)
+    changes = dict(given.mapping("quick")) if given else {}
+    _check_keys("key of quick", changes, KEYS)
+    if not quick:
+        return top
+    if given is None:
+        raise root.error("the space has no quick version; add quick: to it, or do without --quick.")
+    if "fixed" in changes and "fixed" in top:
+        fixed = top["fixed"].mapping("fixed") | changes["fixed"].mapping("fixed")
+        changes["fixed"] = replace(changes["fixed"], value=fixed)
+    return top | changes
+
+
+def _check_keys(kind: str, given: Mapping[str, Node], valid: Iterable[str]) -> None:
+    for key, node in given.items():
+        with node.located():
+            choose(kind, key, valid)
+
+
+def _description(top: dict[str, Node]) -> str:
+    return " ".join(top["description"].text("description").split()) if "description" in top else ""
+
+
+def _dataset(node: Node, name: str) -> str:
+    text = node.text(name)
+    with node.located():
+        check_dataset(text)
+    return text
+
+
+def _datasets(top: dict[str, Node], cases: Sequence[Settings]) -> tuple[str, ...]:
+    """The file's datasets; without a list, those that its cases name."""
+    if "datasets" in top:
+        given = [_dataset(node, "a dataset") for node in top["datasets"].items("datasets")]
+    else:
+        given = [case["dataset"].value for case in cases if "dataset" in case]
+    return tuple(dict.fromkeys(given))
+
+
+def _fallback(top: dict[str, Node]) -> str | None:
+    if "fallback" not in top or top["fallback"].value is None:
+        return None
+    return _dataset(top["fallback"], "fallback")
+
+
+def _setting(key: str, node: Node) -> Node:
+    with node.located():
+        return replace(node, value=check_setting(key, node.plain()))
+
+
+def _settings(node: Node, name: str) -> Settings:
+    return {key: _setting(key, value) for key, value in node.mapping(name).items()}
+
+
+def _axes(top: dict[str, Node], name: str) -> Axes:
+    axes = _nonempty(top, name)
+    return {key: [_setting(key, value) for value in node.items(key)] for key, node in axes.items()}
+
+
+def _nonempty(top: dict[str, Node], name: str) -> dict[str, Node]:
+    """A mapping from settings; empty only where the file has no such part."""
+    if name not in top:
+        return {}
+    settings = top[name].mapping(name)
+    if not settings:
+        raise top[name].error(f"{name} is empty; give settings and their values, or leave it out.")
+    _check_keys("setting", settings, SETTINGS)
+    return settings
+
+
+def _cases(top: dict[str, Node]) -> tuple[Settings, ...]:
+    return tuple(_case(node) for node in top["cases"].items("cases")) if "cases" in top else ()
+
+
+def _case(node: Node) -> Settings:
+    given = node.mapping("a case")
+    if not given:
+        raise node.error("a case is empty; give its settings.")
+    if "dataset" not in given:
+        return _settings(node, "a case")
+    _dataset(given["dataset"], "dataset")
+    others = {key: value for key, value in given.items() if key != "dataset"}
+    return {"dataset": given["dataset"]} | _settings(replace(node, value=others), "a case")
+
+
+def _seeds(top: dict[str, Node]) -> tuple[int, ...]:
+    if "seeds" not in top:
+        return tuple(range(DEFAULT_SEEDS))
+    node = top["seeds"]
+    if not isinstance(node.value, list):
+        return tuple(range(node.whole("seeds", 1, MOST_SEEDS)))
+    seeds = [item.whole("a seed", 0, LARGEST_NUMBER) for item in node.items("seeds")]
+    with node.located():
+        return check_seeds(seeds)
+
+
+def _search(top: dict[str, Node]) -> Search | None:
+    if "search" not in top:
+        return None
+    parts = top["search"].mapping("search")
+    valid = [item.name for item in fields(Search)]
+    _check_keys("key of search", parts, valid)
+    for key in valid:
+        if key not in parts:
+            raise top["search"].error(f"search has no {key}; it needs {', '.join(valid)}.")
+    for key, names in (("algorithm", ALGORITHMS), ("objective", OBJECTIVES)):
+        text = parts[key].text(key)
+        with parts[key].located():
+            choose(f"search {key}", text, names)
+    samples = parts["samples"].whole("samples", 1, MOST_SAMPLES)
+    return Search(parts["algorithm"].value, samples, parts["objective"].value)
+
+
+def _sample(top: dict[str, Node]) -> tuple[Dimension, ...]:
+    return tuple(_dimension(key, node) for key, node in _nonempty(top, "sample").items())
+
+
+def _dimension(key: str, node: Node) -> Dimension:
+    kinds = node.mapping(key)
+    _check_keys("kind of range", kinds, (*RANGES, "choice"))
+    if len(kinds) != 1:
+        raise node.error(f"{key} has {len(kinds)} ranges; it must have one: {', '.join(RANGES)} or choice.")
+    [(kind, given)] = kinds.items()
+    values = tuple(dict.fromkeys(_setting(key, item).value for item in given.items(kind)))
+    if kind in RANGES:
+        _check_range(key, kind, given, values)
+    return Dimension(key, kind, values)
+
+
+def _check_range(key: str, kind: str, given: Node, values: tuple[Any, ...]) -> None:
+    suitable = int if kind == "randint" else float
+    if any(type(value) is not suitable for value in values):
+        raise given.error(f"{key}: {kind} does not suit this setting; use another kind of range, or choice.")
+    if len(values) != 2 or not values[0] < values[1]:
+        raise given.error(f"{key}: {kind} is {given.shown()}; it must be [low, high], low below high.")
+    if kind == "loguniform" and values[0] <= 0:
+        raise given.error(f"{key}: loguniform is {given.shown()}; low must be above 0.")
+
+
+def _check_needs(file: SpaceFile) -> None:
+    """No part is given without what it needs."""
+    if not file.datasets:
+        for part in NEEDING_DATASETS:
+            if part in file.top:
+                raise file.top[part].error(f"{part} is given, but datasets is missing.")
+        if not file.include:
+            raise file.root.error("datasets is missing; give a list of at least one.")
+    for case in file.cases:
+        if "datasets" not in file.top and "dataset" not in case:
+            place = next(iter(case.values()))
+            raise place.error("this case names no dataset, and there is no list of datasets.")
+    for part, other in (("sample", "search"), ("search", "sample")):
+        if part in file.top and other not in file.top:
+            raise file.top[part].error(f"{part} is given without {other}; a search needs both.")
+    if file.search and file.include:
+        raise file.top["include"].error("a search cannot include other spaces.")
+
+
+def _check_overlaps(file: SpaceFile) -> None:
+    """Nothing is set twice, but for what is fixed: it may be the centre of one_at_a_time."""
+    parts = {
+        "fixed": file.fixed,
+        "grid": {key: nodes[0] for key, nodes in file.grid.items()},
+        "cases": {key: node for case in file.cases for key, node in case.items()},
+        "sample": file.top["sample"].value if file.sample else {},
+    }
+    seen: Settings = {}
+    for part, settings in parts.items():
+        for key, node in settings.items():
+            if key in seen:
+                raise node.error(f"{part} sets {key}, which line {seen[key].line} sets already.")
+        seen |= settings
+    for key, nodes in file.one_at_a_time.items():
+        if key in seen and key not in file.fixed:
+            raise nodes[0].error(f"one_at_a_time sets {key}, which line {seen[key].line} sets already.")

@@ -1,0 +1,547 @@
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hagmeta.config import RunConfig
+from hagmeta.errors import UserError
+from hagmeta.methods import METHODS
+from study import space
+from study.space import Dimension, Search, Space
+
+Write = Callable[..., str]
+TOGGLES = ("gpil", "nla", "tla")
+SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a space's text to a file and give its name."""
+
+    def write(text: str, name: str = "mine.yaml") -> str:
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def settings_of(found: Space, *keys: str) -> list[tuple[Any, ...]]:
+    return [tuple(getattr(config, key) for key in keys) for config in found.configs]
+
+
+# What ships.
+
+
+@pytest.mark.parametrize("name", space.names())
+@pytest.mark.parametrize("quick", [False, True])
+def test_shipped_spaces_are_valid(name: str, quick: bool) -> None:
+    found = space.read(name, quick=quick)
+    assert found.name == name + "-quick" * quick
+    assert len(found.description) > 20
+    assert found.configs
+    assert len(set(found.configs)) == len(found.configs)
+    assert len(space.read(name).seeds) == {"hyperparameters": 3, "smoke": 4}.get(name, 10)
+
+
+def test_all_spaces_ship() -> None:
+    wanted = {"ablation", "comparison", "nway_kshot", "nway_kshot_grid", "hyperparameters", "sensitivity"}
+    assert set(space.names()) == wanted | {"protocol", "paper", "smoke"}
+
+
+def test_ablation_is_table_3() -> None:
+    found = space.read("ablation")
+    assert {config.dataset for config in found.configs} == {"amazon-clothing"}
+    expected = [(g, n, t) for g in (False, True) for n in (False, True) for t in (False, True)]
+    assert settings_of(found, *TOGGLES) == expected
+    assert found.seeds == tuple(range(10))
+    assert found.fallback == "debian"
+    quick = space.read("ablation", quick=True)
+    assert quick.seeds == (0, 1, 2)
+    assert set(settings_of(quick, "method", "episodes", "pretrain_epochs", "finetune_steps")) == {
+        ("hag-meta", 200, 100, 10)
+    }
+
+
+def test_comparison_has_every_method_on_the_papers_datasets() -> None:
+    found = space.read("comparison")
+    for name in ("amazon-clothing", "dblp", "reddit"):
+        here = [config for config in found.configs if config.dataset == name]
+        assert {config.method for config in here} == set(METHODS)
+        plain = [c.encoder for c in here if c.method == "hag-meta" and not (c.gpil or c.nla or c.tla)]
+        assert plain == ["gcn", "gat"]
+        assert all(config.n_way is None for config in here)  # the dataset's own
+
+
+def test_paper_is_the_union_of_what_it_includes() -> None:
+    parts = [space.read(name) for name in ("comparison", "ablation", "nway_kshot")]
+    # Equal runs are one: two of Table 3's, and each dataset's own setting of Figure 3, are in Table 2.
+    assert len(space.read("paper").configs) == sum(len(part.configs) for part in parts) - 2 - 3
+
+
+def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
+    found = space.read("hyperparameters")
+    assert found.search == Search("optuna", 64, "val_accuracy")
+    assert Dimension("finetune_steps", "randint", (0, 60)) in found.sample
+    assert settings_of(found, "val_classes") == [(6,)]
+
+
+def test_sensitivity_changes_one_setting_at_a_time() -> None:
+    first, *others = space.read("sensitivity").configs
+    assert first == RunConfig()
+    for config in others:
+        values, defaults = config.canonical(), first.canonical()
+        assert sum(values[key] != defaults[key] for key in values) == 1
+
+
+# How a file is read.
+
+
+def test_names_and_files_are_both_taken(write: Write) -> None:
+    assert space.read(str(space.FOLDER / "ablation.yaml")) == space.read("ablation")
+    assert space.read(write("datasets: [debian]")).name == "mine"
+
+
+def test_seeds_are_a_count_or_a_list(write: Write) -> None:
+    assert space.read(write("{datasets: [debian], seeds: 3}")).seeds == (0, 1, 2)
+    assert space.read(write("{datasets: [debian], seeds: [7, 1]}")).seeds == (7, 1)
+    assert space.read(write("{datasets: [debian], seeds: [7, 1]}"), seeds=[4]).seeds == (4,)
+
+
+def test_cases_cross_the_grid_and_may_belong_to_a_dataset(write: Write) -> None:
+    found = space.read(
+        write("""
+datasets: [debian, cora-full]
+grid: {k_shot: [1, 5]}
+cases:
+  - {dataset: debian, n_way: 2}
+  - {loss: binary}
+""")
+    )
+    assert settings_of(found, "dataset", "n_way", "loss", "k_shot") == [
+        ("debian", 2, "categorical", 1),
+        ("debian", 2, "categorical", 5),
+        ("debian", None, "binary", 1),
+        ("debian", None, "binary", 5),
+        ("cora-full", None, "binary", 1),
+        ("cora-full", None, "binary", 5),
+    ]
+
+
+def test_equal_runs_are_kept_once(write: Write) -> None:
+    # Debian's own setting is 3-way.
+    found = space.read(write("{datasets: [debian, debian], grid: {n_way: [null, 3, 3, 2]}}"))
+    assert settings_of(found, "n_way") == [(None,), (2,)]
+
+
+def test_numbers_with_an_exponent_are_numbers(write: Write) -> None:
+    # To YAML 1.1 a number with an exponent but no point is text.
+    found = space.read(
+        write("""
+datasets: [debian]
+fixed: {val_classes: 6}
+search: {algorithm: optuna, samples: 2, objective: val_accuracy}
+sample: {learning_rate: {loguniform: [1e-4, 1e-2]}, hidden: {choice: [16, 32, 16]}}
+""")
+    )
+    assert found.sample == (
+        Dimension("learning_rate", "loguniform", (1e-4, 1e-2)),
+        Dimension("hidden", "choice", (16, 32)),
+    )
+
+
+def test_quick_merges_fixed_and_replaces_the_rest(write: Write) -> None:
+    file = write("""
+datasets: [debian]
+fixed: {hidden: 8, episodes: 900}
+grid: {k_shot: [1, 5], n_way: [2, 3]}
+quick: {fixed: {episodes: 5}, grid: {k_shot: [1]}, seeds: 1}
+""")
+    assert settings_of(space.read(file, quick=True), "hidden", "episodes", "k_shot") == [(8, 5, 1)]
+    assert len(space.read(file).configs) == 4
+
+
+def test_aliases_are_followed(write: Write) -> None:
+    found = space.read(write("{datasets: [debian], grid: {nla: &both [false, true], tla: *both}}"))
+    assert len(found.configs) == 4
+
+
+# Datasets and settings from the command line.
+
+
+def test_datasets_given_have_no_fallback_and_pick_their_cases() -> None:
+    found = space.read("nway_kshot", datasets=["dblp"])
+    assert found.fallback is None
+    assert settings_of(found, "dataset", "n_way", "k_shot") == [
+        ("dblp", 5, 3),
+        ("dblp", 5, 5),
+        ("dblp", 10, 5),
+    ]
+
+
+def test_a_dataset_without_cases_gets_those_of_all_others() -> None:
+    found = space.read("nway_kshot", datasets=["cora-full"])
+    shapes = [(3, 3), (3, 5), (5, 5), (5, 3), (10, 5), (2, 3), (2, 5)]
+    assert settings_of(found, "n_way", "k_shot") == shapes
+
+
+def test_paper_runs_on_a_given_dataset_alone() -> None:
+    found = space.read("paper", datasets=["debian"])
+    assert {config.dataset for config in found.configs} == {"debian"}
+    assert len(found.configs) == 3 + 8 + 3 - 2 - 1
+
+
+def test_settings_override_what_is_fixed() -> None:
+    found = space.read("ablation", quick=True, settings={"episodes": "7", "n_way": 2})
+    assert set(settings_of(found, "episodes", "n_way", "pretrain_epochs")) == {(7, 2, 100)}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("ablation", "gpil"),
+        ("comparison", "encoder"),
+        ("sensitivity", "hidden"),
+        ("hyperparameters", "dropout"),
+        ("paper", "n_way"),
+    ],
+)
+def test_settings_contradict_what_varies(name: str, key: str) -> None:
+    values: dict[str, Any] = {"gpil": True, "encoder": "gcn", "hidden": 8, "dropout": 0.1, "n_way": 2}
+    with pytest.raises(UserError, match=rf"\.yaml:\d+: {key} varies in this space"):
+        space.read(name, settings={key: values[key]})
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"settings": {"hiden": 3}}, "Did you mean 'hidden'"),
+        ({"settings": {"hidden": "wide"}}, "hidden is 'wide'; it must be a whole number"),
+        ({"settings": {"dataset": "debian"}}, "--dataset"),
+        ({"settings": {"n_way": 20}}, "on debian, the fallback: n_way is 20, but meta-training has only 12"),
+        ({"datasets": ["debain"]}, "Did you mean 'debian'"),
+        ({"datasets": ["npz:~no-such-user/x.npz"]}, "no usable path"),
+        ({"seeds": []}, "0 seeds"),
+        ({"seeds": [1, 1]}, "twice"),
+        ({"seeds": [-1]}, "outside 0"),
+        ({"seeds": [2**63]}, "outside 0"),
+        ({"seeds": range(10_001)}, "10,001 seeds"),
+    ],
+)
+def test_bad_requests(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        space.read("ablation", **asked)
+
+
+# The fallback.
+
+
+def test_the_fallback_takes_a_missing_datasets_place() -> None:
+    found = space.replace_dataset(space.read("ablation"), "amazon-clothing", "debian")
+    assert found.configs == space.read("ablation", datasets=["debian"]).configs
+
+
+def test_three_missing_datasets_are_one_fallback() -> None:
+    found = space.read("comparison")
+    for missing in ("amazon-clothing", "dblp", "reddit"):
+        found = space.replace_dataset(found, missing, "debian")
+    assert found.configs == space.read("comparison", datasets=["debian"]).configs
+
+
+def test_the_fallback_brings_its_own_cases() -> None:
+    found = space.replace_dataset(space.read("nway_kshot"), "dblp", "debian")
+    moved = [(c.n_way, c.k_shot) for c in found.configs if c.dataset == "debian"]
+    assert moved == [(3, 3), (3, 5), (5, 5)]
+    assert {config.dataset for config in found.configs} == {"amazon-clothing", "reddit", "debian"}
+
+
+def test_a_grid_over_n_and_k_moves_whole() -> None:
+    found = space.read("nway_kshot_grid")
+    assert len(space.replace_dataset(found, "amazon-clothing", "debian").configs) == len(found.configs)
+
+
+OWN = """
+datasets: [dblp]
+fallback: debian
+fixed: {classes: [37, 50, 50]}
+cases: [{dataset: dblp, n_way: 25, k_shot: 1, loss: binary}]
+"""
+
+
+def test_settings_of_the_missing_dataset_stay_behind(write: Write) -> None:
+    for fallback in ("debian", "cora-full"):
+        found = space.replace_dataset(space.read(write(OWN)), "dblp", fallback)
+        assert found.configs == (RunConfig(dataset=fallback, loss="binary"),)
+
+
+def test_settings_given_move_along() -> None:
+    asked = space.read("ablation", settings={"n_way": 2, "k_shot": 1, "classes": "10 10 10"})
+    for fallback in ("debian", "cora-full"):
+        found = space.replace_dataset(asked, "amazon-clothing", fallback)
+        assert set(settings_of(found, "n_way", "k_shot", "classes")) == {(2, 1, (10, 10, 10))}
+
+
+def test_a_fallback_that_cannot_take_over_is_found_at_once(write: Write) -> None:
+    with pytest.raises(
+        UserError, match="3: on debian, the fallback: n_way is 25, but meta-training has only"
+    ):
+        space.read(write("datasets: [dblp]\nfallback: debian\nfixed: {n_way: 25}\n"))
+
+
+# Bad files: the line, what is wrong, what would be right.
+
+DEBIAN = "datasets: [debian]\n"
+SEARCH = DEBIAN + "fixed: {val_classes: 6}\n"
+SEARCH += "search: {algorithm: optuna, samples: 2, objective: val_accuracy}\n"
+SAMPLE = "sample: {nla: {choice: [true]}}"
+BAD = {
+    "empty": ("", 1, "the file is empty"),
+    "a list": ("[1, 2]", 1, "must be a mapping"),
+    "text": ("hello", 1, "must be a mapping"),
+    "not YAML": (DEBIAN + "fixed: {", 2, "not YAML"),
+    "two documents": (DEBIAN + "---\na: 1", 2, "not YAML"),
+    "tab": ("datasets:\n\t- debian", 2, "not YAML"),
+    "escape out of range": ('datasets: ["\\Uffffffff"]', 1, "not YAML"),
+    "unknown alias": ("datasets: *names", 1, "not YAML"),
+    "unknown key": (DEBIAN + "gird: {nla: [true]}", 2, "unknown key 'gird'. Did you mean 'grid'?"),
+    "unknown key of quick": (DEBIAN + "quick:\n  seds: 3", 3, "Did you mean 'seeds'?"),
+    "key twice": (DEBIAN + "seeds: 1\nseeds: 2", 3, "'seeds' is given twice, first in line 2"),
+    "key that is a list": (DEBIAN + "? [a]\n: 1", 2, "a key must be a name"),
+    "no datasets": ("seeds: 3", 1, "datasets is missing"),
+    "grid but no datasets": ("include: [ablation]\ngrid: {nla: [true]}", 2, "datasets is missing"),
+    "datasets is text": ("datasets: debian", 1, "datasets is 'debian'; it must be a list"),
+    "no dataset in the list": ("datasets: []", 1, "datasets is an empty list"),
+    "unknown dataset": ("datasets:\n  - dbpl", 2, "Did you mean 'dblp'?"),
+    "dataset is a number": ("datasets: [3]", 1, "a dataset is 3; it must be text"),
+    "unknown fallback": ("datasets: [dblp]\nfallback: debain", 2, "Did you mean 'debian'?"),
+    "bad synthetic": ("datasets: ['synthetic:nodes=3']", 1, "synthetic"),
+    "unknown setting": (DEBIAN + "fixed: {hiden: 3}", 2, "unknown setting 'hiden'. Did you mean 'h"),
+    "unknown method": (DEBIAN + "fixed: {method: hagmeta}", 2, "Did you mean 'hag-meta'?"),
+    "wrong type": (DEBIAN + "fixed:\n  hidden: wide", 3, "hidden is 'wide'; it must be a whole n"),
+    "mapping as a value": (DEBIAN + "fixed: {classes: {1: a, 2: b, 3: c}}", 2, "classes is a mapp"),
+    "no value": (DEBIAN + "fixed: {hidden: }", 2, "hidden has no value"),
+    "out of range": (DEBIAN + "grid:\n  dropout:\n    - 0.5\n    - 1.5", 5, "dropout is 1.5; it must"),
+    "date": (DEBIAN + "fixed: {loss: 2020-01-01}", 2, "neither text nor a number"),
+    "no date": (DEBIAN + "fixed: {loss: 2020-31-31}", 2, "cannot be read as"),
+    "object": (DEBIAN + "fixed: {loss: !!python/name:os.system }", 2, "cannot be read as"),
+    "huge number": (DEBIAN + f"fixed: {{hidden: 0x{'f' * 9000}}}", 2, "too large a number"),
+    "unprintable": ('datasets: [debian]\ndescription: "a\\u0000b"', 2, "unprintable"),
+    "description": (DEBIAN + "description: [a]", 2, "it must be text"),
+    "dataset is fixed": (DEBIAN + "fixed: {dataset: dblp}", 2, "datasets (or --dataset)"),
+    "grid is a list": (DEBIAN + "grid: [nla]", 2, "grid is ['nla']; it must be a mapping"),
+    "empty grid": (DEBIAN + "grid: {}", 2, "grid is empty"),
+    "empty axis": (DEBIAN + "grid:\n  nla: []", 3, "nla is an empty list"),
+    "axis is no list": (DEBIAN + "grid:\n  nla: true", 3, "nla is True; it must be a list"),
+    "grid and fixed": (DEBIAN + "fixed: {nla: true}\ngrid: {nla: [true]}", 3, "line 2 sets already"),
+    "case and grid": (DEBIAN + "grid: {nla: [true]}\ncases: [{nla: true}]", 3, "line 2 sets already"),
+    "grid and alone": (DEBIAN + "grid: {nla: [true]}\none_at_a_time: {nla: [true]}", 3, "line 2 set"),
+    "empty case": (DEBIAN + "cases:\n  - {}", 3, "a case is empty"),
+    "case without dataset": ("cases:\n  - {dataset: dblp}\n  - {nla: true}", 3, "names no dataset"),
+    "hidden and heads": (DEBIAN + "fixed:\n  encoder: gat\n  hidden: 30", 4, "multiple of heads"),
+    "no class split": ("datasets: ['npz:x.npz']", 1, "no class split"),
+    "n beyond novel-test": (DEBIAN + "fixed: {n_way: 28}", 2, "only 27 classes are novel-test"),
+    "n beyond novel-train": (DEBIAN + "grid:\n  n_way: [3,\n 13]", 4, "meta-training has only 12"),
+    "n x sessions": (DEBIAN + "fixed: {n_way: 3, sessions: 10}", 2, "need 30 novel-test"),
+    "too many classes": (DEBIAN + "fixed: {classes: [20, 20, 20]}", 2, "60 in all; the dataset has 51"),
+    "seeds: none": (DEBIAN + "seeds: 0", 2, "seeds is 0; it must be a whole number, 1 to 10,000"),
+    "seeds: too many": (DEBIAN + "seeds: 10001", 2, "seeds is 10001"),
+    "seeds: true": (DEBIAN + "seeds: true", 2, "seeds is True"),
+    "seed: text": (DEBIAN + "seeds: [a]", 2, "a seed is 'a'"),
+    "seed: twice": (DEBIAN + "seeds: [1, 1]", 2, "given twice"),
+    "search alone": (SEARCH, 3, "search is given without sample"),
+    "sample alone": (DEBIAN + "sample: {dropout: {uniform: [0, 0.5]}}", 2, "without search"),
+    "algorithm": (SEARCH.replace("optuna", "optune") + SAMPLE, 3, "mean 'optuna'?"),
+    "objective": (SEARCH.replace("val_acc", "acc") + SAMPLE, 3, "objective 'accuracy'. Did"),
+    "samples": (SEARCH.replace("2", "0") + SAMPLE, 3, "samples is 0"),
+    "search key": (SEARCH.replace("samples", "sample"), 3, "Did you mean 'samples'?"),
+    "search lacks": (SEARCH.replace("samples: 2, ", ""), 3, "search has no samples"),
+    "no val_classes": (SEARCH.replace("6", "0") + SAMPLE, 3, "val_classes above 0"),
+    "empty sample": (SEARCH + "sample: {}", 4, "sample is empty"),
+    "range": (SEARCH + "sample:\n  dropout: {unifrom: [0, 1]}", 5, "Did you mean 'uniform'?"),
+    "two ranges": (SEARCH + "sample: {dropout: {uniform: [0, 0.5], choice: [0]}}", 4, "has 2 ranges"),
+    "no range": (SEARCH + "sample: {dropout: 0.5}", 4, "dropout is 0.5; it must be a mapping"),
+    "low, high": (SEARCH + "sample: {dropout: {uniform: [0.5, 0.1]}}", 4, "dropout: uniform is [0.5, 0.1]"),
+    "low alone": (SEARCH + "sample: {dropout: {uniform: [0.5]}}", 4, "must be [low, high]"),
+    "log of 0": (SEARCH + "sample: {weight_decay: {loguniform: [0, 0.1]}}", 4, "low must be above 0"),
+    "high out of range": (SEARCH + "sample: {dropout: {uniform: [0, 1]}}", 4, "dropout is 1.0; it must"),
+    "fractional width": (SEARCH + "sample: {hidden: {uniform: [8, 16]}}", 4, "does not suit this setting"),
+    "range of text": (SEARCH + "sample: {loss: {randint: [binary, categorical]}}", 4, "does not suit"),
+    "sampled and fixed": (SEARCH + "sample: {val_classes: {randint: [3, 6]}}", 4, "line 2 sets already"),
+    "sampled n": (SEARCH + "sample: {n_way: {randint: [1, 7]}}", 4, "n_way is 7, but meta-training"),
+    "sampled hidden": (
+        SEARCH.replace("{val", "{encoder: gat, val") + "sample: {hidden: {randint: [8, 16]}}",
+        4,
+        "hidden is 9; it must be a multiple",
+    ),
+    "unknown include": ("include:\n  - ablaton", 2, "Did you mean 'ablation'?"),
+    "included search": ("include: [hyperparameters]", 1, "is a search, which cannot be included"),
+    "search includes": (SEARCH + SAMPLE + "\ninclude: [ablation]", 5, "cannot include"),
+    "includes itself": ("include: [mine.yaml]", 1, "included by itself"),
+    "too many": (DEBIAN + "grid:\n" + "".join(f"  {k}: {[*range(1, 11)]}\n" for k in (
+        "hidden", "embedding", "episodes", "patience", "heads", "validate_every")), 1, "more than 100,000"),
+    "too many runs": ("seeds: 10000\ndatasets: [debian]\ngrid: {k_shot: %s}" % [*range(1, 102)], 1, "runs"),
+    "deep": ("datasets: " + "[" * 900, 1, ""),
+    "deep too": ("datasets: " + "[" * 100 + "]" * 100, 1, "too deeply nested"),
+    "large": ("# " + "x" * 100_000, 1, "larger than"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "message"), BAD.values(), ids=BAD)
+def test_bad_files_are_refused_with_their_line(write: Write, text: str, line: int, message: str) -> None:
+    file = write(text)
+    with pytest.raises(UserError, match=re.escape(f"{file}:{line}: ")) as caught:
+        space.read(file)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bomb_of_aliases_is_refused_at_once(write: Write) -> None:
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 19))
+    start = time.perf_counter()
+    for text in (f"a0: &a0 [x]\n{levels}", "datasets: &loop [*loop]", "&top {fixed: *top}"):
+        with pytest.raises(UserError, match="too deeply nested"):
+            space.read(write(text))
+    assert time.perf_counter() - start < 5
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.yaml").mkdir()
+    for name, message in (
+        ("binary.yaml", "not UTF-8"),
+        ("folder.yaml", "Valid: FILE.yaml, ablation, comparison"),
+        ("none.yaml", "no such file"),
+        ("x" * 5000 + ".yaml", "no such file"),
+        ("a\0b.yaml", "no such file"),
+    ):
+        with pytest.raises(UserError, match=message):
+            space.read(str(tmp_path / name))
+    with pytest.raises(UserError, match="Did you mean 'ablation'"):
+        space.read("ablatoin")
+
+
+def test_include_cycles_through_others_are_refused(write: Write) -> None:
+    write("include: [b.yaml, smoke]", "a.yaml")
+    write("include: [a.yaml]", "b.yaml")
+    with pytest.raises(UserError, match=r"b\.yaml:1: a\.yaml is included by itself"):
+        space.read(write("include: [a.yaml]"))
+
+
+def test_what_is_included_twice_is_read_once(write: Write) -> None:
+    # Without that, 40 files that each include the next twice are a trillion.
+    for number in range(40):
+        write(f"include: [f{number + 1}.yaml, f{number + 1}.yaml]", f"f{number}.yaml")
+    write("datasets: [debian]", "f40.yaml")
+    assert len(space.read(write("include: [f0.yaml]")).configs) == 1
+
+
+def test_no_quick_version(write: Write) -> None:
+    with pytest.raises(UserError, match="no quick version"):
+        space.read(write("datasets: [debian]"), quick=True)
+
+
+# A thousand mutated files.
+
+TOKENS = [*"[]{}:,-&*!|>'\"#%@?\n\t ", "&a ", "*a", "<<", "!!int ", "~", "1e9", ".nan", "-1", "0x", "---\n"]
+TOKENS += [
+    "2020-13-45",
+    "null",
+    "\0",
+    "é",
+    "\ud7ff",
+    "npz:",
+    "synthetic:",
+    "mat:~x",
+    "9" * 5000,
+    "\\U99999999",
+]
+VALUES: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    1e308,
+    float("nan"),
+    2**70,
+    "",
+    "gat",
+    "released",
+    "npz:~x/y",
+    [],
+    {},
+    [[]],
+]
+VALUES += [[1, 2, 3], {"uniform": [0, 1]}, {"choice": []}, "synthetic:nodes=9", {"dataset": "dblp"}, "dblp"]
+NAMES = [
+    "fixed",
+    "grid",
+    "cases",
+    "quick",
+    "include",
+    "n_way",
+    "classes",
+    "val_classes",
+    "sessions",
+    "encoder",
+]
+NAMES += ["one_at_a_time", "sample", "hidden", "dataset", "datasets", "search", "protocol", "zzz", "heads"]
+
+
+def mutated_text(text: str, rng: random.Random) -> str:
+    """Cut, copy, overwrite or insert somewhere, a few times."""
+    for _ in range(rng.randint(1, 4)):
+        start, length = rng.randrange(len(text) + 1), rng.randint(0, 12)
+        middle = rng.choice(
+            ["", rng.choice(TOKENS), text[start : start + length] * 2, chr(rng.randrange(0xD800))]
+        )
+        text = text[:start] + middle + text[start + rng.choice([0, length]) :]
+    return text
+
+
+def mutated_tree(tree: Any, rng: random.Random) -> Any:
+    """Walk down to somewhere and remove, rename or replace what is there."""
+    if not isinstance(tree, dict | list) or not tree or rng.random() < 0.15:
+        return rng.choice([*VALUES, [tree], {rng.choice(NAMES): tree}])
+    if isinstance(tree, list):
+        at = rng.randrange(len(tree))
+        changed = rng.choice([[], [tree[at], tree[at]], [mutated_tree(tree[at], rng)]])
+        return tree[:at] + changed + tree[at + 1 :]
+    key = rng.choice(list(tree))
+    others = {name: value for name, value in tree.items() if name != key}
+    changes: list[dict[Any, Any]] = [{}, {rng.choice(NAMES): tree[key]}, {key: mutated_tree(tree[key], rng)}]
+    changes += [{key: tree[key], rng.choice(NAMES): rng.choice(VALUES)}]
+    return others | rng.choice([*changes, changes[2], changes[2]])
+
+
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(sorted(SHIPPED)), seed=st.integers(0, 2**32), structural=st.booleans())
+def test_mutated_files_give_a_space_or_one_line(
+    tmp_path: Path, name: str, seed: int, structural: bool
+) -> None:
+    rng, file = random.Random(seed), tmp_path / "mutated.yaml"
+    if structural:
+        tree = yaml.safe_load(SHIPPED[name])
+        for _ in range(rng.randint(1, 3)):
+            tree = mutated_tree(tree, rng)
+        text = yaml.safe_dump(tree, sort_keys=False)
+    else:
+        text = mutated_text(SHIPPED[name], rng)
+    file.write_bytes(text.encode())
+    try:
+        found = space.read(str(file), quick=rng.random() < 0.3)
+    except UserError as error:
+        assert "\n" not in str(error)
+        assert "mutated.yaml" in str(error)
+    else:
+        assert found.configs
+        assert found.seeds
