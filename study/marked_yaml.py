@@ -96,6 +96,9 @@ class _Reader:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             raise self._error(f"not YAML: {error.problem or error.context}.", mark) from None
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            raise UserError(f"{self._path}:{line}: not YAML: {error.reason}.") from None
         except RecursionError:
             raise self._error("too deeply nested.") from None
         except Exception as error:  # PyYAML lets some through, such as chr()'s of an escape out of range

@@ -311,6 +311,7 @@ BAD = {
     "two documents": (DEBIAN + "---\na: 1", 2, "not YAML"),
     "tab": ("datasets:\n\t- debian", 2, "not YAML"),
     "escape out of range": ('datasets: ["\\Uffffffff"]', 1, "not YAML"),
+    "control character": ("datasets: [debian]\n# \a", 2, "not YAML"),
     "unknown alias": ("datasets: *names", 1, "not YAML"),
     "unknown key": (DEBIAN + "gird: {nla: [true]}", 2, "unknown key 'gird'. Did you mean 'grid'?"),
     "unknown key of quick": (DEBIAN + "quick:\n  seds: 3", 3, "Did you mean 'seeds'?"),
