@@ -27,7 +27,7 @@ from hagmeta.pipeline import remarks, resolve
 from hagmeta.splits import make_split
 from study import space as spaces
 from study.display import study_table
-from study.plan import Plan, make_plan
+from study.plan import Plan, Trial, make_plan
 from study.progress import StudyProgress
 from study.resources import Resources, choose_resources
 from study.store import Store
@@ -61,12 +61,12 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
         seeds=parse_seeds(options.seeds) if options.seeds else None,
         settings=parse_settings(options.set),
     )
-    if space.search is not None:
-        raise UserError(f"{space.name} is a hyperparameter search, which cannot be launched yet.")
     space = _with_data(space, console)
     configs = [resolve(config) for config in space.configs]
     _check_data(configs)
     store = Store(Path(options.results) / space.name)
+    if space.search is not None:
+        return _search(space, store, options, console)
     if options.dry_run:
         plan = make_plan(configs, space.seeds, store.scan().done, options.seeds_per_trial, 1)
         _describe(plan, space, console)
@@ -84,17 +84,55 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
         return _summarise(plan, store, options, console)
 
 
+def _search(space: spaces.Space, store: Store, options: argparse.Namespace, console: Console) -> int:
+    """Search, then run the best configuration on the test streams with seeds that the search never saw."""
+    from study import search
+
+    assert space.search is not None
+    search.check_search(space)
+    console.print(f"[bold]{space.name}[/]: {space.description}")
+    if options.dry_run:
+        console.print(f"{space.search.samples} samples over {', '.join(d.key for d in space.sample)}")
+        return 0
+    with store.locked():
+        study = search.open_study(space, store)
+        left = search.samples_left(space, study)
+        console.print(f"{space.search.samples} samples: {space.search.samples - left} done, {left} to go")
+        if left:
+            plan = Plan(space.configs, space.seeds, (Trial(space.configs[0], space.seeds),) * left)
+            resources = _start(plan, options)
+            console.print(f"{len(space.seeds)} seeds a sample; {resources}")
+            with StudyProgress(console, plan) as progress:
+                search.run_search(
+                    space,
+                    store,
+                    study,
+                    resources,
+                    progress,
+                    retries=options.retries,
+                    time_budget=options.time_budget,
+                )
+        best, validation = search.best_config(space, store)
+        chosen, fresh = search.confirmation(space, best, store)
+        console.print(f"best of {len(study.trials)} samples by validation, {100 * validation:.1f} %:")
+        for dimension in space.sample:
+            console.print(f"  {dimension.key}: {getattr(best, dimension.key)}")
+        for key, share in search.importances(study).items():
+            console.print(f"  importance of {key}: {share:.2f}")
+        console.print(f"on test streams with {len(fresh)} fresh seeds ({store.folder / 'best.yaml'}):")
+        done = store.scan().done
+        plan = make_plan([chosen], fresh, done, options.seeds_per_trial, 1)
+        if plan.missing:
+            plan = _run(plan, done, store, options, console)
+        return _summarise(plan, store, options, console)
+
+
 def _run(
     plan: Plan, done: set[tuple[str, int]], store: Store, options: argparse.Namespace, console: Console
 ) -> Plan:
     from study import tuning  # Ray takes seconds to import: not before it is needed
 
-    try:
-        cluster = tuning.start_ray(options.address, ROOT)
-    except (ConnectionError, ValueError, TimeoutError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"no Ray cluster at --address {options.address}: {reason}") from None
-    resources = _resources(cluster, plan, options)
+    resources = _start(plan, options)
     plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, resources.slots)
     console.print(f"{len(plan.trials)} trials; {resources}")
     with StudyProgress(console, plan) as progress:
@@ -104,8 +142,17 @@ def _run(
     return plan
 
 
-def _resources(cluster: dict[str, float], plan: Plan, options: argparse.Namespace) -> Resources:
+def _start(plan: Plan, options: argparse.Namespace) -> Resources:
+    """Start Ray or reach a running one, and share out what it has."""
     import torch
+
+    from study import tuning
+
+    try:
+        cluster = tuning.start_ray(options.address, ROOT)
+    except (OSError, ValueError, RuntimeError) as error:  # ConnectionError and TimeoutError are OSErrors
+        reason = str(error).splitlines()[0]
+        raise UserError(f"no Ray cluster at --address {options.address}: {reason}") from None
 
     infos = [datasets.describe(name, home() / "data") for name in {c.dataset for c in plan.configs}]
     own = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 16e9

@@ -14,6 +14,7 @@ from hagmeta import datasets
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.home import home
+from hagmeta.pack import Progress, no_progress
 from hagmeta.pipeline import Record, run
 
 
@@ -22,39 +23,53 @@ def run_trial(spec: dict[str, Any]) -> None:
 
     ``spec`` holds plain values only; the data is loaded here, by its name.
     """
+    records, note = _run(spec, RunConfig.from_mapping(spec["config"]), no_progress)
+    sessions = len(records[0]["accuracy"])
+    for session in range(sessions):
+        accuracy = float(np.mean([record["accuracy"][session] for record in records]))
+        last = json.dumps(records) if session == sessions - 1 else ""
+        tune.report({"session": session, "accuracy": accuracy, "records": last, "note": note})
+
+
+def run_sample(spec: dict[str, Any], sampled: dict[str, Any]) -> None:
+    """One sample of a search: reports its validations, for ASHA, and at the end the objective.
+
+    The objective is the mean accuracy over validation streams, with learning in their sessions.
+    """
+
+    def watch(phase: str, done: int, total: int, values: dict[str, float]) -> None:
+        if phase == "meta-train":
+            tune.report({"val_accuracy": values["val"], "records": "", "note": ""})
+
+    records, note = _run(spec, RunConfig.from_mapping({**spec["config"], **sampled}), watch)
+    objective = float(np.mean([record["validation"]["stream"] for record in records]))
+    tune.report({"val_accuracy": objective, "records": json.dumps(records), "note": note})
+
+
+def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[list[Record], str]:
     torch.set_num_threads(spec["threads"])
     device = torch.device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
-    config = RunConfig.from_mapping(spec["config"])
     dataset = datasets.load(config.dataset, home() / "data")
-    records, note = run_pack(config, spec["seeds"], dataset, device)
-    sessions = len(records[0]["accuracy"])
-    for session in range(sessions):
-        accuracy = float(np.mean([record["accuracy"][session] for record in records]))
-        last = session == sessions - 1
-        tune.report(
-            {
-                "session": session,
-                "accuracy": accuracy,
-                "records": json.dumps(records) if last else "",
-                "note": note,
-            }
-        )
+    return run_pack(config, spec["seeds"], dataset, device, progress)
 
 
 def run_pack(
-    config: RunConfig, seeds: Sequence[int], dataset: NodeDataset, device: torch.device
+    config: RunConfig, seeds: Sequence[int], dataset: NodeDataset, device: torch.device, progress: Progress
 ) -> tuple[list[Record], str]:
     """The records of a pack; one that does not fit the GPU is halved until it does, and that is said."""
     try:
-        return run(config, seeds, dataset=dataset, device=device, cache=home() / "pretrained"), ""
+        records = run(
+            config, seeds, dataset=dataset, device=device, cache=home() / "pretrained", progress=progress
+        )
+        return records, ""
     except torch.cuda.OutOfMemoryError:
         if len(seeds) == 1:
             raise
     torch.cuda.empty_cache()
     half = len(seeds) // 2
-    records: list[Record] = []
+    halves: list[Record] = []
     for part in (seeds[:half], seeds[half:]):
-        records += run_pack(config, part, dataset, device)[0]
-    return records, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"
+        halves += run_pack(config, part, dataset, device, progress)[0]
+    return halves, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +50,12 @@ class Recorder(tune.Callback):
         for record in records:
             self._store.write(record)
         if result["note"]:
-            self._progress.say(f"{trial.config['spec']['name']}: {result['note']}")
+            self._progress.say(f"{trial}: {result['note']}")
         self._progress.finished([record["accuracy"][-1] for record in records])
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.stopped(len(self._of(trial).seeds))
-        self._progress.say(f"{trial.config['spec']['name']} failed and is tried again")
+        self._progress.say(f"{trial} failed and is tried again")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         ours = self._of(trial)
@@ -86,25 +88,45 @@ def run_plan(
         }
         for trial in plan.trials
     ]
-    tuner = tune.Tuner(
-        tune.with_resources(_trainable, {"cpu": resources.cpus, "gpu": resources.gpus}),
-        param_space={"spec": tune.grid_search(specs)},
-        tune_config=tune.TuneConfig(
+    run_tuner(
+        _trainable,
+        {"spec": tune.grid_search(specs)},
+        store,
+        resources,
+        Recorder(store, plan, progress),
+        tune.TuneConfig(
             max_concurrent_trials=resources.slots,
             time_budget_s=time_budget,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),
+        retries,
+    )
+
+
+def run_tuner(
+    trainable: Callable[[dict[str, Any]], None],
+    space: dict[str, Any],
+    store: Store,
+    resources: Resources,
+    recorder: Recorder,
+    tune_config: tune.TuneConfig,
+    retries: int,
+) -> None:
+    """Tune with our resources, store, retries and silence."""
+    tune.Tuner(
+        tune.with_resources(trainable, {"cpu": resources.cpus, "gpu": resources.gpus}),
+        param_space=space,
+        tune_config=tune_config,
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(store.folder.resolve()),
             failure_config=tune.FailureConfig(max_failures=retries),
-            callbacks=[Recorder(store, plan, progress)],
+            callbacks=[recorder],
             verbose=0,
             log_to_file=True,
         ),
-    )
-    tuner.fit()
+    ).fit()
 
 
 def _trainable(config: dict[str, Any]) -> None:
@@ -117,6 +139,12 @@ def _trial_name(trial: Any) -> str:
 
 def start_ray(address: str | None, root: Path) -> dict[str, float]:
     """Connect to a cluster, or make one of this machine; returns what it has."""
+    if ray.is_initialized():
+        return dict(ray.cluster_resources())
+    if address and address != "auto":
+        # Ray itself would go on trying for minutes.
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        socket.create_connection((host or "127.0.0.1", int(port)), timeout=5).close()
     # Workers must find this project: by path on this machine, by a copy of it on others.
     environment: dict[str, Any] = {"env_vars": {"PYTHONPATH": str(root)}}
     if address:
