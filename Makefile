@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 ablation: setup  ## what NLA, TLA and GPIL are worth, on the embedded dataset: a first look
-	$(BIN)/python benchmarks/ablation.py --quick
+	$(BIN)/python study/launch.py --space ablation --quick
 
 test: setup
 	$(BIN)/python -m pytest

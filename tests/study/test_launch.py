@@ -79,7 +79,9 @@ def test_a_study_runs_once_extends_and_mends_itself(folder: Path) -> None:
     paths = sorted((folder / "results" / "tiny" / "runs").glob("*/*.json"))
     paths[0].write_text(paths[0].read_text()[:100])
     paths[1].unlink()
-    (folder / "tiny.yaml").write_text(SPACE.replace("nla: [false, true]", "gpil: [false, true], nla: [false, true]"))
+    (folder / "tiny.yaml").write_text(
+        SPACE.replace("nla: [false, true]", "gpil: [false, true], nla: [false, true]")
+    )
     code, output = launch(folder, "--seeds", "4")
     assert code == 0, output
     assert "32 runs (8 configurations x 4 seeds): 10 done, 22 to go" in output
@@ -107,7 +109,7 @@ def test_a_study_killed_three_times_ends_as_if_it_never_was(folder: Path) -> Non
 
 
 def test_a_killed_worker_is_tried_again(folder: Path) -> None:
-    process = start(folder, "--max-concurrent", "1", "--set", "episodes=400")
+    process = start(folder, "--max-concurrent", "1", "--set", "episodes=150")
     worker = None
     deadline = time.monotonic() + 60
     while worker is None and time.monotonic() < deadline:

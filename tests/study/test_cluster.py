@@ -1,0 +1,64 @@
+"""A study on two nodes, one of which goes away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from study.store import Store
+from tests.study.test_launch import ROOT, SPACE
+
+
+def test_a_study_outlives_a_node(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    # The nodes live in a process of their own, which is told when to remove one.
+    program = """
+import sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+second = cluster.add_node(num_cpus=1)
+cluster.wait_for_nodes()
+print(cluster.address, flush=True)
+sys.stdin.readline()
+cluster.remove_node(second, allow_graceful=False)
+print("removed", flush=True)
+sys.stdin.readline()
+cluster.shutdown()
+"""
+    environment = {**os.environ, "HAGMETA_HOME": str(tmp_path / "home")}
+    nodes = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    assert nodes.stdin is not None and nodes.stdout is not None
+    address = nodes.stdout.readline().strip()
+    command = [sys.executable, str(ROOT / "study" / "launch.py"), "--space", "tiny.yaml"]
+    study = subprocess.Popen(
+        [*command, "--address", address, "--seeds-per-trial", "1"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    store = Store(tmp_path / "results" / "tiny")
+    deadline = time.monotonic() + 120
+    while len(list(store.runs.glob("*/*.json"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    nodes.stdin.write("remove\n")
+    nodes.stdin.flush()
+    assert nodes.stdout.readline() == "removed\n"
+    output, _ = study.communicate(timeout=300)
+    nodes.stdin.write("stop\n")
+    nodes.stdin.flush()
+    nodes.wait(timeout=60)
+    assert study.returncode == 0, output
+    assert "2 at once" in output
+    assert len(store.scan().done) == 12
