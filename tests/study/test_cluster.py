@@ -61,4 +61,4 @@ cluster.shutdown()
     nodes.wait(timeout=60)
     assert study.returncode == 0, output
     assert "2 at once" in output
-    assert len(store.scan().done) == 12
+    assert len(store.scan().done) == 8

@@ -21,7 +21,10 @@ datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]
 fixed: {classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8, pretrain_epochs: 20,
         episodes: 10, validate_every: 5, finetune_steps: 1, val_classes: 2}
 search: {algorithm: optuna, samples: 5, objective: val_accuracy}
-sample: {learning_rate: {loguniform: [0.001, 0.1]}, dropout: {uniform: [0.0, 0.8]}, loss: {choice: [categorical, binary]}}
+sample:
+  learning_rate: {loguniform: [0.001, 0.1]}
+  dropout: {uniform: [0.0, 0.8]}
+  loss: {choice: [categorical, binary]}
 seeds: 2
 """
 
