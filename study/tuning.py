@@ -146,7 +146,8 @@ def start_ray(address: str | None, root: Path) -> dict[str, float]:
         host, _, port = address.removeprefix("ray://").rpartition(":")
         socket.create_connection((host or "127.0.0.1", int(port)), timeout=5).close()
     # Workers must find this project: by path on this machine, by a copy of it on others.
-    environment: dict[str, Any] = {"env_vars": {"PYTHONPATH": str(root)}}
+    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment: dict[str, Any] = {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
     if address:
         environment = {"working_dir": str(root), "excludes": [".git", ".venv", "results", "**/*.partial"]}
     ray.init(
