@@ -10,8 +10,8 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install -qq --upgrade pip
+	$(BIN)/pip install -qq --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
 ablation: setup  ## what NLA, TLA and GPIL are worth, on the embedded dataset: a first look

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import rich.box
 from rich.table import Table
 
 from hagmeta.display import percent
@@ -22,10 +23,14 @@ def study_table(records: Sequence[Record]) -> Table:
         for key in groups[0][0]["config"]
         if len({str(group[0]["config"].get(key)) for group in groups}) > 1
     ]
-    table = Table(caption="mean ± 95 % interval over the seeds, percent")
+    table = Table(
+        caption="accuracy at the first and last session, mean ± 95 % interval over the seeds, percent",
+        box=rich.box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
     for key in varied or ["dataset"]:
         table.add_column(key)
-    for column in ("seeds", "first session", "last session", "PD", "RPD"):
+    for column in ("seeds", "first", "last", "PD", "RPD"):
         table.add_column(column, justify="right")
     for group in sorted(groups, key=lambda group: [str(group[0]["config"][key]) for key in varied]):
         config = group[0]["config"]
