@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 
 from hagmeta import datasets
+from hagmeta.command import Parser, show_error
 from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds, parse_settings
 from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
 from hagmeta.errors import UserError, choose
@@ -35,8 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         _run(options, console)
     except UserError as error:
-        line = " ".join(f"error: {error}".split())
-        console.print(line, style="bold red", markup=False, emoji=False, soft_wrap=True)
+        show_error(error)
         return 2
     except KeyboardInterrupt:
         console.print("stopped", style="bold red")
@@ -106,25 +106,16 @@ def _config(options: argparse.Namespace) -> RunConfig:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = _parser()
-    options, unknown = parser.parse_known_args(arguments)
-    known = [name for action in parser._actions for name in action.option_strings]
-    for text in unknown:
-        choose("option", text.partition("=")[0], known)
+    options = _parser().options(arguments)
     choose("command", options.command, COMMANDS)
     return options
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise UserError(f"{message} (see python -m hagmeta --help)")
-
-
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     settings = "\n".join(
         f"  {item.name:18} {item.metadata['help']} [{_default(item.default)}]" for item in fields(RunConfig)
     )
-    parser = _Parser(
+    parser = Parser(
         prog="python -m hagmeta",
         description="Run graph few-shot class-incremental learning: pre-train, meta-train, evaluate.",
         epilog=f"settings for --set KEY=VALUE:\n{settings}\n\n"

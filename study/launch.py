@@ -20,8 +20,9 @@ sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from
 from rich.console import Console
 
 from hagmeta import datasets
+from hagmeta.command import Parser, show_error
 from hagmeta.config import RunConfig, parse_seeds, parse_settings
-from hagmeta.errors import UserError, choose
+from hagmeta.errors import UserError
 from hagmeta.home import home
 from hagmeta.pipeline import remarks, resolve
 from hagmeta.splits import make_split
@@ -43,10 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         return _launch(options, console)
     except UserError as error:
-        line = " ".join(f"error: {error}".split())
-        Console(stderr=True, highlight=False).print(
-            line, style="bold red", markup=False, emoji=False, soft_wrap=True
-        )
+        show_error(error)
         return 2
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on from here", style="bold red")
@@ -187,8 +185,13 @@ def _with_data(space: spaces.Space, console: Console) -> spaces.Space:
 
 def _check_data(configs: Sequence[RunConfig]) -> None:
     """Find classes that are too small or too few now, not in every trial."""
-    for config in {replace(c, gpil=True, nla=True, tla=True) for c in configs}:
-        make_split(datasets.load(config.dataset, home() / "data"), config, 0)
+    by_dataset: dict[str, set[RunConfig]] = {}
+    for config in configs:
+        by_dataset.setdefault(config.dataset, set()).add(replace(config, gpil=True, nla=True, tla=True))
+    for name, different in by_dataset.items():
+        dataset = datasets.load(name, home() / "data")
+        for config in different:
+            make_split(dataset, config, 0)
 
 
 def _describe(plan: Plan, space: spaces.Space, console: Console) -> None:
@@ -244,13 +247,8 @@ def _list(console: Console) -> None:
         console.print(f"[bold]{name}[/] ({runs}): {space.description}")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise UserError(f"{message} (see python study/launch.py --help)")
-
-
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = _Parser(prog="python study/launch.py", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python study/launch.py", description=__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--space", metavar="NAME|FILE", help="a search space by name (see --list) or a YAML file")
@@ -268,10 +266,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--max-concurrent", metavar="n", help="at most so many trials at once")
     add("--retries", default="2", metavar="n", help="tries after a failure (default: 2)")
     add("--time-budget", metavar="2h", help="stop after so long; the same command goes on from there")
-    options, unknown = parser.parse_known_args(arguments)
-    known = [name for action in parser._actions for name in action.option_strings]
-    for text in unknown:
-        choose("option", text.partition("=")[0], known)
+    options = parser.options(arguments)
     if not options.list and not options.space:
         raise UserError(f"--space is missing; one of: {', '.join(spaces.names())}, or a YAML file.")
     if options.dry_run and options.address:
