@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +19,7 @@ from hagmeta.command import Parser, show_error
 from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds, parse_settings
 from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
 from hagmeta.errors import UserError, choose
+from hagmeta.files import written_whole
 from hagmeta.home import DEFAULT_HOME, home
 from hagmeta.methods import METHODS
 from hagmeta.pipeline import Record, remarks, resolve, run
@@ -74,9 +75,8 @@ def choose_device(name: str) -> torch.device:
 
 def write_json(path: Path, records: list[Record]) -> None:
     """Whole or not at all."""
-    partial = _partial(path)
-    partial.write_text(json.dumps(records, indent=1) + "\n")
-    os.replace(partial, path)
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(records, indent=1) + "\n")
 
 
 def check_writable(path: Path) -> None:
@@ -84,14 +84,10 @@ def check_writable(path: Path) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError("it is a folder")
-        _partial(path).touch()
-        _partial(path).unlink()
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         raise UserError(f"--json {path} cannot be written: {error.strerror or error}.") from None
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(path.name + ".partial")
 
 
 def _config(options: argparse.Namespace) -> RunConfig:

@@ -7,7 +7,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache as memoize
 from importlib.metadata import version
@@ -27,6 +27,7 @@ from hagmeta.metrics import summarise
 from hagmeta.pack import Pack, Progress, no_progress
 from hagmeta.pretrain import Cache, pretrained_encoders
 from hagmeta.sessions import play
+from hagmeta.snapshots import Snapshots
 from hagmeta.stage import Stage
 from hagmeta.stream import check_ways, make_world
 
@@ -42,8 +43,10 @@ def run(
     device: torch.device,
     cache: Path | None = None,
     progress: Progress = no_progress,
+    snapshots: Snapshots | None = None,
 ) -> list[Record]:
     """Run one configuration for a pack of seeds; a seed's record does not depend on the others."""
+    _forget_peaks(device)
     clock = Clock(len(seeds), device)
     with clock("prepare"):
         stage = prepare(config, seeds, dataset, device)
@@ -52,7 +55,7 @@ def run(
     validation: list[Validation] = [{"gpil": None, "stream": None} for _ in seeds]
     if stage.config.protocol == "released":
         with clock("gpil"):
-            evaluators = released.meta_train_and_play(stage, pack, progress)
+            evaluators = released.meta_train_and_play(stage, pack, progress, snapshots)
     else:
         with clock("gpil"):
             if stage.config.gpil:
@@ -62,7 +65,8 @@ def run(
             if stage.config.val_classes:
                 for values, accuracy in zip(validation, rehearse(stage, pack, progress), strict=True):
                     values["stream"] = accuracy
-            evaluators = play(stage, pack, [world.test for world in stage.worlds], "test", progress)
+            streams = [world.test for world in stage.worlds]
+            evaluators = play(stage, pack, streams, "test", progress, snapshots)
     return [
         {
             "config": stage.config.canonical(),
@@ -173,6 +177,15 @@ def environment(device: torch.device, pack: int) -> dict[str, Any]:
         **{package: version(package) for package in ("torch", "torch-geometric", "numpy", "scipy")},
         "commit": _commit(),
     }
+
+
+def _forget_peaks(device: torch.device) -> None:
+    """Peaks of memory are those of this run, also in a process that ran others before."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    with suppress(OSError):  # Linux alone lets a process reset its own
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 @memoize

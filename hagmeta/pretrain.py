@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
 from hagmeta.errors import UserError
+from hagmeta.files import written_whole
 from hagmeta.graph import Graph, View
 from hagmeta.nn.encoder import make_encoder
 from hagmeta.pack import EarlyStopping, Pack, Progress, State, descend, stack
@@ -156,6 +156,5 @@ def _read(path: Path, device: torch.device) -> State:
 
 
 def _write(state: State, path: Path) -> None:
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    torch.save({name: value.cpu() for name, value in state.items()}, partial)
-    os.replace(partial, path)
+    with written_whole(path) as partial:
+        torch.save({name: value.cpu() for name, value in state.items()}, partial)

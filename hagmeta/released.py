@@ -20,11 +20,14 @@ from hagmeta.gpil import Episode, pseudo_episodes
 from hagmeta.methods.base import Task
 from hagmeta.pack import Pack, Progress, descend, stack
 from hagmeta.randomness import fold, keys
+from hagmeta.snapshots import Snapshots
 from hagmeta.stage import Stage
 from hagmeta.stream import Stream
 
 
-def meta_train_and_play(stage: Stage, pack: Pack, progress: Progress) -> list[Evaluator]:
+def meta_train_and_play(
+    stage: Stage, pack: Pack, progress: Progress, snapshots: Snapshots | None = None
+) -> list[Evaluator]:
     """Meta-training without early stopping, then the sessions, with one optimizer throughout."""
     config, worlds = stage.config, stage.worlds
     streams = [world.test for world in worlds]
@@ -49,6 +52,8 @@ def meta_train_and_play(stage: Stage, pack: Pack, progress: Progress) -> list[Ev
         queries = [episode.task.query[index].cpu().numpy() for episode, _ in last]
         classes = [episode.classes[index][answer[index]] for episode, answer in last]
         evaluator.record(np.concatenate(queries), np.concatenate(classes))
+    if snapshots:
+        snapshots.take(stage, pack, stage.session(streams, 0), streams, 0)
 
     key = keys(stage.seeds, "dropout/test", stage.device)
     for session in range(1, streams[0].sessions + 1):
@@ -71,6 +76,8 @@ def meta_train_and_play(stage: Stage, pack: Pack, progress: Progress) -> list[Ev
         for evaluator, stream, meaning, row in zip(evaluators, streams, answers, chosen, strict=True):
             evaluator.record(stream.queries[session], meaning[row])
         descend(optimizer, losses)  # on the labels just scored
+        if snapshots:
+            snapshots.take(stage, pack, setting, streams, session)
         progress("test", session, streams[0].sessions, {})
     return evaluators
 

@@ -13,6 +13,7 @@ from hagmeta.methods.base import Task
 from hagmeta.pack import Pack, Progress, descend, stack
 from hagmeta.randomness import fold, keys
 from hagmeta.randomness import stream as random_stream
+from hagmeta.snapshots import Snapshots
 from hagmeta.splits import TRAIN
 from hagmeta.stage import Setting, Stage
 from hagmeta.stream import Stream
@@ -21,7 +22,12 @@ Predictions = list[np.ndarray]  # one array a seed
 
 
 def play(
-    stage: Stage, pack: Pack, streams: Sequence[Stream], purpose: str, progress: Progress
+    stage: Stage,
+    pack: Pack,
+    streams: Sequence[Stream],
+    purpose: str,
+    progress: Progress,
+    snapshots: Snapshots | None = None,
 ) -> list[Evaluator]:
     """Live through the streams under `strict`: learn in every session, then answer its queries."""
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
@@ -33,6 +39,8 @@ def play(
         (predictions,) = predict(stage, pack, setting, streams, [session])
         for evaluator, answer in zip(evaluators, predictions, strict=True):
             evaluator.score(answer)
+        if snapshots:
+            snapshots.take(stage, pack, setting, streams, session)
         progress(purpose, session, streams[0].sessions, {})
     return evaluators
 

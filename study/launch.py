@@ -6,13 +6,14 @@ python study/launch.py --space ablation --quick
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
-from collections.abc import Sequence
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from anywhere
@@ -20,25 +21,28 @@ sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from
 from rich.console import Console
 
 from hagmeta import datasets
-from hagmeta.command import Parser, show_error
+from hagmeta.command import show_error
 from hagmeta.config import RunConfig, parse_seeds, parse_settings
 from hagmeta.errors import UserError
 from hagmeta.home import home
 from hagmeta.pipeline import remarks, resolve
 from hagmeta.splits import make_split
 from study import space as spaces
+from study.cost import in_words, total_seconds
 from study.display import study_table
-from study.plan import Plan, Trial, make_plan
+from study.options import read_options
+from study.plan import Plan, Trial, make_plan, session_number
 from study.progress import StudyProgress
+from study.remote import Mirror
 from study.resources import Resources, choose_resources
-from study.store import Store
+from study.store import RunKey, Store
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     console = Console(highlight=False)
     try:
-        options = _options(arguments)
+        options = read_options(arguments, __doc__)
         if options.list:
             _list(console)
             return 0
@@ -62,24 +66,95 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
     space = _with_data(space, console)
     configs = [resolve(config) for config in space.configs]
     _check_data(configs)
-    store = Store(Path(options.results) / space.name)
-    if space.search is not None:
-        return _search(space, store, options, console)
+    _check_snapshot(configs, options.save_embeddings)
     if options.dry_run:
-        plan = make_plan(configs, space.seeds, store.scan().done, options.seeds_per_trial, 1)
-        _describe(plan, space, console)
-        for trial in plan.trials:
-            console.print(f"  {trial.name}: {_short(trial.config, configs)} seeds {_seeds(trial.seeds)}")
-        return 0
-    with store.locked():
+        with _results(options.results, space.name, locked=False) as store:
+            return _dry_run(space, configs, store, options, console)
+    with _results(options.results, space.name) as store:
+        if space.search is not None:
+            return _search(space, store, options, console)
         scan = store.scan()
         for line in scan.aside:
             console.print(f"set aside, to be run again: {line}", style="yellow", markup=False)
-        plan = make_plan(configs, space.seeds, scan.done, options.seeds_per_trial, 1)
+        done = _finished(scan.done, configs, store, options.save_embeddings)
+        plan = make_plan(configs, space.seeds, done, options.seeds_per_trial, 1)
         _describe(plan, space, console)
+        _note_launch(plan, space, store)
         if plan.missing:
-            plan = _run(plan, scan.done, store, options, console)
+            plan = _run(plan, done, store, options, console)
         return _summarise(plan, store, options, console)
+
+
+def _dry_run(
+    space: spaces.Space,
+    configs: Sequence[RunConfig],
+    store: Store,
+    options: argparse.Namespace,
+    console: Console,
+) -> int:
+    if space.search is not None:
+        console.print(f"[bold]{space.name}[/]: {space.description}")
+        console.print(f"{space.search.samples} samples over {', '.join(d.key for d in space.sample)}")
+        return 0
+    done = _finished(store.scan(set_aside=False).done, configs, store, options.save_embeddings)
+    plan = make_plan(configs, space.seeds, done, options.seeds_per_trial, 1)
+    _describe(plan, space, console)
+    for trial in plan.trials:
+        console.print(f"  {trial.name}: {_short(trial.config, configs)} seeds {_seeds(trial.seeds)}")
+    return 0
+
+
+@contextmanager
+def _results(results: str, study: str, *, locked: bool = True) -> Iterator[Store]:
+    """The study's folder. One in a bucket is brought here first, and copied back."""
+    if "://" not in results:
+        store, mirror = Store(Path(results) / study), None
+    else:
+        mirror = Mirror(results, study)
+        store = Store(mirror.folder, mirror.send)
+    with store.locked() if locked else nullcontext():
+        if mirror:
+            mirror.fetch()
+        yield store
+        if mirror and locked:
+            mirror.send_all()
+
+
+def _finished(
+    done: set[RunKey], configs: Sequence[RunConfig], store: Store, snapshot: int | None
+) -> set[RunKey]:
+    """Runs that need not run again: where embeddings are asked for, those that have them."""
+    if snapshot is None:
+        return done
+    sessions = {config.hash(): session_number(config, snapshot) for config in configs}
+    return {key for key in done if key[0] in sessions and store.embeddings_of(key, sessions[key[0]]).exists()}
+
+
+def _check_snapshot(configs: Sequence[RunConfig], snapshot: int | None) -> None:
+    for config in configs:
+        if snapshot is not None and config.sessions is not None and snapshot > config.sessions:
+            raise UserError(
+                f"--save-embeddings is {snapshot}; on {config.dataset}, {config.n_way}-way, "
+                f"there are sessions 0 to {config.sessions}."
+            )
+
+
+def _note_launch(plan: Plan, space: spaces.Space, store: Store) -> None:
+    store.write_launch(
+        {
+            "space": space.name,
+            "description": space.description,
+            "command": _command(),
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "configs": {config.hash(): config.canonical() for config in plan.configs},
+            "seeds": list(plan.seeds),
+        }
+    )
+
+
+def _command() -> str:
+    """What was typed, as it reads from the project's folder."""
+    return shlex.join(["python", "study/launch.py", *sys.argv[1:]])
 
 
 def _search(space: spaces.Space, store: Store, options: argparse.Namespace, console: Console) -> int:
@@ -89,40 +164,37 @@ def _search(space: spaces.Space, store: Store, options: argparse.Namespace, cons
     assert space.search is not None
     search.check_search(space)
     console.print(f"[bold]{space.name}[/]: {space.description}")
-    if options.dry_run:
-        console.print(f"{space.search.samples} samples over {', '.join(d.key for d in space.sample)}")
-        return 0
-    with store.locked():
-        study = search.open_study(space, store)
-        left = search.samples_left(space, study)
-        console.print(f"{space.search.samples} samples: {space.search.samples - left} done, {left} to go")
-        if left:
-            plan = Plan(space.configs, space.seeds, (Trial(space.configs[0], space.seeds),) * left)
-            resources = _start(plan, options)
-            console.print(f"{len(space.seeds)} seeds a sample; {resources}")
-            with StudyProgress(console, plan) as progress:
-                search.run_search(
-                    space,
-                    store,
-                    study,
-                    resources,
-                    progress,
-                    retries=options.retries,
-                    time_budget=options.time_budget,
-                )
-        best, validation = search.best_config(space, store)
-        chosen, fresh = search.confirmation(space, best, store)
-        console.print(f"best of {len(study.trials)} samples by validation, {100 * validation:.1f} %:")
-        for dimension in space.sample:
-            console.print(f"  {dimension.key}: {getattr(best, dimension.key)}")
-        for key, share in search.importances(study).items():
-            console.print(f"  importance of {key}: {share:.2f}")
-        console.print(f"on test streams with {len(fresh)} fresh seeds ({store.folder / 'best.yaml'}):")
-        done = store.scan().done
-        plan = make_plan([chosen], fresh, done, options.seeds_per_trial, 1)
-        if plan.missing:
-            plan = _run(plan, done, store, options, console)
-        return _summarise(plan, store, options, console)
+    study = search.open_study(space, store)
+    left = search.samples_left(space, study)
+    console.print(f"{space.search.samples} samples: {space.search.samples - left} done, {left} to go")
+    if left:
+        plan = Plan(space.configs, space.seeds, (Trial(space.configs[0], space.seeds),) * left)
+        resources = _start(plan, options)
+        console.print(f"{len(space.seeds)} seeds a sample; {resources}")
+        with StudyProgress(console, plan) as progress:
+            search.run_search(
+                space,
+                store,
+                study,
+                resources,
+                progress,
+                retries=options.retries,
+                time_budget=options.time_budget,
+            )
+    best, validation = search.best_config(space, store)
+    chosen, fresh = search.confirmation(space, best, store)
+    console.print(f"best of {len(study.trials)} samples by validation, {100 * validation:.1f} %:")
+    for dimension in space.sample:
+        console.print(f"  {dimension.key}: {getattr(best, dimension.key)}")
+    for key, share in search.importances(study).items():
+        console.print(f"  importance of {key}: {share:.2f}")
+    console.print(f"on test streams with {len(fresh)} fresh seeds ({store.folder / 'best.yaml'}):")
+    done = _finished(store.scan().done, [chosen], store, options.save_embeddings)
+    plan = make_plan([chosen], fresh, done, options.seeds_per_trial, 1)
+    _note_launch(plan, space, store)
+    if plan.missing:
+        plan = _run(plan, done, store, options, console)
+    return _summarise(plan, store, options, console)
 
 
 def _run(
@@ -135,7 +207,13 @@ def _run(
     console.print(f"{len(plan.trials)} trials; {resources}")
     with StudyProgress(console, plan) as progress:
         tuning.run_plan(
-            plan, store, resources, progress, retries=options.retries, time_budget=options.time_budget
+            plan,
+            store,
+            resources,
+            progress,
+            retries=options.retries,
+            time_budget=options.time_budget,
+            snapshot=options.save_embeddings,
         )
     return plan
 
@@ -215,7 +293,7 @@ def _summarise(plan: Plan, store: Store, options: argparse.Namespace, console: C
         key for key in plan.keys - finished if (store.failures / key[0] / f"{key[1]}.json").exists()
     )
     left = len(plan.keys) - len(finished) - len(failed)
-    command = shlex.join(["python", *sys.argv])
+    command = _command()
     if failed:
         console.print(f"{len(failed)} runs failed; their tracebacks:", style="bold red")
         for config, seed in failed[:20]:
@@ -223,7 +301,18 @@ def _summarise(plan: Plan, store: Store, options: argparse.Namespace, console: C
         console.print(f"run just those again: {command}", markup=False)
     if left:
         console.print(f"{left} runs are left; go on with: {command}", markup=False)
+    if records and not options.no_report:
+        _report(store, options, console)
     return 1 if failed or left else 0
+
+
+def _report(store: Store, options: argparse.Namespace, console: Console) -> None:
+    from analysis.report import write_report  # pandas and seaborn take seconds to import
+
+    page = write_report([store.folder], store.folder / "report")
+    console.print(f"report: {page}", markup=False)
+    if options.open:
+        webbrowser.open(page.resolve().as_uri())
 
 
 def _short(config: RunConfig, configs: Sequence[RunConfig]) -> str:
@@ -240,68 +329,17 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 def _list(console: Console) -> None:
     for name in spaces.names():
-        space, quick = spaces.read(name), spaces.read(name, quick=True)
-        runs = f"{len(space.configs) * len(space.seeds)} runs, quick {len(quick.configs) * len(quick.seeds)}"
-        if space.search:
-            runs = f"{space.search.samples} samples x {len(space.seeds)} seeds"
-        console.print(f"[bold]{name}[/] ({runs}): {space.description}")
+        whole, quick = spaces.read(name), spaces.read(name, quick=True)
+        console.print(f"[bold]{name}[/]: {whole.description}")
+        console.print(f"    {_size(whole)}; --quick: {_size(quick)}")
+    console.print("Times are those of one CPU core, and rough.")
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(prog="python study/launch.py", description=__doc__, allow_abbrev=False)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add("--space", metavar="NAME|FILE", help="a search space by name (see --list) or a YAML file")
-    add("--list", action="store_true", help="list the search spaces")
-    add("--dataset", action="append", metavar="NAME", help="instead of the space's; there is no fallback")
-    add("--seeds", metavar="SEEDS", help="10 (the first ten), 0-9 or 1,4,7")
-    add("--seeds-per-trial", default="auto", metavar="auto|n", help="seeds that run as one pack")
-    add("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a setting of every run")
-    add("--quick", action="store_true", help="the space's small version, for a first look")
-    add("--dry-run", action="store_true", help="print what would run, and start nothing")
-    add("--results", default="results", metavar="DIR", help="folder of studies (default: results)")
-    add("--address", metavar="auto|ray://...", help="a running Ray cluster; by default this machine")
-    add("--cpus-per-trial", metavar="n", help="default: 1")
-    add("--gpus-per-trial", default="auto", metavar="auto|f", help="share of a GPU, 1/n")
-    add("--max-concurrent", metavar="n", help="at most so many trials at once")
-    add("--retries", default="2", metavar="n", help="tries after a failure (default: 2)")
-    add("--time-budget", metavar="2h", help="stop after so long; the same command goes on from there")
-    options = parser.options(arguments)
-    if not options.list and not options.space:
-        raise UserError(f"--space is missing; one of: {', '.join(spaces.names())}, or a YAML file.")
-    if options.dry_run and options.address:
-        raise UserError("--dry-run starts nothing, so --address has no meaning with it.")
-    options.seeds_per_trial = _number(options.seeds_per_trial, "--seeds-per-trial", int, 1, auto=True)
-    options.gpus_per_trial = _number(options.gpus_per_trial, "--gpus-per-trial", float, 0, auto=True)
-    options.cpus_per_trial = _number(options.cpus_per_trial, "--cpus-per-trial", float, 0)
-    options.max_concurrent = _number(options.max_concurrent, "--max-concurrent", int, 1)
-    options.retries = _number(options.retries, "--retries", int, 0)
-    options.time_budget = _duration(options.time_budget)
-    if "://" in options.results:
-        raise UserError(f"--results {options.results}: only folders so far; a shared one (NFS) works.")
-    return options
-
-
-def _number(text: str | None, name: str, kind: type, least: float, *, auto: bool = False) -> Any:
-    if text is None or (auto and text == "auto"):
-        return None
-    try:
-        value = kind(text)
-        if not least <= value < 1e6:
-            raise ValueError
-    except ValueError:
-        words = ("auto or " if auto else "") + ("a whole number" if kind is int else "a number")
-        raise UserError(f"{name} is {text!r}; it must be {words} of at least {least}.") from None
-    return value
-
-
-def _duration(text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if not match or not float(match[1]):
-        raise UserError(f"--time-budget is {text!r}; give a duration such as 90s, 30m or 2h.")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+def _size(space: spaces.Space) -> str:
+    seconds, seeds = total_seconds(space.configs, len(space.seeds)), len(space.seeds)
+    if space.search:
+        return f"{space.search.samples} samples x {seeds} seeds, {in_words(seconds * space.search.samples)}"
+    return f"{len(space.configs) * seeds} runs, {in_words(seconds)}"
 
 
 if __name__ == "__main__":

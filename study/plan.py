@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from hagmeta.config import RunConfig
 from study.store import RunKey
 
+LAST = -1  # the last session, of a configuration with any number of them
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -64,3 +66,9 @@ def make_plan(
 def pack_size(missing: int, slots: int) -> int:
     """Large packs cost least a seed, but a slot that stands idle costs more."""
     return max(1, min(10, -(-missing // slots)))
+
+
+def session_number(config: RunConfig, session: int) -> int:
+    """A session of a resolved configuration; LAST is its last."""
+    assert config.sessions
+    return config.sessions if session == LAST else session

@@ -88,6 +88,7 @@ def run_search(
         "seeds": list(space.seeds),
         "threads": max(1, int(resources.cpus)),
         "gpu_share": resources.gpus,
+        "snapshot": None,
     }
     run_tuner(
         _sample,
@@ -102,6 +103,7 @@ def run_search(
             ),
             num_samples=samples_left(space, study),
             max_concurrent_trials=resources.slots,
+            reuse_actors=True,
             time_budget_s=time_budget,
         ),
         retries,

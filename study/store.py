@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from hagmeta.config import config_hash
 from hagmeta.errors import UserError
+from hagmeta.files import written_whole
 
 RunKey = tuple[str, int]  # configuration hash, seed
 Record = dict[str, Any]
@@ -31,10 +33,13 @@ class Scan:
 class Store:
     """``FOLDER/runs/<configuration hash>/<seed>.json``; folders merge by copying."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, written: Callable[[Path], object] = lambda path: None) -> None:
         self.folder = folder
         self.runs = folder / "runs"
         self.failures = folder / "failed"
+        self.launches = folder / "launches"
+        self.embeddings = folder / "embeddings"
+        self._written = written  # told of every file
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -56,7 +61,7 @@ class Store:
         finally:
             lock.release()
 
-    def scan(self) -> Scan:
+    def scan(self, *, set_aside: bool = True) -> Scan:
         """Read every record; what cannot be trusted is moved to ``aside/`` and will be run again."""
         found = Scan()
         for path in sorted(self.runs.glob("*/*.json")):
@@ -64,6 +69,8 @@ class Store:
                 record = read_record(path)
                 found.done.add((record["config_hash"], record["seed"]))
             except ValueError as error:
+                if not set_aside:
+                    continue
                 target = self.folder / "aside" / f"{path.parent.name}-{path.name}"
                 target.parent.mkdir(exist_ok=True)
                 os.replace(path, target)
@@ -76,12 +83,30 @@ class Store:
     def write(self, record: Record) -> None:
         """Whole or not at all; a failure of the same run is no longer one."""
         name = Path(record["config_hash"]) / f"{record['seed']}.json"
-        write_whole(self.runs / name, record)
+        self._write(self.runs / name, json.dumps(record).encode())
         (self.failures / name).unlink(missing_ok=True)
 
     def write_failure(self, key: RunKey, config: dict[str, Any], error: str) -> None:
         content = {"config": config, "config_hash": key[0], "seed": key[1], "error": error}
-        write_whole(self.failures / key[0] / f"{key[1]}.json", content)
+        self._write(self.failures / key[0] / f"{key[1]}.json", json.dumps(content).encode())
+
+    def write_launch(self, launch: dict[str, Any]) -> None:
+        """What was asked for, so that what is missing can be named; the same launch again is one file."""
+        wanted = json.dumps([sorted(launch["configs"]), launch["seeds"]])
+        name = hashlib.sha256(wanted.encode()).hexdigest()[:16]
+        self._write(self.launches / f"{name}.json", json.dumps(launch).encode())
+
+    def write_embeddings(self, key: RunKey, session: int, content: bytes) -> None:
+        self._write(self.embeddings_of(key, session), content)
+
+    def embeddings_of(self, key: RunKey, session: int) -> Path:
+        return self.embeddings / key[0] / f"{key[1]}-{session}.npz"
+
+    def _write(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as partial:
+            partial.write_bytes(content)
+        self._written(path)
 
 
 def read_record(path: Path) -> Record:
@@ -100,14 +125,3 @@ def read_record(path: Path) -> Record:
     if str(record["seed"]) != path.stem:
         raise ValueError("of another seed than its name's")
     return record
-
-
-def write_whole(path: Path, content: dict[str, Any]) -> None:
-    """Write a file that is either there whole or not at all, whatever happens meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)

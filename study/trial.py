@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.home import home
 from hagmeta.pack import Progress, no_progress
 from hagmeta.pipeline import Record, run
+from hagmeta.snapshots import Snapshots, to_bytes
 
 
 def run_trial(spec: dict[str, Any]) -> None:
@@ -28,7 +30,15 @@ def run_trial(spec: dict[str, Any]) -> None:
     for session in range(sessions):
         accuracy = float(np.mean([record["accuracy"][session] for record in records]))
         last = json.dumps(records) if session == sessions - 1 else ""
-        tune.report({"session": session, "accuracy": accuracy, "records": last, "note": note})
+        tune.report(
+            {
+                "session": session,
+                "accuracy": accuracy,
+                "records": last,
+                "note": note,
+                "snapshot": spec["snapshot"],
+            }
+        )
 
 
 def run_sample(spec: dict[str, Any], sampled: dict[str, Any]) -> None:
@@ -52,17 +62,34 @@ def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[l
     if spec["gpu_share"]:
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
     dataset = datasets.load(config.dataset, home() / "data")
-    return run_pack(config, spec["seeds"], dataset, device, progress)
+    return run_pack(config, spec["seeds"], dataset, device, progress, spec["snapshot"])
 
 
 def run_pack(
-    config: RunConfig, seeds: Sequence[int], dataset: NodeDataset, device: torch.device, progress: Progress
+    config: RunConfig,
+    seeds: Sequence[int],
+    dataset: NodeDataset,
+    device: torch.device,
+    progress: Progress,
+    snapshot: int | None = None,
 ) -> tuple[list[Record], str]:
-    """The records of a pack; one that does not fit the GPU is halved until it does, and that is said."""
+    """The records of a pack; one that does not fit the GPU is halved until it does, and that is said.
+
+    Embeddings after the session ``snapshot`` travel with their record, as text.
+    """
+    snapshots = Snapshots(snapshot) if snapshot is not None else None
     try:
         records = run(
-            config, seeds, dataset=dataset, device=device, cache=home() / "pretrained", progress=progress
+            config,
+            seeds,
+            dataset=dataset,
+            device=device,
+            cache=home() / "pretrained",
+            progress=progress,
+            snapshots=snapshots,
         )
+        for record, arrays in zip(records, snapshots.arrays if snapshots else (), strict=False):
+            record["embeddings"] = base64.b64encode(to_bytes(arrays)).decode()
         return records, ""
     except torch.cuda.OutOfMemoryError:
         if len(seeds) == 1:
@@ -71,5 +98,5 @@ def run_pack(
     half = len(seeds) // 2
     halves: list[Record] = []
     for part in (seeds[:half], seeds[half:]):
-        halves += run_pack(config, part, dataset, device, progress)[0]
+        halves += run_pack(config, part, dataset, device, progress, snapshot)[0]
     return halves, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"

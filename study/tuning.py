@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -10,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from study.plan import Plan, Trial
+from study.cost import rough_seconds
+from study.plan import Plan, Trial, session_number
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
@@ -48,7 +50,11 @@ class Recorder(tune.Callback):
             return
         records = json.loads(result["records"])
         for record in records:
+            embeddings = record.pop("embeddings", None)
             self._store.write(record)
+            if embeddings:
+                key = record["config_hash"], record["seed"]
+                self._store.write_embeddings(key, result["snapshot"], base64.b64decode(embeddings))
         if result["note"]:
             self._progress.say(f"{trial}: {result['note']}")
         self._progress.finished([record["accuracy"][-1] for record in records])
@@ -76,8 +82,11 @@ def run_plan(
     *,
     retries: int,
     time_budget: float | None,
+    snapshot: int | None,
 ) -> None:
     """Run the plan's trials; their records are in the store when this returns, or their failures."""
+    # The longest first: a long trial that starts last keeps one machine busy and the others idle.
+    trials = sorted(plan.trials, key=lambda trial: -rough_seconds(trial.config) * len(trial.seeds))
     specs = [
         {
             "name": trial.name,
@@ -85,8 +94,9 @@ def run_plan(
             "seeds": list(trial.seeds),
             "threads": max(1, int(resources.cpus)),
             "gpu_share": resources.gpus,
+            "snapshot": None if snapshot is None else session_number(trial.config, snapshot),
         }
-        for trial in plan.trials
+        for trial in trials
     ]
     run_tuner(
         _trainable,
@@ -96,6 +106,7 @@ def run_plan(
         Recorder(store, plan, progress),
         tune.TuneConfig(
             max_concurrent_trials=resources.slots,
+            reuse_actors=True,
             time_budget_s=time_budget,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,

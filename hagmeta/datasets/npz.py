@@ -16,8 +16,6 @@ key                     shape        what
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ import scipy.sparse
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import make_dataset, one_line, whole_numbers
 from hagmeta.errors import UserError
+from hagmeta.files import written_whole
 
 
 def load(path: Path, name: str) -> NodeDataset:
@@ -59,16 +58,8 @@ def save(path: Path, dataset: NodeDataset) -> None:
     arrays["class_names"] = np.asarray(dataset.class_names, dtype=np.str_)
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            np.savez_compressed(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    with written_whole(path) as partial, partial.open("wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 def _smallest(array: np.ndarray) -> np.ndarray:

@@ -68,6 +68,10 @@ class Method(nn.Module, ABC):
         encoded = self.encode(scene, view, None)
         return tuple(self.classify(scene, encoded, task) for task in tasks)
 
+    def embed(self, scene: Scene, view: View, nodes: Tensor) -> Tensor:
+        """Embeddings (nodes, width) of some nodes, in evaluation mode."""
+        return self.encoder(scene.graph, view, None).at(nodes)
+
     def forward(self, step: str, *arguments: Any) -> Any:
         """``torch.func.functional_call`` reaches every step of a method through here."""
         return getattr(self, step)(*arguments)

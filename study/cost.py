@@ -1,0 +1,39 @@
+"""How long a run takes, roughly: enough to say minutes or days, and to start long trials first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from hagmeta import datasets
+from hagmeta.config import RunConfig
+from hagmeta.pipeline import resolve
+
+# Of one core of a small machine, for one seed in a pack: of each training step, and of each edge in it.
+SECONDS_A_STEP = 0.008
+SECONDS_AN_EDGE = 1.5e-7
+STOPPED_EARLY = 0.6  # the share of the episodes that a run needs before early stopping ends it
+
+
+def rough_seconds(config: RunConfig) -> float:
+    """Seconds of one core for one run of a configuration."""
+    config = resolve(config)
+    assert config.sessions
+    edges = datasets.describe(config.dataset, Path()).edges or 100_000
+    training = config.episodes * (STOPPED_EARLY if config.protocol == "strict" else 1.0)
+    steps = config.gpil * training + config.sessions * (config.finetune_steps + 1)
+    passes = 1 + config.nla  # over the graph
+    return steps * passes * (SECONDS_A_STEP + SECONDS_AN_EDGE * edges)
+
+
+def in_words(seconds: float) -> str:
+    """A duration to one figure or two."""
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
+        if seconds >= 1.5 * size or unit == "second":
+            return f"{seconds / size:.0f} {unit}s"
+    raise AssertionError
+
+
+def total_seconds(configs: Iterable[RunConfig], seeds: int) -> float:
+    """Of all runs together."""
+    return seeds * sum(rough_seconds(config) for config in configs)

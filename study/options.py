@@ -1,0 +1,84 @@
+"""The options of ``launch.py``, checked before anything starts."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from hagmeta.command import Parser
+from hagmeta.errors import UserError
+from study import space as spaces
+from study.plan import LAST
+
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def read_options(arguments: Sequence[str] | None, description: str | None) -> argparse.Namespace:
+    """Parse and check; every complaint is a UserError."""
+    options = _parser(description).options(arguments)
+    if not options.list and not options.space:
+        raise UserError(f"--space is missing; one of: {', '.join(spaces.names())}, or a YAML file.")
+    if options.dry_run and options.address:
+        raise UserError("--dry-run starts nothing, so --address has no meaning with it.")
+    if options.open and options.no_report:
+        raise UserError("--open opens the report, and --no-report makes none; give one of them.")
+    options.seeds_per_trial = _number(options.seeds_per_trial, "--seeds-per-trial", int, 1, auto=True)
+    options.gpus_per_trial = _number(options.gpus_per_trial, "--gpus-per-trial", float, 0, auto=True)
+    options.cpus_per_trial = _number(options.cpus_per_trial, "--cpus-per-trial", float, 0)
+    options.max_concurrent = _number(options.max_concurrent, "--max-concurrent", int, 1)
+    options.retries = _number(options.retries, "--retries", int, 0)
+    options.time_budget = _duration(options.time_budget)
+    if options.save_embeddings == "last":
+        options.save_embeddings = LAST
+    else:
+        options.save_embeddings = _number(options.save_embeddings, "--save-embeddings", int, 0)
+    return options
+
+
+def _parser(description: str | None) -> Parser:
+    parser = Parser(prog="python study/launch.py", description=description, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("--space", metavar="NAME|FILE", help="a search space by name (see --list) or a YAML file")
+    add("--list", action="store_true", help="list the search spaces, how many runs, and roughly how long")
+    add("--dataset", action="append", metavar="NAME", help="instead of the space's; there is no fallback")
+    add("--seeds", metavar="SEEDS", help="10 (the first ten), 0-9 or 1,4,7")
+    add("--seeds-per-trial", default="auto", metavar="auto|n", help="seeds that run as one pack")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a setting of every run")
+    add("--quick", action="store_true", help="the space's small version, for a first look")
+    add("--dry-run", action="store_true", help="print what would run, and start nothing")
+    add("--results", default="results", metavar="DIR|s3://...", help="where studies go (default: results)")
+    add("--address", metavar="auto|ray://...", help="a running Ray cluster; by default this machine")
+    add("--cpus-per-trial", metavar="n", help="default: 1")
+    add("--gpus-per-trial", default="auto", metavar="auto|f", help="share of a GPU, 1/n")
+    add("--max-concurrent", metavar="n", help="at most so many trials at once")
+    add("--retries", default="2", metavar="n", help="tries after a failure (default: 2)")
+    add("--time-budget", metavar="2h", help="stop after so long; the same command goes on from there")
+    add("--save-embeddings", metavar="SESSION|last", help="keep embeddings after a session, for t-SNE")
+    add("--no-report", action="store_true", help="do not write the report")
+    add("--open", action="store_true", help="open the report in a browser at the end")
+    return parser
+
+
+def _number(text: str | None, name: str, kind: type, least: float, *, auto: bool = False) -> Any:
+    if text is None or (auto and text == "auto"):
+        return None
+    try:
+        value = kind(text)
+        if not least <= value < 1e6:
+            raise ValueError
+    except ValueError:
+        words = ("auto or " if auto else "") + ("a whole number" if kind is int else "a number")
+        raise UserError(f"{name} is {text!r}; it must be {words} of at least {least}.") from None
+    return value
+
+
+def _duration(text: str | None) -> float | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if not match or not float(match[1]):
+        raise UserError(f"--time-budget is {text!r}; give a duration such as 90s, 30m or 2h.")
+    return float(match[1]) * SECONDS[match[2]]

@@ -1,0 +1,79 @@
+"""Results in a bucket: a study works in a local folder, and its files are copied out as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+from pyarrow import fs
+
+from hagmeta.errors import UserError
+from hagmeta.home import home
+
+FOLDERS = ("runs", "failed", "launches", "embeddings", "report")  # Ray Tune's own logs stay here
+CHANGING = ("report/", "optuna.db", "best.yaml")  # copied again at the end of each launch
+
+
+class Mirror:
+    """A study's folder in a bucket (``s3://``, ``gs://``: what Arrow reads) beside a local one.
+
+    It knows no lock: two machines must not launch one study into one bucket at once.
+    """
+
+    def __init__(self, uri: str, study: str) -> None:
+        self.uri = f"{uri.rstrip('/')}/{study}"
+        self.folder = home() / "remote" / hashlib.sha256(uri.encode()).hexdigest()[:12] / study
+        try:
+            remote, path = fs.FileSystem.from_uri(uri)
+            self._remote = fs.SubTreeFileSystem(f"{path.rstrip('/')}/{study}", remote)
+        except (OSError, ValueError) as error:
+            raise UserError(f"--results {uri}: {_first_line(error)}.") from None
+        self._local = fs.SubTreeFileSystem(str(self.folder), fs.LocalFileSystem())
+
+    def fetch(self) -> None:
+        """Bring here what the bucket has and this machine has not."""
+        try:
+            self._remote.create_dir("", recursive=True)
+            for name in _names(self._remote) - _names(self._local):
+                _copy(name, self._remote, self._local)
+        except OSError as error:
+            raise UserError(f"--results {self.uri} cannot be reached: {_first_line(error)}.") from None
+
+    def send(self, path: Path) -> None:
+        """Copy one file out. Should that fail, ``send_all`` makes it good."""
+        with contextlib.suppress(OSError):
+            _copy(path.relative_to(self.folder).as_posix(), self._local, self._remote)
+
+    def send_all(self) -> None:
+        """Copy out what is missing there, and what has changed since."""
+        try:
+            there = _names(self._remote)
+            for name in sorted(_names(self._local)):
+                if name not in there or name.startswith(CHANGING):
+                    _copy(name, self._local, self._remote)
+        except OSError as error:
+            raise UserError(
+                f"--results {self.uri} could not be written: {_first_line(error)}. Everything is in "
+                f"{self.folder}; the same command copies it."
+            ) from None
+
+
+def _names(files: fs.SubTreeFileSystem) -> set[str]:
+    """The files that both sides should have."""
+    found = files.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
+    names = (info.path for info in found if info.type == fs.FileType.File)
+    return {
+        name
+        for name in names
+        if (name.startswith(CHANGING) or name.split("/")[0] in FOLDERS) and not name.endswith(".partial")
+    }
+
+
+def _copy(name: str, source: fs.SubTreeFileSystem, target: fs.SubTreeFileSystem) -> None:
+    target.create_dir(name.rpartition("/")[0], recursive=True)
+    fs.copy_files(name, name, source, target)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".")
