@@ -1,0 +1,297 @@
+"""The report as one HTML file: everything is inside, nothing is asked of a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from analysis.table import Cell, Table
+
+TEMPLATES = Path(__file__).parent / "templates"
+SECTIONS = {
+    "curves": "Accuracy by session",
+    "ablation": "What each part is worth",
+    "comparison": "The compared systems",
+    "settings": "N-way and K-shot",
+    "hyperparameters": "Hyperparameters",
+    "forgetting": "What is forgotten when",
+    "protocol": "Strict beside released",
+    "published": "Beside the paper's numbers",
+    "embeddings": "Embeddings",
+    "cost": "Cost",
+}
+TABLE_FILES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
+NOTICE_LINES = 5  # of a notice, before the rest is folded away
+FILTER_ROWS = 6  # a table with more gets a filter
+TALL_ROWS = 40  # a table with more scrolls in its own frame, under its header
+WIDE_COLUMNS = 11  # a table with more is printed on a page of its own, on its side
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of what was run."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A saved figure."""
+
+    name: str
+    section: str
+    title: str
+    caption: str
+    svg: Path
+    files: list[Path]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a reader must know before believing a number."""
+
+    title: str
+    lines: list[str]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A file beside the page."""
+
+    href: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """A figure as the template shows it."""
+
+    picture: Picture
+    number: int
+    anchor: str
+    leaks: bool
+    source: str
+    width: int
+    height: int
+    large: str
+    links: list[Link]
+
+    label = "Figure"
+
+    @property
+    def title(self) -> str:
+        return self.picture.title
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """A table as the template shows it."""
+
+    table: Table
+    number: int
+    anchor: str
+    leaks: bool
+    numeric: list[bool]
+    links: list[Link]
+
+    label = "Table"
+
+    @property
+    def title(self) -> str:
+        return self.table.title
+
+    @property
+    def filtered(self) -> bool:
+        return len(self.table.rows) > FILTER_ROWS
+
+    @property
+    def tall(self) -> bool:
+        return len(self.table.rows) > TALL_ROWS
+
+    @property
+    def wide(self) -> bool:
+        return len(self.table.columns) > WIDE_COLUMNS
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A heading, and what stands under it."""
+
+    name: str
+    heading: str
+    figures: list[_Figure]
+    grids: list[_Grid]
+
+
+def render(
+    *,
+    title: str,
+    facts: Sequence[Fact],
+    findings: Sequence[str],
+    notices: Sequence[Notice],
+    tables: Sequence[Table],
+    pictures: Sequence[Picture],
+    command: str,
+    data: str,
+    leaks: bool,
+) -> str:
+    """The whole page as text."""
+    style, script = _asset("style.css"), _asset("script.js")
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            title=title,
+            facts=facts,
+            findings=findings,
+            notices=notices,
+            notice_lines=NOTICE_LINES,
+            sections=list(_sections(tables, pictures, leaks)),
+            command=command,
+            data=Link(quote(data), data),
+            leaks=leaks,
+            style=style,
+            script=script,
+            policy=_policy(style, script),
+        )
+    )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["sort_key"] = sort_key
+    return environment
+
+
+def _asset(name: str) -> Markup:
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+
+
+def _policy(style: str, script: str) -> str:
+    """What the browser may load: this style, this script and the pictures inside the page."""
+    rules = {
+        "default-src": "'none'",
+        "img-src": "data:",
+        "style-src": _source_hash(style),
+        "script-src": _source_hash(script),
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+def _source_hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _sections(tables: Sequence[Table], pictures: Sequence[Picture], leaks: bool) -> Iterator[_Section]:
+    """The sections that have something to show; figures and tables are numbered in the order of the page."""
+    for item in (*tables, *pictures):
+        if item.section not in SECTIONS:
+            known = ", ".join(SECTIONS)
+            raise ValueError(f"{item.name}: no section {item.section!r} in the report; there are {known}.")
+    figures_before = grids_before = 0
+    for name, heading in SECTIONS.items():
+        its_pictures = [picture for picture in pictures if picture.section == name]
+        its_tables = [table for table in tables if table.section == name]
+        figures = [_figure(p, number, leaks) for number, p in enumerate(its_pictures, figures_before + 1)]
+        grids = [_grid(t, number, leaks) for number, t in enumerate(its_tables, grids_before + 1)]
+        figures_before += len(figures)
+        grids_before += len(grids)
+        if figures or grids:
+            yield _Section(name, heading, figures, grids)
+
+
+def _figure(picture: Picture, number: int, leaks: bool) -> _Figure:
+    content = picture.svg.read_bytes()
+    width, height = svg_size(content)
+    return _Figure(
+        picture,
+        number,
+        anchor=_anchor("figure", picture.name),
+        leaks=leaks and _is_released(picture.name, picture.title, picture.caption),
+        source=f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}",
+        width=width,
+        height=height,
+        large=_href("figures", picture.svg.name),
+        links=[Link(_href("figures", path.name), path.suffix[1:].upper()) for path in picture.files],
+    )
+
+
+def _grid(table: Table, number: int, leaks: bool) -> _Grid:
+    shown = [cell.text for row in table.rows for cell in row]
+    words = (table.name, table.title, table.caption)
+    return _Grid(
+        table,
+        number,
+        anchor=_anchor("table", table.name),
+        leaks=leaks and (_is_released(*words) or "released" in shown),
+        numeric=[_is_numeric([row[column] for row in table.rows]) for column in range(len(table.columns))],
+        links=[Link(_href("tables", f"{table.name}.{end}"), text) for end, text in TABLE_FILES.items()],
+    )
+
+
+def _anchor(kind: str, name: str) -> str:
+    return f"{kind}-{re.sub(r'[^A-Za-z0-9_-]+', '-', name)}"
+
+
+def _href(folder: str, name: str) -> str:
+    return f"{folder}/{quote(name)}"
+
+
+def _is_released(*words: str) -> bool:
+    return any(re.search(r"\breleased\b", text) for text in words)
+
+
+def _is_numeric(cells: Sequence[Cell]) -> bool:
+    """A column of numbers, some of which may be missing."""
+    values = [cell.value for cell in cells if cell.value is not None]
+    return bool(values) and all(isinstance(value, Real) for value in values)
+
+
+def sort_key(cell: Cell, numeric: bool) -> str | None:
+    """What a cell sorts by; None is a missing number, which stays last in both directions."""
+    value: Any = cell.value
+    if not numeric:
+        return cell.text if value is None else str(value)
+    return f"{float(value):.12g}" if value is not None and math.isfinite(value) else None
+
+
+def svg_size(content: bytes) -> tuple[int, int]:
+    """Width and height of an SVG picture in CSS pixels, so that the page does not jump while it loads."""
+    opening = re.search(rb"<svg\b[^>]*>", content, re.DOTALL)
+    text = opening.group().decode("utf-8", "replace") if opening else ""
+    sizes = [_pixels(text, name) for name in ("width", "height")]
+    if None in sizes:
+        box = re.search(r"viewBox\s*=\s*[\"']([^\"']*)", text)
+        numbers = [float(part) for part in re.split(r"[\s,]+", box.group(1).strip())] if box else []
+        sizes = numbers[2:4] if len(numbers) == 4 else [640.0, 400.0]
+    width, height = (round(size) for size in sizes if size is not None)
+    return width, height
+
+
+def _pixels(opening: str, attribute: str) -> float | None:
+    found = re.search(rf"\s{attribute}\s*=\s*[\"']([\d.]+)(px|pt|in|mm|cm)?[\"']", opening)
+    if not found:
+        return None
+    scale = {None: 1, "px": 1, "pt": 96 / 72, "in": 96, "mm": 96 / 25.4, "cm": 96 / 2.54}
+    return float(found.group(1)) * scale[found.group(2)]

@@ -1,0 +1,106 @@
+"use strict";
+(() => {
+  const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+  const wide = matchMedia("(min-width: 70rem)");
+
+  // Contents: always there beside the text, folded above it; the section in view is the current one.
+  function setUpContents() {
+    const contents = document.getElementById("contents");
+    const fold = () => { contents.open = wide.matches; };
+    fold();
+    wide.addEventListener("change", fold);
+    contents.addEventListener("click", (event) => {
+      if (event.target.closest("a") && !wide.matches) contents.open = false;
+    });
+    const links = new Map([...contents.querySelectorAll("details > ol > li > a")]
+      .map((link) => [document.querySelector(link.getAttribute("href")), link]));
+    const observer = new IntersectionObserver((entries) => {
+      for (const entry of entries.filter((entry) => entry.isIntersecting)) {
+        links.forEach((link) => link.removeAttribute("aria-current"));
+        links.get(entry.target).setAttribute("aria-current", "true");
+      }
+    }, { rootMargin: "-20% 0px -79% 0px" });
+    links.forEach((_, target) => observer.observe(target));
+  }
+
+  // Tables: a header sorts up, down, and back to the order of the report.
+  function setUpSorting(table) {
+    const body = table.tBodies[0];
+    const original = [...body.rows];
+    const headers = [...table.tHead.rows[0].cells];
+    headers.forEach((header, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...header.childNodes);
+      header.append(button);
+      button.addEventListener("click", () => {
+        const direction = { none: "ascending", ascending: "descending" }[header.ariaSort ?? "none"];
+        headers.forEach((other) => other.removeAttribute("aria-sort"));
+        if (direction) header.setAttribute("aria-sort", direction);
+        const compare = header.classList.contains("n") ? byNumber : byText;
+        body.append(...(direction ? sorted([...body.rows], column, compare, direction) : original));
+      });
+    });
+  }
+
+  // Rows that are equal keep their order, and rows without a value stay last, in both directions.
+  function sorted(rows, column, compare, direction) {
+    const sign = direction === "ascending" ? 1 : -1;
+    return rows
+      .map((row) => ({ row, key: key(row.cells[column]) }))
+      .sort((a, b) => (a.key === "") - (b.key === "") || sign * compare(a.key, b.key))
+      .map(({ row }) => row);
+  }
+
+  function key(cell) {
+    const isNumber = cell.classList.contains("n");
+    return cell.dataset.value ?? (isNumber ? "" : cell.textContent.trim());
+  }
+
+  const byNumber = (a, b) => Number(a) - Number(b);
+  const byText = (a, b) => collator.compare(a, b);
+
+  function setUpFilter(figure) {
+    const box = figure.querySelector(".filter");
+    if (!box) return;
+    const rows = [...figure.querySelectorAll("tbody tr")].map((row) => ({ row, text: row.textContent.toLowerCase() }));
+    const input = box.querySelector("input");
+    const output = box.querySelector("output");
+    input.addEventListener("input", () => {
+      const words = input.value.toLowerCase().split(/\s+/);
+      for (const { row, text } of rows) row.hidden = !words.every((word) => text.includes(word));
+      const shown = rows.filter(({ row }) => !row.hidden).length;
+      output.textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
+      box.classList.toggle("active", shown < rows.length);
+    });
+    box.hidden = false;
+  }
+
+  // Figures: a click opens a larger one; without a dialog the link leads to the file.
+  function setUpViewer() {
+    const viewer = document.getElementById("viewer");
+    if (!viewer.showModal) return;
+    const title = document.getElementById("viewer-title");
+    const canvas = viewer.querySelector(".canvas");
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("a.enlarge");
+      if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      title.textContent = link.parentElement.querySelector("h3").textContent;
+      canvas.replaceChildren(link.querySelector("img").cloneNode());
+      viewer.showModal();
+      canvas.scrollTo(0, 0);
+    });
+    viewer.addEventListener("click", (event) => {
+      if (event.target === viewer || event.target.closest("button")) viewer.close();
+    });
+    viewer.addEventListener("close", () => canvas.replaceChildren());
+  }
+
+  setUpContents();
+  document.querySelectorAll("figure.table").forEach((figure) => {
+    setUpSorting(figure.querySelector("table"));
+    setUpFilter(figure);
+  });
+  setUpViewer();
+})();
