@@ -1,0 +1,38 @@
+"""Figures from tidy results: modules that each draw what the data has for them, and nothing otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+
+from analysis.drawing import Drawing
+from analysis.figures import ablation, curves, settings
+from analysis.figures.style import RC
+from analysis.frame import Results
+
+MODULES = (curves, ablation, settings)
+PIXELS_PER_INCH = 200
+
+
+def draw_all(results: Results) -> Iterator[Drawing]:
+    """Every figure that the results have data for, in the report's order."""
+    for module in MODULES:
+        yield from module.draw(results)
+
+
+def save(drawing: Drawing, folder: Path) -> dict[str, Path]:
+    """Write the figure as SVG, PNG and PDF, the same bytes for the same figure, and close it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = drawing.figure
+    with matplotlib.rc_context(RC):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout is made once, not again for each format
+        paths = {kind: folder / f"{drawing.name}.{kind}" for kind in ("svg", "png", "pdf")}
+        figure.savefig(paths["svg"], metadata={"Date": None})
+        figure.savefig(paths["png"], dpi=PIXELS_PER_INCH)
+        figure.savefig(paths["pdf"], metadata={"CreationDate": None})
+    plt.close(figure)
+    return paths

@@ -1,0 +1,168 @@
+"""N-way K-shot: what more labels a class and more classes a session change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from analysis.drawing import Drawing
+from analysis.figures import names, style, summary
+from analysis.frame import SETTING, Results
+
+VARIES = ("n_way", "k_shot", "sessions")  # the sessions follow from N
+METRICS = {"last": "accuracy at the last session (%)", "average_accuracy": "average over sessions (%)"}
+MOST_LINES = 4  # configurations in a small panel
+MOST_CELLS = 24  # small panels
+MOST_GROUPS = 4
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """Small multiples of a dataset and protocol; lines and heat maps of each configuration in it."""
+    drawn = 0
+    for words, runs in _groups(results):
+        if len(runs[["n_way", "k_shot"]].drop_duplicates()) < 2:
+            continue
+        yield _multiples(words, runs, results.sessions[results.sessions["run"].isin(runs["run"])])
+        for name in _most_settings(runs)[:MOST_GROUPS]:
+            own = runs[runs["name"] == name]
+            ways, shots = own["n_way"].nunique(), own["k_shot"].nunique()
+            if shots > 1 and drawn < 2 * MOST_GROUPS:
+                drawn += 1
+                yield _lines(words, name, own)
+            if shots > 1 and ways > 1 and len(own[["n_way", "k_shot"]].drop_duplicates()) > 3:
+                yield _heat(words, name, own)
+
+
+def _groups(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Runs that share all of a setting but N and K, with a column `name`: the configuration."""
+    keys = [key for key in SETTING if key in results.keys and key not in VARIES]
+    told = [key for key in keys if key in results.varied() or key in ("dataset", "protocol")]
+    for values, runs in list(results.runs.groupby(keys, dropna=False, sort=False))[:MOST_GROUPS]:
+        named = runs.assign(name=names.describe(runs, results.keys, SETTING))
+        first = dict(zip(keys, values, strict=True))
+        words = [str(first[key]) if key in ("dataset", "protocol") else f"{key} {first[key]}" for key in told]
+        yield ", ".join(words), named
+
+
+def _most_settings(runs: pd.DataFrame) -> list[str]:
+    """Configurations, those that were run in most settings first; only those run in more than one."""
+    counts = runs.drop_duplicates(["name", "n_way", "k_shot"])["name"].value_counts(sort=False)
+    return list(counts[counts > 1].sort_values(ascending=False, kind="stable").index)
+
+
+def _leak(words: str) -> str:
+    return f"{words} ({summary.LEAKS})" if "released" in words.split(", ") else words
+
+
+@style.styled
+def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame) -> Drawing:
+    settings = runs[["n_way", "k_shot"]].drop_duplicates().sort_values(["n_way", "k_shot"])
+    ways, shots = settings["n_way"].nunique(), settings["k_shot"].nunique()
+    whole = len(settings) == ways * shots and 1 < shots <= 5 and ways > 1
+    columns = shots if whole else min(3, len(settings))
+    drawn = settings.head(MOST_CELLS // columns * columns)
+    chosen = list(dict.fromkeys([*_most_settings(runs), *runs["name"]]))[:MOST_LINES]
+    looks = style.looks(chosen, chosen)
+    rows = -(-len(drawn) // columns)
+    figure, axes = style.grid(rows, columns, 1.55 if whole else 2.1, sharey=True)
+    named = sessions.merge(runs[["run", "name"]], on="run")
+    for index, setting in enumerate(drawn.itertuples()):
+        here = named[(named["n_way"] == setting.n_way) & (named["k_shot"] == setting.k_shot)]
+        _small(axes.flat[index], here, looks, f"{setting.n_way}-way {setting.k_shot}-shot")
+    for index, each in enumerate(axes.flat):
+        each.set_visible(index < len(drawn))
+        each.set_xlabel("session" if index >= len(drawn) - columns else "")
+    figure.supylabel(style.ACCURACY, fontsize=9)
+    style.heading(figure, _leak(words))
+    style.legend_below(figure, [style.handle(looks[name]) for name in chosen], chosen)
+    more = summary.left_out(len(chosen), runs["name"].nunique(), "configurations")
+    caption = (
+        "Accuracy over all classes met after each session, a panel a setting: N new classes a session, K"
+        " labelled"
+        f" nodes a class. {summary.band_words(runs)} With a larger N the same classes come in fewer"
+        " sessions, so"
+        " compare panels of one N, and within a panel the lines."
+        f"{summary.left_out(len(drawn), len(settings))}{more}"
+    )
+    title = f"Curves in every N-way K-shot setting: {words}"
+    return Drawing(names.slug("settings-curves", words), "settings", title, caption, figure)
+
+
+def _small(axes: Axes, sessions: pd.DataFrame, looks: dict[str, style.Look], title: str) -> None:
+    table = summary.estimates(sessions, ("name", "session"), "accuracy")
+    for name, look in looks.items():
+        if name in table.index:
+            line = table.loc[name]
+            axes.fill_between(
+                line.index, line["low"], line["high"], color=look.color, alpha=0.15, linewidth=0
+            )
+            axes.plot(line.index, line["mean"], **{**look.line(), "markersize": 3, "linewidth": 1.5})
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.set_title(title, fontsize=8.5, fontweight="normal")
+
+
+@style.styled
+def _lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
+    ways = sorted(runs["n_way"].unique())
+    looks = dict(zip(ways, style.LOOKS, strict=False))
+    figure, ((*axes,),) = style.grid(1, 2, 3.1)
+    for each, (metric, label) in zip(axes, METRICS.items(), strict=True):
+        table = summary.estimates(runs.sort_values("k_shot"), ("n_way", "k_shot"), metric)
+        for way, look in looks.items():
+            line = table.loc[way]
+            style.interval(each, line.index, line["mean"], line["low"], line["high"], **look.line())
+        each.set_xticks(sorted(runs["k_shot"].unique()))
+        each.set_xlabel("K, labelled nodes a new class")
+        each.set_ylabel(label)
+    style.heading(figure, f"{name}: {_leak(words)}")
+    style.legend(figure, [style.handle(look) for look in looks.values()], [f"N = {way}" for way in looks])
+    caption = (
+        f"{name}: accuracy against K, a line an N. {summary.band_words(runs, 'bars')} The number of classes"
+        " at the"
+        " last session is that of the stream, so a larger N means the same classes in larger steps. Look at"
+        " where"
+        " more labels stop to help."
+    )
+    title = f"More labels a class: {name}, {words}"
+    return Drawing(names.slug("settings-lines", words, name), "settings", title, caption, figure)
+
+
+@style.styled
+def _heat(words: str, name: str, runs: pd.DataFrame) -> Drawing:
+    rows, columns = runs["n_way"].nunique(), runs["k_shot"].nunique()
+    figure, ((*axes,),) = style.grid(1, 2, max(2.3, 1.2 + 0.42 * rows))
+    for each, (metric, label) in zip(axes, METRICS.items(), strict=True):
+        table = summary.estimates(runs, ("n_way", "k_shot"), metric)
+        mean = table["mean"].unstack().sort_index().sort_index(axis=1)  # (N, K)
+        half = (table["high"] - table["mean"]).unstack().reindex_like(mean)
+        texts = np.array(
+            [
+                [_cell(m, h) for m, h in zip(*pair, strict=True)]
+                for pair in zip(mean.values, half.values, strict=True)
+            ]
+        )
+        low, high = np.nanmin(mean.values), np.nanmax(mean.values)
+        style.heat_map(each, mean.to_numpy(), texts, low, max(high, low + 1e-9), 8.5 if columns < 5 else 7)
+        each.set_xticks(range(columns), map(str, mean.columns))
+        each.set_yticks(range(rows), map(str, mean.index))
+        each.set_xlabel("K, labelled nodes a new class")
+        each.set_title(label, fontweight="normal")
+    axes[0].set_ylabel("N, new classes a session")
+    style.heading(figure, f"{name}: {_leak(words)}")
+    caption = (
+        f"{name}: mean accuracy in percent for every N and K, with half the 95 % interval (Student's t over"
+        f" {summary.seeds_of(runs)}) where there is one. Lighter cells are higher; each map has its own"
+        " scale."
+    )
+    title = f"Every N with every K: {name}, {words}"
+    return Drawing(names.slug("settings-heat", words, name), "settings", title, caption, figure)
+
+
+def _cell(mean: float, half: float) -> str:
+    if np.isnan(mean):
+        return "not run"
+    return f"{mean:.1f}" if np.isnan(half) else f"{mean:.1f}\n±{half:.1f}"

@@ -1,0 +1,173 @@
+"""One look for all figures: readable at 720 pixels, in grey, and without seeing red or green."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from matplotlib.lines import Line2D
+
+matplotlib.use("Agg")  # files only: no window is ever opened
+
+WIDTH = 7.2  # inches: 720 pixels at 100 dots an inch
+GREY = "#9a9a9a"
+INK = "#222222"
+HEAT = "viridis"  # lightness grows with the value
+ACCURACY = "accuracy (%)"
+RC: Any = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.edgecolor": "#666666",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "hatch.linewidth": 0.4,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.fonttype": "path",  # the same on machines without the font
+    "svg.hashsalt": "hagmeta",
+    "pdf.fonttype": 42,
+}
+styled = matplotlib.rc_context(RC)  # for functions that make a figure
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a line is told from others: by three things, of which colour is only one."""
+
+    color: str
+    dash: Any
+    marker: str
+    width: float = 1.6
+
+    def line(self) -> dict[str, Any]:
+        size = 3.2 + self.width  # of two lines that coincide both are seen
+        return {
+            "color": self.color,
+            "linestyle": self.dash,
+            "marker": self.marker,
+            "linewidth": self.width,
+            "markersize": size,
+            "markeredgecolor": "white",
+            "markeredgewidth": 0.4,
+        }
+
+
+_DASHES: list[Any] = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1))]
+# Okabe and Ito's colours without the yellow, which is lost on white; dark and light alternate.
+_COLORS = ["#0072b2", "#e69f00", "#111111", "#cc79a7", "#009e73", "#56b4e9", "#d55e00", "#6f6f6f"]
+_MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p"]
+LOOKS = [
+    Look(_COLORS[i % len(_COLORS)], _DASHES[i % len(_DASHES)], _MARKERS[i % len(_MARKERS)]) for i in range(12)
+]
+
+
+def looks(labels: Sequence[str], chosen: Sequence[str]) -> dict[str, Look]:
+    """A look for each chosen label, the reference's the first; lines drawn later are thinner."""
+    ordered = [label for label in labels if label in chosen]
+    thick = np.linspace(2.6, 1.2, len(ordered)) if len(ordered) > 1 else [1.8]
+    return {
+        label: replace(look, width=float(width))
+        for label, look, width in zip(ordered, LOOKS, thick, strict=False)
+    }
+
+
+def grid(rows: int, columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, Any]:
+    """A figure and its axes (rows, columns); ``height`` is a row's, in inches."""
+    figure = Figure(figsize=(width, rows * height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def wrapped(label: str, width: int = 26) -> str:
+    """A label of several short lines."""
+    return "\n".join(textwrap.wrap(label, width, break_long_words=True)) or label
+
+
+def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "") -> None:
+    """Beside the axes where that leaves them room, below them otherwise."""
+    long = max(map(len, labels), default=0) > 56 or len(labels) > 12
+    place: Any = "outside lower left" if long else "outside right upper"
+    texts = [wrapped(label, 90 if long else 26) for label in labels]
+    words: dict[str, Any] = {"title": title or None, "alignment": "left", "labelspacing": 0.6}
+    figure.legend(list(handles), texts, loc=place, handlelength=2.8, **words)
+
+
+def legend_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], columns: int = 2) -> None:
+    """In one or a few rows under the axes."""
+    texts = [wrapped(label, 100 // columns) for label in labels]
+    figure.legend(list(handles), texts, loc="outside lower left", ncols=columns, handlelength=2.8)
+
+
+def heading(figure: Figure, text: str) -> None:
+    """A title over several axes."""
+    figure.suptitle(wrapped(text, 92), fontsize=9.5, fontweight="bold", x=0.01, ha="left")
+
+
+def handle(look: Look, **options: Any) -> Line2D:
+    """A line's entry in a legend."""
+    return Line2D([], [], **{**look.line(), **options})
+
+
+def interval(
+    axes: Axes, x: Any, y: Any, low: Any, high: Any, *, horizontal: bool = False, **options: Any
+) -> None:
+    """Dots with their intervals, along x or along y; the dot alone where there is none."""
+    center = np.asarray(x if horizontal else y, float)
+    spread = np.nan_to_num(np.array([center - np.asarray(low), np.asarray(high) - center]))
+    error = {"xerr": spread} if horizontal else {"yerr": spread}
+    settings: dict[str, Any] = {"capsize": 2.5, "elinewidth": 1.2, **error, **options}
+    axes.errorbar(x, y, **settings)
+
+
+def whole_sessions(axes: Axes, last: int) -> None:
+    """A tick a session, or every second or fifth of many."""
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, last + 1) if last / step <= 12)
+    axes.set_xticks(range(0, last + 1, step))
+    axes.set_xlim(-0.25, last + 0.25)
+    axes.set_xlabel("session")
+
+
+def heat_map(
+    axes: Axes, values: np.ndarray, texts: np.ndarray, low: float, high: float, size: float = 8.0
+) -> Any:
+    """Cells (rows, columns) coloured by value, each with its text; NaN cells stay white."""
+    axes.grid(False)
+    image = axes.imshow(np.ma.masked_invalid(values), cmap=HEAT, vmin=low, vmax=high, aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        color = INK if np.isnan(value) or value > low + 0.6 * (high - low) else "white"
+        axes.text(column, row, str(texts[row, column]), ha="center", va="center", color=color, fontsize=size)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(length=0)
+    return image
+
+
+def cells(figure: Figure, columns: int, count: int) -> list[Axes]:
+    """``count`` axes in rows of ``columns``."""
+    shape = GridSpec(-(-count // columns), columns, figure=figure)
+    return [figure.add_subplot(shape[index // columns, index % columns]) for index in range(count)]

@@ -1,0 +1,78 @@
+"""Means and intervals for many lines at once, and the words that tell how they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from analysis.frame import Panel, Results
+
+MOST_PANELS = 6  # figures of a kind; the rest is in the tables
+LEAKS = "the released protocol leaks"
+
+
+_latest: list[tuple[Results, list[Panel]]] = []
+
+
+def panels(results: Results) -> list[Panel]:
+    """``results.panels()``, made once for all modules."""
+    if not _latest or _latest[0][0] is not results:
+        _latest[:] = [(results, results.panels())]
+    return _latest[0][1]
+
+
+def estimates(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFrame:
+    """``statistics.estimate`` of each group, in percent: columns mean, low, high and seeds."""
+    groups = rows.groupby(list(by), sort=False)[column]
+    table = groups.agg(mean="mean", deviation="std", seeds="count")
+    half = scipy.stats.t.ppf(0.975, (table["seeds"] - 1).clip(lower=1)) * table["deviation"]
+    half = half / np.sqrt(table["seeds"])  # NaN for a single seed
+    percent = {"mean": table["mean"], "low": table["mean"] - half, "high": table["mean"] + half}
+    return pd.DataFrame({key: 100 * value for key, value in percent.items()}).assign(seeds=table["seeds"])
+
+
+def last_rows(panel: Panel) -> pd.DataFrame:
+    """The panel's runs at the last session."""
+    return panel.sessions[panel.sessions["session"] == panel.sessions["session"].max()]
+
+
+def seeds_of(runs: pd.DataFrame, by: Collection[str] = ("config_hash",)) -> str:
+    """How many seeds a configuration has: `10 seeds`, or `8 to 10 seeds` where some are missing."""
+    counts = runs.groupby(list(by))["seed"].nunique()
+    few, many = int(counts.min()), int(counts.max())
+    if few == many:
+        return "one seed" if many == 1 else f"{many} seeds"
+    return f"{few} to {many} seeds"
+
+
+def band_words(runs: pd.DataFrame, drawn: str = "bands") -> str:
+    """Where the intervals come from, or why there are none."""
+    seeds = seeds_of(runs)
+    if seeds == "one seed":
+        return "From one seed, so without intervals."
+    return f"Means over {seeds} a configuration; {drawn} are 95 % intervals (Student's t over seeds)."
+
+
+def warning(panel: Panel) -> str:
+    """A sentence for captions of figures under the released protocol."""
+    if not panel.leaks:
+        return ""
+    return (
+        " Under the released protocol training sees queries that it is later scored on: these accuracies"
+        " are not those of unseen nodes."
+    )
+
+
+def left_out(drawn: int, there: int, what: str = "settings") -> str:
+    """A sentence for captions where not everything was drawn."""
+    if drawn >= there:
+        return ""
+    return f" {there - drawn} more {what} are not drawn; the tables have them."
+
+
+def heading(panel: Panel) -> str:
+    """The panel's title, with the leak named."""
+    return f"{panel.title} ({LEAKS})" if panel.leaks else panel.title
