@@ -35,7 +35,11 @@ TABLE_FILES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
 NOTICE_LINES = 5  # of a notice, before the rest is folded away
 FILTER_ROWS = 6  # a table with more gets a filter
 TALL_ROWS = 40  # a table with more scrolls in its own frame, under its header
-WIDE_COLUMNS = 11  # a table with more is printed on a page of its own, on its side
+SHORT_ROWS = 12  # a table with no more is not cut between printed pages
+SMALL_TYPE = 95  # characters: a wider table is printed in small type,
+SIDEWAYS = 130  # and one wider than this on a page turned on its side
+LONG_LABEL = 36  # characters: the first column of a table with a longer one wraps
+TALL_FIGURE = 0.8  # height by width: a flatter figure is printed two to a page
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,10 @@ class _Figure:
     def title(self) -> str:
         return self.picture.title
 
+    @property
+    def classes(self) -> str:
+        return "picture tall" if self.height > TALL_FIGURE * self.width else "picture"
+
 
 @dataclass(frozen=True)
 class _Grid:
@@ -117,12 +125,17 @@ class _Grid:
         return len(self.table.rows) > FILTER_ROWS
 
     @property
-    def tall(self) -> bool:
-        return len(self.table.rows) > TALL_ROWS
-
-    @property
-    def wide(self) -> bool:
-        return len(self.table.columns) > WIDE_COLUMNS
+    def classes(self) -> str:
+        """What the style sheet must know of its shape."""
+        rows, width = len(self.table.rows), _width(self.table)
+        shape = {
+            "tall": rows > TALL_ROWS,
+            "short": rows <= SHORT_ROWS,
+            "small": SMALL_TYPE < width <= SIDEWAYS,
+            "sideways": width > SIDEWAYS,
+            "long": any(len(row[0].text) > LONG_LABEL for row in self.table.rows),
+        }
+        return " ".join(["table", *(name for name, holds in shape.items() if holds)])
 
 
 @dataclass(frozen=True)
@@ -178,6 +191,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["sort_key"] = sort_key
+    environment.filters["prose"] = unbroken
     return environment
 
 
@@ -205,7 +219,8 @@ def _source_hash(text: str) -> str:
 
 def _sections(tables: Sequence[Table], pictures: Sequence[Picture], leaks: bool) -> Iterator[_Section]:
     """The sections that have something to show; figures and tables are numbered in the order of the page."""
-    for item in (*tables, *pictures):
+    items: list[Table | Picture] = [*tables, *pictures]
+    for item in items:
         if item.section not in SECTIONS:
             known = ", ".join(SECTIONS)
             raise ValueError(f"{item.name}: no section {item.section!r} in the report; there are {known}.")
@@ -262,6 +277,17 @@ def _is_released(*words: str) -> bool:
     return any(re.search(r"\breleased\b", text) for text in words)
 
 
+def unbroken(text: str) -> str:
+    """Text whose numbers stay on one line with their intervals and units."""
+    return re.sub(r" (?=[±%])|(?<=±) ", "\N{NO-BREAK SPACE}", text)
+
+
+def _width(table: Table) -> int:
+    """Of the whole table in characters, as it is shown, with two between columns."""
+    columns = zip(*([Cell(name) for name in table.columns], *table.rows), strict=True)
+    return sum(max(len(cell.text + cell.mark) for cell in column) + 2 for column in columns)
+
+
 def _is_numeric(cells: Sequence[Cell]) -> bool:
     """A column of numbers, some of which may be missing."""
     values = [cell.value for cell in cells if cell.value is not None]
@@ -280,13 +306,12 @@ def svg_size(content: bytes) -> tuple[int, int]:
     """Width and height of an SVG picture in CSS pixels, so that the page does not jump while it loads."""
     opening = re.search(rb"<svg\b[^>]*>", content, re.DOTALL)
     text = opening.group().decode("utf-8", "replace") if opening else ""
-    sizes = [_pixels(text, name) for name in ("width", "height")]
-    if None in sizes:
+    width, height = _pixels(text, "width"), _pixels(text, "height")
+    if width is None or height is None:
         box = re.search(r"viewBox\s*=\s*[\"']([^\"']*)", text)
         numbers = [float(part) for part in re.split(r"[\s,]+", box.group(1).strip())] if box else []
-        sizes = numbers[2:4] if len(numbers) == 4 else [640.0, 400.0]
-    width, height = (round(size) for size in sizes if size is not None)
-    return width, height
+        width, height = numbers[2:4] if len(numbers) == 4 else (640, 400)
+    return round(width), round(height)
 
 
 def _pixels(opening: str, attribute: str) -> float | None:

@@ -63,18 +63,20 @@
   function setUpFilter(figure) {
     const box = figure.querySelector(".filter");
     if (!box) return;
-    const rows = [...figure.querySelectorAll("tbody tr")].map((row) => ({ row, text: row.textContent.toLowerCase() }));
+    const rows = [...figure.querySelectorAll("tbody tr")].map((row) => ({ row, text: words(row) }));
     const input = box.querySelector("input");
     const output = box.querySelector("output");
     input.addEventListener("input", () => {
-      const words = input.value.toLowerCase().split(/\s+/);
-      for (const { row, text } of rows) row.hidden = !words.every((word) => text.includes(word));
+      const wanted = input.value.trim().toLowerCase();
+      for (const { row, text } of rows) row.hidden = !text.includes(wanted);
       const shown = rows.filter(({ row }) => !row.hidden).length;
       output.textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
       box.classList.toggle("active", shown < rows.length);
     });
     box.hidden = false;
   }
+
+  const words = (row) => [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
 
   // Figures: a click opens a larger one; without a dialog the link leads to the file.
   function setUpViewer() {

@@ -31,7 +31,7 @@ def table(name: str = "ablation", rows: int = 8, **changes: Any) -> Table:
         [Cell(f"row {number}"), Cell("ab"[number % 2]), Cell(f"{value:.1f} ± 1.0", value, mark="*")]
         for number, value in enumerate(values)
     ]
-    cells[rows // 2][2] = Cell("–")
+    cells[rows // 2][2] = Cell("none")
     cells[1][2] = replace(cells[1][2], best=True)
     made = Table(name, "ablation", f"Table {name}", "Mean.", ["what", "kind", "last"], cells, pd.DataFrame())
     return replace(made, notes=["* differs from the reference row"], reference=0, **changes)
@@ -82,7 +82,7 @@ def test_figures_come_before_tables_and_both_are_numbered(tmp_path: Path) -> Non
 
 
 def test_a_section_that_the_report_does_not_have_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no section 'curvs'.*curves, ablation"):
+    with pytest.raises(ValueError, match=r"no section 'curvs'.*curves, ablation"):
         page([table(section="curvs")])
 
 
@@ -173,3 +173,279 @@ def test_the_page_without_figures_is_light() -> None:
 )
 def test_the_size_of_a_picture_is_read_from_its_file(opening: str, size: tuple[int, int]) -> None:
     assert svg_size(f"<?xml version='1.0'?>\n{opening}</svg>".encode()) == size
+
+
+# What a reader meets, in a real browser.
+
+# As the WebDriver standard writes keys.
+ENTER, ESCAPE, BACKSPACE, SELECT_ALL = "\ue007", "\ue00c", "\ue003", "\ue009a\ue000"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One headless Chromium for all, which cannot reach any host."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    binary = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if not binary or not driver:
+        pytest.skip("no browser: install the packages chromium and chromium-driver to test the report's page")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost")
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield started
+    started.quit()
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens a page from disk, after setting the window, the colour scheme and whether scripts run."""
+
+    def open_page(html: str, width: int = 1280, scheme: str = "light", scripts: bool = True) -> Any:
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+        path = tmp_path / "report.html"
+        path.write_text(html, encoding="utf-8")
+        browser.get(path.as_uri())
+        return browser
+
+    for log in ("browser", "performance"):
+        browser.get_log(log)  # what earlier tests left there
+    yield open_page
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def find(browser: Any, selector: str) -> Any:
+    return browser.find_element("css selector", selector)
+
+
+def texts(browser: Any, selector: str) -> list[str]:
+    """What is visible of each element."""
+    script = "return [...document.querySelectorAll(arguments[0])].map((element) => element.innerText.trim())"
+    return browser.execute_script(script, selector)
+
+
+def full_page(folder: Path) -> str:
+    long = table("long", rows=60)
+    broad = Table(
+        *("broad", "cost", "Broad", "Many columns.", [f"column {number}" for number in range(14)]),
+        [[Cell(f"{number}.0 ± 1.0", number) for number in range(14)] for _ in range(9)],
+        pd.DataFrame(),
+    )
+    return page(
+        [table(), long, broad],
+        [picture(folder, name) for name in ("one", "two", "three")],
+        [Notice("9 runs failed", [f"/results/{'long' * 40}: <Error> {number}" for number in range(9)])],
+        leaks=True,
+    )
+
+
+def test_it_opens_from_disk_without_an_error_or_a_request(show: Callable[..., Any], tmp_path: Path) -> None:
+    browser = show(full_page(tmp_path))
+    assert browser.get_log("browser") == []
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert [url for url in sent if not url.startswith("data:")] == [browser.current_url]
+    assert browser.execute_script("return [...document.images].every((image) => image.naturalWidth === 614)")
+
+
+def test_a_click_on_a_header_sorts_by_number_then_back(show: Callable[..., Any]) -> None:
+    browser = show(page([table()]))
+    header = find(browser, "thead th:nth-child(3)")
+    orders = []
+    for _ in range(3):
+        header.find_element("css selector", "button").click()
+        orders.append((header.get_attribute("aria-sort"), texts(browser, "tbody td:nth-child(3)")))
+    # 5.0 after -5.0, 15.0 after 5.0: not as text; and what has no number is last both ways.
+    ascending = [f"{value}.0 ± 1.0*" for value in (-5, 5, 15, 25, 35, 45, 55, 65)]
+    missing = ascending.pop(4)
+    assert missing.startswith("35")
+    assert orders[0] == ("ascending", [*ascending, "none"])
+    assert orders[1] == ("descending", [*reversed(ascending), "none"])
+    assert orders[2][0] is None
+    assert texts(browser, "tbody th")[0] == "row 0 reference"
+
+
+def test_text_sorts_by_its_words_and_equal_rows_keep_their_order(show: Callable[..., Any]) -> None:
+    browser = show(page([table(rows=12)]))
+    what, kind, _ = browser.find_elements("css selector", "thead button")
+    what.click()
+    labels = [f"row {number}" for number in range(12)]
+    labels[0] += " reference"
+    assert texts(browser, "tbody th") == labels  # row 2 before row 10
+    kind.click()
+    assert texts(browser, "tbody th") == labels[::2] + labels[1::2]
+    kind.click()
+    assert texts(browser, "tbody th") == labels[1::2] + labels[::2]
+
+
+def test_a_header_is_sorted_by_from_the_keyboard(show: Callable[..., Any]) -> None:
+    browser = show(page([table()]))
+    button = find(browser, "thead th:nth-child(3) button")
+    button.send_keys(ENTER)
+    assert texts(browser, "tbody td:nth-child(3)")[0].startswith("-5.0")
+    assert browser.switch_to.active_element == button
+
+
+def test_a_filter_keeps_rows_that_contain_it_and_counts_them(show: Callable[..., Any]) -> None:
+    browser = show(page([table(rows=12)]))
+    box = find(browser, ".filter input")
+    box.send_keys("ROW 1")
+    assert texts(browser, "tbody tr:not([hidden]) th") == ["row 1", "row 10", "row 11"]
+    assert texts(browser, "output") == ["3 of 12 rows"]
+    box.send_keys(" nothing like it")
+    assert texts(browser, "output") == ["0 of 12 rows"]
+    box.send_keys(SELECT_ALL, BACKSPACE)
+    assert texts(browser, "output") == ["12 rows"]
+    assert len(texts(browser, "tbody tr:not([hidden])")) == 12
+
+
+def test_a_short_table_has_no_filter(show: Callable[..., Any]) -> None:
+    browser = show(page([table(rows=6)]))
+    assert texts(browser, ".filter") == []
+
+
+def test_a_figure_opens_larger_and_escape_or_the_button_closes_it(
+    show: Callable[..., Any], tmp_path: Path
+) -> None:
+    browser = show(full_page(tmp_path))
+    small = find(browser, "figure.picture img")
+    dialog = find(browser, "dialog")
+    for way in ("escape", "button"):
+        small.click()
+        large = dialog.find_element("css selector", "img")
+        assert dialog.get_attribute("open")
+        assert large.size["width"] > small.size["width"]
+        if way == "escape":
+            dialog.find_element("css selector", "button").send_keys(ESCAPE)
+        else:
+            dialog.find_element("css selector", "button").click()
+        assert not dialog.get_attribute("open")
+    assert browser.current_url.endswith("report.html")
+
+
+def test_it_prints_with_its_figures_and_without_its_controls(
+    show: Callable[..., Any], tmp_path: Path
+) -> None:
+    browser = show(full_page(tmp_path))
+    pdf = base64.b64decode(browser.print_page())
+    pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
+    assert pdf.startswith(b"%PDF") and len(pdf) > 20_000 and pages > 2
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    hidden = ["nav", "dialog", "input", ".sources", ".notice summary"]
+    shown = [
+        selector
+        for selector in hidden
+        if any(e.is_displayed() for e in browser.find_elements("css selector", selector))
+    ]
+    assert shown == []
+    assert find(browser, ".printed").text == "and 4 more"
+    assert find(browser, "#made code").is_displayed()
+
+
+@pytest.mark.parametrize("width", [375, 768, 1280])
+def test_the_page_is_never_wider_than_the_screen(
+    show: Callable[..., Any], tmp_path: Path, width: int
+) -> None:
+    browser = show(full_page(tmp_path), width=width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    frame = "const frame = document.querySelector('#table-broad .scroll');"
+    assert browser.execute_script(f"{frame} return frame.scrollWidth > frame.clientWidth")
+    # The first column stays in place while the others scroll.
+    moved = "frame.scrollLeft = 200; const left = (element) => element.getBoundingClientRect().left;"
+    assert (
+        browser.execute_script(f"{frame} {moved} return left(frame.querySelector('tbody th')) - left(frame)")
+        == 0
+    )
+
+
+def test_contents_are_folded_on_a_phone_and_open_beside_the_text(
+    show: Callable[..., Any], tmp_path: Path
+) -> None:
+    browser = show(full_page(tmp_path), width=375)
+    entries = find(browser, "#contents > ol")
+    assert not entries.is_displayed()
+    find(browser, "#contents summary").click()
+    find(browser, "#contents a[href='#cost']").click()
+    assert not entries.is_displayed()
+    assert find(browser, "#cost h2").rect["y"] == pytest.approx(
+        browser.execute_script("return scrollY"), abs=150
+    )
+    assert find(show(full_page(tmp_path)), "#contents > ol").is_displayed()
+
+
+# The contrast that WCAG AA asks of text, for every element with text of its own.
+CONTRAST = """
+const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+  .map((v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+function ground(element) {
+  for (; element; element = element.parentElement) {
+    const colour = rgb(getComputedStyle(element).backgroundColor);
+    if (colour.length === 3 || colour[3] > 0) return light(colour);
+  }
+  return 1;
+}
+return [...document.body.querySelectorAll("*")]
+  .filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+  .map((e) => [e, [light(rgb(getComputedStyle(e).color)), ground(e)].sort((a, b) => a - b)])
+  .filter(([e, [low, high]]) => (high + .05) / (low + .05) < 4.5)
+  .map(([e]) => e.outerHTML.slice(0, 100));
+"""
+
+
+@pytest.mark.parametrize(
+    ("scheme", "ground"), [("light", "rgba(255, 255, 255, 1)"), ("dark", "rgba(22, 24, 27, 1)")]
+)
+def test_both_colour_schemes_are_legible(
+    show: Callable[..., Any], tmp_path: Path, scheme: str, ground: str
+) -> None:
+    browser = show(full_page(tmp_path), scheme=scheme)
+    assert find(browser, "body").value_of_css_property("background-color") == ground
+    assert browser.execute_script(CONTRAST) == []
+    card = find(browser, ".enlarge").value_of_css_property("background-color")
+    assert card == "rgba(255, 255, 255, 1)"  # figures are drawn for white paper
+
+
+def test_hostile_labels_are_shown_as_text(show: Callable[..., Any], tmp_path: Path) -> None:
+    rows = [[Cell(HOSTILE, mark=HOSTILE)] for _ in range(7)]
+    hostile = Table("t", "cost", HOSTILE, HOSTILE, [HOSTILE], rows, pd.DataFrame(), [HOSTILE], 0)
+    browser = show(page([hostile], [picture(tmp_path, title=HOSTILE)], [Notice(HOSTILE, [HOSTILE])]))
+    find(browser, "thead button").click()
+    find(browser, "figure.picture img").click()
+    assert browser.title == "Ablation"
+    assert texts(browser, ".notice li") == [HOSTILE]
+    assert texts(browser, "thead button") == [HOSTILE]
+    assert find(browser, "#viewer-title").text == f"Figure 1 {HOSTILE}"
+    assert find(browser, "dialog img").get_attribute("alt").startswith(HOSTILE)
+    assert browser.get_log("browser") == []
+
+
+def test_without_scripts_everything_can_still_be_read(show: Callable[..., Any], tmp_path: Path) -> None:
+    browser = show(full_page(tmp_path), scripts=False)
+    rows = browser.find_elements("css selector", "#table-ablation tbody tr")
+    assert rows[1].text.startswith("row 1 b")
+    assert all(row.is_displayed() for row in rows)
+    # No control that would do nothing.
+    assert not find(browser, ".filter").is_displayed()
+    assert browser.find_elements("css selector", "thead button") == []
+    assert find(browser, ".enlarge").get_attribute("href").endswith("figures/one.svg")
+
+
+def test_many_figures_and_a_long_table_are_quick(show: Callable[..., Any], tmp_path: Path) -> None:
+    tables = [table("long", rows=300), *(table(f"table-{number}") for number in range(40))]
+    pictures = [picture(tmp_path, f"figure-{number}") for number in range(60)]
+    browser = show(page(tables, pictures))
+    timing = "performance.getEntriesByType('navigation')[0]"
+    assert browser.execute_script(f"return {timing}.loadEventEnd") < 3000
+    sort = "const start = performance.now(); document.querySelector('#table-long thead button').click();"
+    settle = "document.body.offsetHeight; return performance.now() - start"
+    assert browser.execute_script(f"{sort} {settle}") < 300
