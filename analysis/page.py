@@ -39,6 +39,7 @@ SHORT_ROWS = 12  # a table with no more is not cut between printed pages
 SMALL_TYPE = 95  # characters: a wider table is printed in small type,
 SIDEWAYS = 130  # and one wider than this on a page turned on its side
 LONG_LABEL = 36  # characters: the first column of a table with a longer one wraps
+FIGURE_SCALE = 1.2  # brings the figures' 9 points to the size of the tables' type
 TALL_FIGURE = 0.8  # height by width: a flatter figure is printed two to a page
 
 
@@ -245,8 +246,8 @@ def _figure(picture: Picture, number: int, leaks: bool) -> _Figure:
         anchor=_anchor("figure", picture.name),
         leaks=leaks and _is_released(picture.name, picture.title, picture.caption),
         source=f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}",
-        width=width,
-        height=height,
+        width=round(FIGURE_SCALE * width),
+        height=round(FIGURE_SCALE * height),
         large=_href("figures", picture.svg.name),
         links=[Link(_href("figures", path.name), path.suffix[1:].upper()) for path in picture.files],
     )
@@ -299,7 +300,7 @@ def sort_key(cell: Cell, numeric: bool) -> str | None:
     value: Any = cell.value
     if not numeric:
         return cell.text if value is None else str(value)
-    return f"{float(value):.12g}" if value is not None and math.isfinite(value) else None
+    return f"{float(value):.9g}" if value is not None and math.isfinite(value) else None
 
 
 def svg_size(content: bytes) -> tuple[int, int]:

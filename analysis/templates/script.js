@@ -31,6 +31,7 @@
     headers.forEach((header, column) => {
       const button = document.createElement("button");
       button.type = "button";
+      button.title = "Sort";
       button.append(...header.childNodes);
       header.append(button);
       button.addEventListener("click", () => {
