@@ -38,7 +38,8 @@ TALL_ROWS = 40  # a table with more scrolls in its own frame, under its header
 SHORT_ROWS = 12  # a table with no more is not cut between printed pages
 SMALL_TYPE = 95  # characters: a wider table is printed in small type,
 SIDEWAYS = 130  # and one wider than this on a page turned on its side
-LONG_LABEL = 36  # characters: the first column of a table with a longer one wraps
+PHONE_LABEL = 14  # characters: a first column with a longer label is wrapped on phones,
+LONG_LABEL = 36  # and one with a label longer than this everywhere
 FIGURE_SCALE = 1.2  # brings the figures' 9 points to the size of the tables' type
 TALL_FIGURE = 0.8  # height by width: a flatter figure is printed two to a page
 
@@ -105,6 +106,15 @@ class _Figure:
 
 
 @dataclass(frozen=True)
+class _Column:
+    """How a column of a table sorts and stands."""
+
+    name: str
+    numeric: bool  # sorts by number
+    right: bool  # digits under digits
+
+
+@dataclass(frozen=True)
 class _Grid:
     """A table as the template shows it."""
 
@@ -112,7 +122,7 @@ class _Grid:
     number: int
     anchor: str
     leaks: bool
-    numeric: list[bool]
+    columns: list[_Column]
     links: list[Link]
 
     label = "Table"
@@ -129,12 +139,14 @@ class _Grid:
     def classes(self) -> str:
         """What the style sheet must know of its shape."""
         rows, width = len(self.table.rows), _width(self.table)
+        label = max((len(row[0].text) for row in self.table.rows), default=0)
         shape = {
             "tall": rows > TALL_ROWS,
             "short": rows <= SHORT_ROWS,
             "small": SMALL_TYPE < width <= SIDEWAYS,
             "sideways": width > SIDEWAYS,
-            "long": any(len(row[0].text) > LONG_LABEL for row in self.table.rows),
+            "labelled": label > PHONE_LABEL,
+            "long": label > LONG_LABEL,
         }
         return " ".join(["table", *(name for name, holds in shape.items() if holds)])
 
@@ -261,7 +273,9 @@ def _grid(table: Table, number: int, leaks: bool) -> _Grid:
         number,
         anchor=_anchor("table", table.name),
         leaks=leaks and (_is_released(*words) or "released" in shown),
-        numeric=[_is_numeric([row[column] for row in table.rows]) for column in range(len(table.columns))],
+        columns=[
+            _column(name, [row[index] for row in table.rows]) for index, name in enumerate(table.columns)
+        ],
         links=[Link(_href("tables", f"{table.name}.{end}"), text) for end, text in TABLE_FILES.items()],
     )
 
@@ -289,10 +303,12 @@ def _width(table: Table) -> int:
     return sum(max(len(cell.text + cell.mark) for cell in column) + 2 for column in columns)
 
 
-def _is_numeric(cells: Sequence[Cell]) -> bool:
-    """A column of numbers, some of which may be missing."""
-    values = [cell.value for cell in cells if cell.value is not None]
-    return bool(values) and all(isinstance(value, Real) for value in values)
+def _column(name: str, cells: Sequence[Cell]) -> _Column:
+    """Numbers, some of which may be missing or shown as words (a switch that is on or off), or text."""
+    known = [cell for cell in cells if cell.value is not None]
+    numeric = bool(known) and all(isinstance(cell.value, Real) for cell in known)
+    digits = any(re.search(r"\d", cell.text) for cell in known)
+    return _Column(name, numeric, right=numeric and digits)
 
 
 def sort_key(cell: Cell, numeric: bool) -> str | None:

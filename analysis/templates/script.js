@@ -38,28 +38,25 @@
         const direction = { none: "ascending", ascending: "descending" }[header.ariaSort ?? "none"];
         headers.forEach((other) => other.removeAttribute("aria-sort"));
         if (direction) header.setAttribute("aria-sort", direction);
-        const compare = header.classList.contains("n") ? byNumber : byText;
-        body.append(...(direction ? sorted([...body.rows], column, compare, direction) : original));
+        const isNumber = header.dataset.sort === "number";
+        body.append(...(direction ? sorted([...body.rows], column, isNumber, direction) : original));
       });
     });
   }
 
   // Rows that are equal keep their order, and rows without a value stay last, in both directions.
-  function sorted(rows, column, compare, direction) {
+  function sorted(rows, column, isNumber, direction) {
     const sign = direction === "ascending" ? 1 : -1;
+    const compare = isNumber ? (a, b) => Number(a) - Number(b) : collator.compare;
     return rows
-      .map((row) => ({ row, key: key(row.cells[column]) }))
+      .map((row) => ({ row, key: key(row.cells[column], isNumber) }))
       .sort((a, b) => (a.key === "") - (b.key === "") || sign * compare(a.key, b.key))
       .map(({ row }) => row);
   }
 
-  function key(cell) {
-    const isNumber = cell.classList.contains("n");
+  function key(cell, isNumber) {
     return cell.dataset.value ?? (isNumber ? "" : cell.textContent.trim());
   }
-
-  const byNumber = (a, b) => Number(a) - Number(b);
-  const byText = (a, b) => collator.compare(a, b);
 
   function setUpFilter(figure) {
     const box = figure.querySelector(".filter");

@@ -235,8 +235,8 @@ def texts(browser: Any, selector: str) -> list[str]:
 def full_page(folder: Path) -> str:
     long = table("long", rows=60)
     broad = Table(
-        *("broad", "cost", "Broad", "Many columns.", [f"column {number}" for number in range(14)]),
-        [[Cell(f"{number}.0 ± 1.0", number) for number in range(14)] for _ in range(9)],
+        *("broad", "cost", "Broad", "Many columns.", [f"column {number}" for number in range(24)]),
+        [[Cell(f"{number}.0 ± 1.0", number) for number in range(24)] for _ in range(9)],
         pd.DataFrame(),
     )
     return page(
@@ -284,6 +284,14 @@ def test_text_sorts_by_its_words_and_equal_rows_keep_their_order(show: Callable[
     assert texts(browser, "tbody th") == labels[::2] + labels[1::2]
     kind.click()
     assert texts(browser, "tbody th") == labels[1::2] + labels[::2]
+
+
+def test_switches_sort_by_their_number_and_stand_as_words(show: Callable[..., Any]) -> None:
+    rows = [[Cell(name), Cell("yes" if on else "", float(on))] for name, on in (("a", 1), ("b", 0), ("c", 1))]
+    browser = show(page([Table("t", "cost", "T", "C", ["what", "on"], rows, pd.DataFrame())]))
+    find(browser, "thead th:nth-child(2) button").click()
+    assert texts(browser, "tbody th") == ["b", "a", "c"]
+    assert find(browser, "tbody td").value_of_css_property("text-align") == "left"
 
 
 def test_a_header_is_sorted_by_from_the_keyboard(show: Callable[..., Any]) -> None:
@@ -350,7 +358,7 @@ def test_it_prints_with_its_figures_and_without_its_controls(
     assert find(browser, "#made code").is_displayed()
 
 
-@pytest.mark.parametrize("width", [375, 768, 1280])
+@pytest.mark.parametrize("width", [375, 768, 1280, 1920])
 def test_the_page_is_never_wider_than_the_screen(
     show: Callable[..., Any], tmp_path: Path, width: int
 ) -> None:
