@@ -10,11 +10,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from hagmeta.config import RELEASED_QUERIES, RunConfig
 from hagmeta.errors import UserError, choose
 from study.store import Record, Store, read_record
 
@@ -54,26 +56,31 @@ class Results:
     missing: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
+    apart: tuple[str, ...] = ()  # settings that part panels, beside SETTING
 
     def varied(self) -> list[str]:
         """Settings with more than one value."""
-        return varied(self.runs, self.keys)
+        return varied(self.runs.drop_duplicates("config_hash"), self.keys)
 
     def panels(self) -> list[Panel]:
         """Parts within which accuracies may be compared."""
-        different = [key for key in SETTING if key in self.keys]
+        return self._panels
+
+    @cached_property
+    def _panels(self) -> list[Panel]:
+        different = [key for key in self.keys if key in SETTING or key in self.apart]
         order = ["dataset", "protocol", "n_way", "k_shot"]
         groups = self.runs.groupby(different, dropna=False, sort=False)
-        panels = [self._panel(runs.index) for _, runs in groups]
-        return sorted(panels, key=lambda panel: [_sortable(panel.runs[key].iloc[0]) for key in order])
+        parting = [key for key in self.varied() if key in different and key not in order]
+        panels = [self._panel(runs.index, parting) for _, runs in groups]
+        return sorted(panels, key=lambda panel: [sort_key(panel.runs[key].iloc[0]) for key in order])
 
-    def _panel(self, rows: pd.Index) -> Panel:
+    def _panel(self, rows: pd.Index, parting: list[str]) -> Panel:
         runs = self.runs.loc[rows]
         sessions = self.sessions[self.sessions["run"].isin(runs["run"])]
         first = runs.iloc[0]
         words = [first["dataset"], first["protocol"], f"{first['n_way']}-way {first['k_shot']}-shot"]
-        named = {"dataset", "protocol", "n_way", "k_shot"}
-        words += [f"{key} {first[key]}" for key in SETTING if key in self.varied() and key not in named]
+        words += [f"{key} {readable(first[key])}" for key in parting]
         return Panel(", ".join(words), runs, sessions, self.keys)
 
     def where(self, conditions: dict[str, str]) -> Results:
@@ -81,7 +88,7 @@ class Results:
         chosen = pd.Series(True, index=self.runs.index)
         for key, value in conditions.items():
             choose("setting", key, [*self.keys, "seed"])
-            column = self.runs[key].map(_text)
+            column = self.runs[key].map(readable)
             if value.lower() not in set(column.str.lower()):
                 there = ", ".join(sorted(set(column)))
                 raise UserError(f"--where {key}={value}: no run has it; there is {there}.")
@@ -91,6 +98,17 @@ class Results:
         runs = self.runs[chosen]
         sessions = self.sessions[self.sessions["run"].isin(runs["run"])]
         return replace(self, runs=runs, sessions=sessions)
+
+    def by(self, axis: str) -> Results:
+        """The same runs with the values of one setting as configurations, and all others apart."""
+        choose("setting", axis, self.keys)
+        if axis in SETTING:
+            raise UserError(f"--by {axis}: accuracies under different {axis} cannot stand in one table.")
+        apart = tuple(key for key in self.varied() if key not in SETTING and key != axis)
+        runs = self.runs.sort_values(axis, key=lambda column: column.map(sort_key), kind="stable")
+        runs = runs.assign(label=runs[axis].map(lambda value: f"{axis} {readable(value)}"))
+        sessions = self.sessions.assign(label=self.sessions["run"].map(runs.set_index("run")["label"]))
+        return replace(self, runs=runs, sessions=sessions, apart=apart)
 
 
 @dataclass(frozen=True)
@@ -122,7 +140,18 @@ class Panel:
         return self.labels[0]
 
     def varied(self) -> list[str]:
-        return varied(self.runs, self.keys)
+        """Settings in which its configurations differ."""
+        return self._varied
+
+    @cached_property
+    def _varied(self) -> list[str]:
+        return varied(self.runs.drop_duplicates("config_hash"), self.keys)
+
+    def mixed_versions(self, label: str) -> bool:
+        """Whether the runs of a configuration were made by more than one version of the code or its tools."""
+        return bool(
+            (self.runs.loc[self.runs["label"] == label, list(VERSION)].nunique(dropna=False) > 1).any()
+        )
 
     def by_seed(self, column: str, session: int | None = None) -> pd.DataFrame:
         """(seeds, configurations): a column of the runs, or of one session; the last is -1."""
@@ -168,6 +197,10 @@ def varied(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
     def values(key: str) -> int:
         if key in SETTING or key == "method":
             return runs[key].nunique()
+        if key == "query_shot":  # K or the protocol decides it, unless it was given
+            default = runs["k_shot"].where(runs["protocol"] != "released", RELEASED_QUERIES)
+            given = runs[key].where(runs[key] != default)
+            return given.groupby(runs["method"]).nunique(dropna=False).max()
         return runs.groupby("method")[key].nunique().max()
 
     return [key for key in keys if values(key) > 1]
@@ -254,9 +287,9 @@ def _labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     several = runs["method"].nunique() > 1
 
     def name(run: pd.Series) -> str:
-        parts = [_text(run[key]) if key == "encoder" else f"{key} {_text(run[key])}" for key in others]
-        parts = [part for key, part in zip(others, parts, strict=True) if not _absent(run[key])]
-        on = [key.upper() for key in TOGGLES if key in run and run[key] is True]
+        parts = [readable(run[key]) if key == "encoder" else f"{key} {readable(run[key])}" for key in others]
+        parts = [part for key, part in zip(others, parts, strict=True) if not is_absent(run[key])]
+        on = [key.upper() for key in TOGGLES if is_on(run.get(key))]
         has_toggles = toggled and run["method"] == "hag-meta"
         if has_toggles and not (several and len(on) == len(TOGGLES)):
             parts.insert(0, " + ".join(on) or "none of the three")
@@ -281,9 +314,9 @@ def _rank(configs: pd.DataFrame, keys: list[str]) -> Any:
     methods = {name: number for number, name in enumerate(NAMES)}
 
     def order(run: pd.Series) -> tuple[Any, ...]:
-        off = sum(run.get(key) is False for key in TOGGLES)
+        off = sum(not is_on(run.get(key)) for key in TOGGLES)
         changed = _changes(run, keys)
-        rest = [_sortable(run[key]) for key in keys]
+        rest = [sort_key(run[key]) for key in keys]
         return (methods.get(run["method"], 99), len(changed), off, rest)
 
     ranked = sorted((run for _, run in configs.iterrows()), key=order)
@@ -293,12 +326,10 @@ def _rank(configs: pd.DataFrame, keys: list[str]) -> Any:
 
 def _changes(run: pd.Series, keys: list[str]) -> list[str]:
     """The settings, toggles and those of the panel aside, that are not the default."""
-    from hagmeta.config import RunConfig
-
     defaults = RunConfig().canonical()
     apart = (*SETTING, *TOGGLES, "method", "query_shot")
     return [
-        key for key in keys if key not in apart and not _absent(run[key]) and run[key] != defaults.get(key)
+        key for key in keys if key not in apart and not is_absent(run[key]) and run[key] != defaults.get(key)
     ]
 
 
@@ -306,16 +337,24 @@ def _plain(value: Any) -> Any:
     return "/".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _absent(value: Any) -> bool:
+def is_on(value: Any) -> bool:
+    """A switch, whichever library's truth it holds."""
+    return not is_absent(value) and bool(value)
+
+
+def is_absent(value: Any) -> bool:
+    """A setting that a configuration has not."""
     return value is None or (isinstance(value, float) and value != value)
 
 
-def _text(value: Any) -> str:
+def readable(value: Any) -> str:
+    """A setting's value as a person would write it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _sortable(value: Any) -> tuple[bool, float, str]:
-    number = isinstance(value, (int, float)) and not _absent(value)
+def sort_key(value: Any) -> tuple[bool, float, str]:
+    """Numbers by size, then the rest by name."""
+    number = isinstance(value, (int, float)) and not is_absent(value)
     return (not number, float(value) if number else 0.0, str(value))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pandas as pd
 
@@ -30,3 +32,72 @@ class Table:
     numbers: pd.DataFrame  # what the cells were made of, for the CSV file
     notes: list[str] = field(default_factory=list)
     reference: int | None = None  # the row that the others are compared with
+
+
+def save(table: Table, folder: Path) -> list[Path]:
+    """As CSV with every number in full, as Markdown, and as LaTeX for booktabs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {"csv": table.numbers.to_csv(index=False), "md": to_markdown(table), "tex": to_latex(table)}
+    paths = []
+    for kind, text in texts.items():
+        path = folder / f"{table.name}.{kind}"
+        path.write_text(text, encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def to_markdown(table: Table) -> str:
+    """A GitHub table, the best in bold."""
+    rows = [[_shown(cell, _escape_markdown, "**{}**") for cell in row] for row in table.rows]
+    header = [_escape_markdown(name) for name in table.columns]
+    rule = ["--:" if _is_number(table, index) else "---" for index in range(len(header))]
+    lines = ["| " + " | ".join(cells) + " |" for cells in (header, rule, *rows)]
+    return "\n\n".join([table.title, "\n".join(lines), table.caption, *table.notes]) + "\n"
+
+
+def to_latex(table: Table) -> str:
+    """A float for a document with the package booktabs."""
+    rows = [[_shown(cell, escape_latex, r"\textbf{{{}}}") for cell in row] for row in table.rows]
+    header = [escape_latex(name) for name in table.columns]
+    alignment = "".join("r" if _is_number(table, index) else "l" for index in range(len(header)))
+    caption = escape_latex(" ".join([f"{table.title}.", table.caption, *table.notes]))
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{caption}}}",
+            rf"\label{{tab:{table.name}}}",
+            rf"\begin{{tabular}}{{{alignment}}}",
+            r"\toprule",
+            " & ".join(header) + r" \\",
+            r"\midrule",
+            *(" & ".join(cells) + r" \\" for cells in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def escape_latex(text: str) -> str:
+    """Text as LaTeX takes it."""
+    signs = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    signs |= {sign: "\\" + sign for sign in "&%$#_{}"}
+    signs |= {"±": r"$\pm$", "«": "``", "»": "''", "†": r"\dag{}", "<": r"$<$", ">": r"$>$"}
+    return "".join(signs.get(sign, sign) for sign in text)
+
+
+def _escape_markdown(text: str) -> str:
+    for sign in "\\|*<":
+        text = text.replace(sign, "\\" + sign)
+    return text
+
+
+def _shown(cell: Cell, escape: Callable[[str], str], bold: str) -> str:
+    text = escape(cell.text)
+    return (bold.format(text) if cell.best and text else text) + escape(cell.mark)
+
+
+def _is_number(table: Table, column: int) -> bool:
+    return any(isinstance(row[column].value, (int, float)) for row in table.rows)

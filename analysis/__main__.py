@@ -1,0 +1,60 @@
+"""From folders of records to tables, figures and one page.
+
+python -m analysis results/ablation
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from hagmeta.command import Parser, show_error
+from hagmeta.errors import UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = Parser(prog="python -m analysis", description="From records to tables, figures and a report.")
+    add = parser.add_argument
+    add("results", nargs="+", type=Path, metavar="RESULTS", help="a study's folder, or a folder of studies")
+    add("--out", type=Path, metavar="DIR", help="where to write (default: report in the first RESULTS)")
+    add("--compare", choices=["published"], help="insist on the paper's numbers beside ours")
+    add("--where", action="append", default=[], metavar="KEY=VALUE", help="only the runs with this setting")
+    add("--by", metavar="KEY", help="compare the values of this setting, all others apart")
+    add("--open", action="store_true", help="open the report in a browser")
+    try:
+        options = parser.options(arguments)
+        from analysis.report import write_report  # pandas and seaborn take seconds to import
+
+        page = write_report(
+            options.results,
+            options.out or options.results[0] / "report",
+            compare=options.compare is not None,
+            where=dict(_condition(text) for text in options.where),
+            by=options.by,
+            command=shlex.join(["python", "-m", "analysis", *arguments]),
+        )
+    except UserError as error:
+        show_error(error)
+        return 2
+    Console(highlight=False, soft_wrap=True).print(f"report: {page}", markup=False)
+    if options.open:
+        webbrowser.open(page.resolve().as_uri())
+    return 0
+
+
+def _condition(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"--where {text!r} is not KEY=VALUE.")
+    return key, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

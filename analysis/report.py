@@ -1,0 +1,138 @@
+"""From folders of records to a report: tables, figures and one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from analysis import figures, table
+from analysis.drawing import Drawing
+from analysis.findings import findings
+from analysis.frame import VERSION, Results, read
+from analysis.page import Fact, Notice, Picture, render
+from analysis.published import published_tables
+from analysis.tables import make_tables
+from hagmeta.errors import UserError
+from hagmeta.files import written_whole
+
+
+def write_report(
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    compare: bool = False,
+    where: dict[str, str] | None = None,
+    by: str | None = None,
+    command: str | None = None,
+) -> Path:
+    """Write tables, figures, the tidy data and ``index.html`` under ``out``; returns the page.
+
+    The paper's numbers stand beside ours where it has any for our datasets; ``compare`` insists on it.
+    """
+    results = read(folders)
+    if where:
+        results = results.where(where)
+    if by:
+        results = results.by(by)
+    published = list(published_tables(results))
+    if compare and not published:
+        names = ", ".join(sorted(set(results.runs["dataset"])))
+        raise UserError(f"--compare published: the paper has no numbers for {names} in these settings.")
+    tables = [*make_tables(results), *published]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for each in tables:
+            table.save(each, out / "tables")
+        pictures = [_saved(drawing, out) for drawing in figures.draw_all(results)]
+        _write_frame(results, out / "frame.parquet")
+        page = render(
+            title=_title(results),
+            facts=facts(results),
+            findings=findings(results),
+            notices=notices(results),
+            tables=tables,
+            pictures=pictures,
+            command=command or f"python -m analysis {' '.join(map(str, folders))}",
+            data="frame.parquet",
+            leaks=bool((results.runs["protocol"] == "released").any()),
+        )
+        with written_whole(out / "index.html") as partial:
+            partial.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"the report cannot be written to {out}: {error.strerror or error}.") from None
+    return out / "index.html"
+
+
+def facts(results: Results) -> list[Fact]:
+    """What was run, with what, and for how long."""
+    runs = results.runs
+    seeds = runs.groupby("config_hash")["seed"].count()
+    count = f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
+    launches = {launch["space"]: launch for launch in results.launches}
+    hours = runs["seconds"].sum() / 3600
+    found = [
+        Fact("runs", f"{len(runs)}: {len(seeds)} configurations, {count} seeds each"),
+        Fact("datasets", _listed(runs["dataset"])),
+        Fact("protocol", _listed(runs["protocol"])),
+        Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
+        Fact("machine time", f"{hours:.2f} hours of training and evaluation"),
+        Fact("device", _listed(runs["device"])),
+        Fact("torch", _listed(runs["torch"])),
+        Fact("commit", _listed(runs["commit"].map(lambda name: "unknown" if name is None else name[:12]))),
+    ]
+    found = [fact for fact in found if fact.value]
+    spaces = [
+        Fact("space", f"{name}: {launch['description']}" if launch["description"] else name)
+        for name, launch in launches.items()
+    ]
+    commands = [
+        Fact("launched by", text) for text in dict.fromkeys(launch["command"] for launch in results.launches)
+    ]
+    return [*spaces, *found, *commands]
+
+
+def notices(results: Results) -> list[Notice]:
+    """What keeps a number from being the whole truth."""
+    listed = {
+        "failed": ("Runs that failed", results.failed),
+        "missing": ("Runs that were planned and are not there", results.missing),
+        "damaged": ("Files that are damaged and were left out", results.damaged),
+        "conflicts": ("Runs that two folders tell differently", results.conflicts),
+    }
+    found = [Notice(title, lines) for title, lines in listed.values() if lines]
+    mixed = [
+        f"{key}: {_listed(results.runs[key].map(str))}"
+        for key in VERSION
+        if results.runs[key].nunique(dropna=False) > 1
+    ]
+    if mixed:
+        found.append(Notice("These runs were not all made alike", mixed))
+    return found
+
+
+def _saved(drawing: Drawing, out: Path) -> Picture:
+    files = figures.save(drawing, out / "figures")
+    return Picture(
+        drawing.name, drawing.section, drawing.title, drawing.caption, files["svg"], list(files.values())
+    )
+
+
+def _write_frame(results: Results, path: Path) -> None:
+    """One row a run and session, with every setting; settings of mixed types as text."""
+    frame = results.sessions.copy()
+    for key in results.keys:
+        kinds = {type(value) for value in frame[key].dropna()}
+        if len(kinds) > 1 and kinds - {int, float}:
+            frame[key] = frame[key].map(str)
+    with written_whole(path) as partial:
+        frame.to_parquet(partial, index=False)
+
+
+def _title(results: Results) -> str:
+    return f"{_listed(results.runs['study'])} on {_listed(results.runs['dataset'])}"
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in values if not pd.isna(value)))

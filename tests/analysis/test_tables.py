@@ -1,0 +1,186 @@
+"""A golden mini-study: what the tables say, against values worked out by hand or by SciPy."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from analysis.findings import findings
+from analysis.frame import Panel, read
+from analysis.published import published_tables
+from analysis.table import Table, escape_latex, save, to_latex, to_markdown
+from analysis.tables import make_tables
+
+Write = Callable[..., Path]
+FULL = {seed: (0.80, 0.70, last) for seed, last in enumerate([0.60, 0.62, 0.58, 0.61, 0.59, 0.63])}
+WITHOUT = {seed: (0.60, 0.58, last) for seed, last in enumerate([0.55, 0.56, 0.54, 0.57, 0.53, 0.58])}
+
+
+@pytest.fixture
+def study(write: Write) -> Path:
+    """Everything on beside GPIL off: six seeds, two sessions."""
+    write(FULL)
+    return write(WITHOUT, gpil=False)
+
+
+def tables(folder: Path) -> dict[str, Table]:
+    return {table.name: table for table in make_tables(read([folder]))}
+
+
+def texts(table: Table) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def test_accuracy_by_session_to_the_digit(study: Path) -> None:
+    table = tables(study)["sessions-debian-strict-3-way-5-shot"]
+    assert table.columns == ["configuration", "seeds", "0", "1", "2", "PD", "RPD", "last less reference"]
+    # By hand: the mean of 60, 62, 58, 61, 59, 63 is 60.5, their deviation sqrt(3.5), and
+    # t(0.975, 5) = 2.5706 makes 2.5706 * 1.8708 / sqrt(6) = 1.96. PD is 80 less that.
+    assert texts(table)[0] == [
+        *("GPIL + NLA + TLA", "6", "80.0 ± 0.0", "70.0 ± 0.0", "60.5 ± 2.0", "19.5 ± 2.0", "24.4 ± 2.5"),
+        "reference",
+    ]
+    assert texts(table)[1][:5] == ["NLA + TLA", "6", "60.0 ± 0.0", "58.0 ± 0.0", "55.5 ± 2.0"]
+    # Differences by seed are -5, -6, -4, -4, -6, -5: all of one sign, so p = 2/64 < 0.05.
+    last, difference = table.rows[1][4], table.rows[1][-1]
+    assert last.mark == difference.mark == "*"
+    assert difference.text.startswith("-5.0 [-5.7, -4.3]")
+    assert [row[4].best for row in table.rows] == [True, False]
+    assert [row[5].best for row in table.rows] == [False, True]  # a low drop is good
+    assert table.reference == 0
+
+
+def test_the_numbers_behind_are_written_in_full(study: Path, tmp_path: Path) -> None:
+    table = tables(study)["sessions-debian-strict-3-way-5-shot"]
+    (path,) = [path for path in save(table, tmp_path / "tables") if path.suffix == ".csv"]
+    rows = list(csv.DictReader(path.open()))
+    (last,) = [r for r in rows if r["column"] == "2" and r["configuration"] == "NLA + TLA"]
+    values = [curve[-1] for curve in WITHOUT.values()]
+    expected = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert float(last["mean"]) == pytest.approx(np.mean(values), rel=1e-12)
+    assert float(last["low"]) == pytest.approx(expected.low, rel=1e-9)
+    (test,) = [r for r in rows if r["column"] == "last less reference"]
+    assert float(test["p"]) == pytest.approx(2 / 64)
+
+
+def test_the_effect_of_a_switch(study: Path) -> None:
+    table = tables(study)["effects-debian-strict-3-way-5-shot"]
+    assert texts(table) == [["GPIL", "+20.0 [+20.0, +20.0], p = 0.031", "+5.0 [+4.3, +5.7], p = 0.031"]]
+
+
+def test_the_finding_in_plain_words(study: Path) -> None:
+    assert findings(read([study])) == [
+        "GPIL adds 5.0 points [4.3, 5.7] at the last session; it adds 20.0 points [20.0, 20.0] at session 0."
+    ]
+
+
+def test_few_seeds_claim_nothing(write: Write) -> None:
+    write({seed: FULL[seed] for seed in range(3)})
+    folder = write({seed: WITHOUT[seed] for seed in range(3)}, gpil=False)
+    table = tables(folder)["sessions-debian-strict-3-way-5-shot"]
+    assert not any(cell.mark for row in table.rows for cell in row)
+    assert "no significance is claimed" in " ".join(table.notes)
+    assert "too few seeds to claim it" in findings(read([folder]))[0]
+
+
+def test_an_effect_of_nothing_is_called_that(write: Write) -> None:
+    write(FULL)
+    other = {seed: (*curve[:-1], curve[-1] + (-1) ** seed * 0.01) for seed, curve in FULL.items()}
+    folder = write(other, nla=False)
+    assert findings(read([folder]))[0].startswith(
+        "NLA's effect at the last session is not distinguishable from zero (+0.0 ["
+    )
+
+
+def test_the_oracle_is_never_best(write: Write) -> None:
+    write(FULL)
+    better = {seed: tuple(value + 0.1 for value in curve) for seed, curve in FULL.items()}
+    folder = write(better, method="joint")
+    (table,) = [t for t in tables(folder).values() if t.section == "comparison"]
+    assert [(row[0].text, row[4].best) for row in table.rows] == [("HAG-Meta", True), ("Joint (oracle)", False)]
+    assert any("upper bound" in note for note in table.notes)
+
+
+def test_settings_that_cannot_be_compared_stand_apart(write: Write) -> None:
+    write(FULL)
+    folder = write(WITHOUT, k_shot=3)
+    found = tables(folder)
+    assert {"sessions-debian-strict-3-way-3-shot", "sessions-debian-strict-3-way-5-shot"} <= set(found)
+    settings = found["settings-debian-strict"]
+    assert [row[:4] for row in texts(settings)] == [["HAG-Meta", "3", "3", "6"], ["HAG-Meta", "3", "5", "6"]]
+
+
+def test_both_protocols_are_paired_and_the_leak_is_named(write: Write) -> None:
+    write(WITHOUT)
+    folder = write(FULL, protocol="released")
+    table = tables(folder)["protocols"]
+    assert texts(table)[1][2:] == ["55.5 ± 2.0", "60.5 ± 2.0", "+5.0 [+4.3, +5.7]"]
+    assert "trains on the queries" in table.caption
+
+
+def test_one_setting_at_a_time_is_compared_with_the_default(write: Write) -> None:
+    write(FULL)
+    write(WITHOUT, hidden=64)
+    folder = write(WITHOUT, dropout=0.1)
+    table = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
+    assert [row[:2] for row in texts(table)] == [
+        ["hidden", "32 (reference)"],
+        ["hidden", "64"],
+        ["dropout", "0.1"],
+        ["dropout", "0.5 (reference)"],
+    ]
+
+
+def test_the_papers_numbers_stand_beside_ours(write: Write) -> None:
+    folder = write(FULL, dataset="amazon-clothing", protocol="released")
+    (table,) = published_tables(read([folder]))
+    shown = texts(table)
+    # Table 2 prints HAG-Meta on Amazon-Clothing, Table 3 the same method with all its parts.
+    assert [row[1] for row in shown] == ["table2", "table3"]
+    paper, ours, less = (float(cell.value) for cell in table.rows[0][2:5])
+    assert ours == pytest.approx(80.0) and less == pytest.approx(ours - paper)
+    assert "released" in table.caption
+
+
+def test_markdown_and_latex_keep_every_cell(study: Path) -> None:
+    table = tables(study)["sessions-debian-strict-3-way-5-shot"]
+    lines = to_markdown(table).splitlines()
+    assert lines[4].startswith("| GPIL + NLA + TLA | 6 | **80.0 ± 0.0** |")
+    latex = to_latex(table)
+    assert latex.count(r"\\") == 3 and r"\textbf{80.0 $\pm$ 0.0}" in latex
+    assert escape_latex("a_b & 5 % {x} \\ ~ ^ #1 $") == (
+        r"a\_b \& 5 \% \{x\} \textbackslash{} \textasciitilde{} \textasciicircum{} \#1 \$"
+    )
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
+def test_latex_compiles_with_booktabs(study: Path, tmp_path: Path) -> None:
+    bodies = "\n".join(to_latex(table) for table in tables(study).values())
+    document = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{bodies}\end{{document}}"
+    (tmp_path / "all.tex").write_text(document)
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-1000:]
+
+
+def test_rows_of_mixed_versions_are_marked(write: Write) -> None:
+    write({0: FULL[0], 1: FULL[1]})
+    environment = {"device": "CPU", "torch": "2.11.0", "commit": "1" * 40, "seeds_in_pack": 1}
+    folder = write(
+        {2: FULL[2]}, record={"environment": environment | {"peak_gpu_bytes": 0, "peak_memory_bytes": 1}}
+    )
+    (panel,) = read([folder]).panels()
+    assert isinstance(panel, Panel) and panel.mixed_versions(panel.reference)
+    table = tables(folder)["sessions-debian-strict-3-way-5-shot"]
+    assert table.rows[0][1].mark == "†" and any(note.startswith("†") for note in table.notes)
