@@ -9,11 +9,23 @@ import matplotlib
 import matplotlib.pyplot as plt
 
 from analysis.drawing import Drawing
-from analysis.figures import ablation, curves, settings
+from analysis.figures import (
+    ablation,
+    cost,
+    curves,
+    matrix,
+    protocol,
+    search,
+    sensitivity,
+    settings,
+    tradeoff,
+    tsne,
+)
 from analysis.figures.style import RC
 from analysis.frame import Results
 
-MODULES = (curves, ablation, settings)
+__all__ = ["Drawing", "draw_all", "save"]
+MODULES = (curves, ablation, settings, sensitivity, search, matrix, tradeoff, protocol, cost, tsne)
 PIXELS_PER_INCH = 200
 
 

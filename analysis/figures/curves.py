@@ -19,12 +19,9 @@ MOST_LINES = 10  # above this only three stand out
 def draw(results: Results) -> Iterator[Drawing]:
     """Session curves of each setting."""
     panels = summary.panels(results)
-    alone = [panel for panel in panels if len(panel.labels) == 1]
-    if len(alone) > 2:  # curves alone in their settings stand side by side in another figure
-        panels = [panel for panel in panels if len(panel.labels) > 1]
-    panels = sorted(panels, key=lambda panel: -len(panel.labels))[: summary.MOST_PANELS]
-    for panel in panels:
-        yield _curves(panel, summary.left_out(len(panels), len(summary.panels(results))))
+    chosen = panels if len(panels) < 3 else summary.richest(panels, summary.MOST_PANELS)
+    for panel in chosen:
+        yield _curves(panel, summary.left_out(len(chosen), len(panels)))
 
 
 @style.styled
@@ -94,7 +91,8 @@ def _differences(axes: Axes, paired: pd.DataFrame, looks: dict[str, style.Look],
     labels = list(dict.fromkeys(paired.index.get_level_values("label")))
     for label in labels:
         _line(axes, paired.loc[label], looks[label], len(labels))
-    axes.set_title(f"less {reference}, seed by seed", fontweight="normal")
+    name = reference if len(reference) < 50 else "the reference"
+    axes.set_title(f"less {name}, seed by seed", fontweight="normal")
     axes.set_ylabel("difference\n(points)")
 
 

@@ -10,18 +10,16 @@ import pandas as pd
 from analysis.frame import NAMES, TOGGLES, Panel, varied
 from hagmeta.config import RELEASED_QUERIES, RunConfig
 
-LONGEST = 44  # characters of a label that still stands beside a figure
 ALL_OFF = "none of the three"
 
 
 def shown(panel: Panel) -> dict[str, str]:
     """The panel's labels as they are drawn: shorter, where they list what the panel has in common."""
-    labels = panel.labels
-    if max(map(len, labels)) <= LONGEST:
-        return {label: label for label in labels}
     first = panel.runs.drop_duplicates("label")
     names = dict(zip(first["label"], describe(first, panel.keys), strict=True))
-    return names if len(set(names.values())) == len(labels) else {label: label for label in labels}
+    if len(set(names.values())) < len(names):
+        return {label: label for label in panel.labels}
+    return {label: min(name, label, key=len) for label, name in names.items()}
 
 
 def describe(runs: pd.DataFrame, keys: Collection[str], apart: Collection[str] = ()) -> pd.Series:
@@ -70,7 +68,7 @@ def text(value: Any) -> str:
     """A setting's value, as short as it can be told."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def slug(*parts: object) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib import patheffects
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 
 matplotlib.use("Agg")  # files only: no window is ever opened
@@ -22,6 +22,7 @@ GREY = "#9a9a9a"
 INK = "#222222"
 HEAT = "viridis"  # lightness grows with the value
 ACCURACY = "accuracy (%)"
+HALO = [patheffects.withStroke(linewidth=2.2, foreground="white")]  # for text over lines
 RC: Any = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
@@ -110,17 +111,24 @@ def wrapped(label: str, width: int = 26) -> str:
 
 def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "") -> None:
     """Beside the axes where that leaves them room, below them otherwise."""
-    long = max(map(len, labels), default=0) > 56 or len(labels) > 12
-    place: Any = "outside lower left" if long else "outside right upper"
-    texts = [wrapped(label, 90 if long else 26) for label in labels]
+    if max(map(len, labels), default=0) > 56 or len(labels) > 12:
+        legend_below(figure, handles, labels, columns=1, title=title)
+        return
+    texts = [wrapped(label) for label in labels]
     words: dict[str, Any] = {"title": title or None, "alignment": "left", "labelspacing": 0.6}
-    figure.legend(list(handles), texts, loc=place, handlelength=2.8, **words)
+    figure.legend(list(handles), texts, loc="outside right upper", handlelength=2.8, **words)
 
 
-def legend_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], columns: int = 2) -> None:
-    """In one or a few rows under the axes."""
-    texts = [wrapped(label, 100 // columns) for label in labels]
-    figure.legend(list(handles), texts, loc="outside lower left", ncols=columns, handlelength=2.8)
+def legend_below(
+    figure: Figure, handles: Sequence[Artist], labels: Sequence[str], columns: int = 2, title: str = ""
+) -> None:
+    """In rows under the axes; the figure grows by them."""
+    texts = [wrapped(label, 96 // columns) for label in labels]
+    lines = [text.count("\n") + 1 for text in texts] + [1] * bool(title)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.18 * -(-sum(lines) // columns))
+    words: dict[str, Any] = {"title": title or None, "alignment": "left", "ncols": columns}
+    figure.legend(list(handles), texts, loc="outside lower left", handlelength=2.8, **words)
 
 
 def heading(figure: Figure, text: str) -> None:
@@ -137,8 +145,9 @@ def interval(
     axes: Axes, x: Any, y: Any, low: Any, high: Any, *, horizontal: bool = False, **options: Any
 ) -> None:
     """Dots with their intervals, along x or along y; the dot alone where there is none."""
-    center = np.asarray(x if horizontal else y, float)
-    spread = np.nan_to_num(np.array([center - np.asarray(low), np.asarray(high) - center]))
+    x, y, low, high = map(np.atleast_1d, (x, y, low, high))
+    center = x if horizontal else y
+    spread = np.nan_to_num(np.array([center - low, high - center]))
     error = {"xerr": spread} if horizontal else {"yerr": spread}
     settings: dict[str, Any] = {"capsize": 2.5, "elinewidth": 1.2, **error, **options}
     axes.errorbar(x, y, **settings)
@@ -165,9 +174,3 @@ def heat_map(
         spine.set_visible(False)
     axes.tick_params(length=0)
     return image
-
-
-def cells(figure: Figure, columns: int, count: int) -> list[Axes]:
-    """``count`` axes in rows of ``columns``."""
-    shape = GridSpec(-(-count // columns), columns, figure=figure)
-    return [figure.add_subplot(shape[index // columns, index % columns]) for index in range(count)]

@@ -34,6 +34,16 @@ def estimates(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFram
     return pd.DataFrame({key: 100 * value for key, value in percent.items()}).assign(seeds=table["seeds"])
 
 
+def richest(panels: list[Panel], most: int) -> list[Panel]:
+    """The settings with most to compare; one alone where there is nothing to compare in any.
+
+    Samples of a search, which hold classes out to validate on, come in only where there is nothing else.
+    """
+    final = [panel for panel in panels if panel.runs["val_classes"].iloc[0] == 0] or panels
+    ranked = sorted(final, key=lambda panel: (len(panel.labels), len(panel.runs)), reverse=True)
+    return [panel for panel in ranked if len(panel.labels) > 1][:most] or ranked[:1]
+
+
 def last_rows(panel: Panel) -> pd.DataFrame:
     """The panel's runs at the last session."""
     return panel.sessions[panel.sessions["session"] == panel.sessions["session"].max()]

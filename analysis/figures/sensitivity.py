@@ -1,0 +1,120 @@
+"""One hyperparameter at a time: how much the last session's accuracy moves with each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.drawing import Drawing
+from analysis.figures import names, style, summary
+from analysis.frame import TOGGLES, Panel, Results
+
+FEWEST_NEIGHBOURS = 2  # configurations that differ from the centre in one setting
+COLUMNS = 3
+LOOK, CENTRE = style.LOOKS[0], style.LOOKS[6]
+
+
+@dataclass(frozen=True)
+class Star:
+    """A configuration, and for each setting the configurations that differ from it in that one alone."""
+
+    centre: str  # configuration hashes
+    arms: dict[str, list[str]]
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """Small multiples for each setting whose configurations lie around one of them."""
+    stars = [
+        (panel, star) for panel in summary.panels(results) if (star := _star(panel.runs, panel.varied()))
+    ]
+    for panel, star in stars[: summary.MOST_PANELS]:
+        yield _multiples(panel, star, summary.left_out(summary.MOST_PANELS, len(stars)))
+
+
+def _star(runs: pd.DataFrame, varied: list[str]) -> Star | None:
+    """Around the configuration with most neighbours, or the first of those."""
+    keys = [key for key in varied if key != "method"]
+    configs = runs.drop_duplicates("config_hash")
+    if not keys:
+        return None
+    codes = np.stack([pd.factorize(configs[key].map(str))[0] for key in ("method", *keys)])  # (keys, configs)
+    apart = codes[:, :, None] != codes[:, None, :]  # (keys, configs, configs)
+    axes = np.array([key not in (*TOGGLES, "method") for key in ("method", *keys)])
+    neighbours = (apart.sum(axis=0) == 1) & apart[axes].any(axis=0)  # in one setting that is no switch
+    centre = int(neighbours.sum(axis=1).argmax())
+    if neighbours[centre].sum() < FEWEST_NEIGHBOURS:
+        return None
+    hashes = configs["config_hash"].to_numpy()
+    arms = {
+        key: list(hashes[neighbours[centre] & apart[row, centre]]) for row, key in enumerate(keys, start=1)
+    }
+    return Star(str(hashes[centre]), {key: arm for key, arm in arms.items() if arm})
+
+
+@style.styled
+def _multiples(panel: Panel, star: Star, rest: str) -> Drawing:
+    table = summary.estimates(summary.last_rows(panel), ["config_hash"], "accuracy")
+    columns = min(COLUMNS, len(star.arms))
+    rows = -(-len(star.arms) // columns)
+    figure, axes = style.grid(rows, columns, 1.9, sharey=True)
+    values = panel.runs.drop_duplicates("config_hash").set_index("config_hash")
+    moved = {key: np.ptp(table["mean"].loc[[star.centre, *arm]]) for key, arm in star.arms.items()}
+    for index, key in enumerate(sorted(star.arms, key=lambda key: -moved[key])):
+        _arm(axes.flat[index], values[key], table, star.centre, star.arms[key])
+        axes.flat[index].set_title(key, fontsize=8.5, fontweight="normal")
+    for index, each in enumerate(axes.flat):
+        each.set_visible(index < len(star.arms))
+    figure.supylabel("accuracy at the last session (%)", fontsize=9)
+    style.heading(figure, summary.heading(panel))
+    drawn = panel.runs[panel.runs["config_hash"].isin([star.centre, *itertools.chain(*star.arms.values())])]
+    caption = (
+        "Accuracy over all classes at the last session when one hyperparameter is changed and all others"
+        " stay;"
+        " the one that moves it most comes first. The diamond is the configuration that all panels share, and"
+        f" the shaded strip is its interval. {summary.band_words(drawn, 'bars')} The seeds' common ups and"
+        " downs"
+        " are in every bar: a hyperparameter matters where means leave the strip."
+        f"{summary.warning(panel)}{rest}"
+    )
+    title = f"One hyperparameter at a time: {panel.title}"
+    return Drawing(f"sensitivity-{panel.slug}", "hyperparameters", title, caption, figure)
+
+
+def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: list[str]) -> None:
+    hashes = sorted([centre, *arm], key=lambda each: _order(values[each]))
+    places, ticks = _places(axes, [values[each] for each in hashes])
+    line, middle = table.loc[hashes], table.loc[centre]
+    if not np.isnan(middle["low"]):
+        axes.axhspan(middle["low"], middle["high"], color=CENTRE.color, alpha=0.12, linewidth=0)
+    ordered = isinstance(values[centre], (int, float)) and not isinstance(values[centre], bool)
+    options = LOOK.line() | {"linestyle": "-" if ordered else "none", "markeredgewidth": 0.4}
+    style.interval(axes, places, line["mean"], line["low"], line["high"], **options)
+    where = places[hashes.index(centre)]
+    axes.plot([where], [middle["mean"]], "D", color=CENTRE.color, markersize=6.5, zorder=4)
+    axes.set_xticks(places, ticks)
+    axes.minorticks_off()
+
+
+def _places(axes: Axes, values: list[Any]) -> tuple[list[float], list[str]]:
+    """Where values stand, sorted as they come: on a log axis if they span one, evenly if they are no"
+    " numbers."""
+    ticks = [names.text(value) for value in values]
+    if any(isinstance(value, (bool, str)) for value in values):
+        axes.set_xlim(-0.5, len(values) - 0.5)
+        return list(map(float, range(len(values)))), ticks
+    positive = [value for value in values if value > 0]
+    if positive and max(positive) >= 8 * min(positive):
+        zero = {"linthresh": min(positive), "linscale": 0.4} if min(values) == 0 else {}
+        axes.set_xscale("symlog" if zero else "log", **zero)
+        axes.set_xmargin(0.12)
+    return list(map(float, values)), ticks
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    return (1, value) if isinstance(value, str) else (0, value)

@@ -1,0 +1,79 @@
+"""Stability against plasticity: the path of base and novel accuracy through the sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.drawing import Drawing
+from analysis.figures import names, style, summary
+from analysis.frame import Panel, Results
+
+MOST = 3  # figures
+MOST_PATHS = 6
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """A path a configuration, in each setting of at least two sessions."""
+    panels = [panel for panel in summary.panels(results) if panel.sessions["session"].max() > 1]
+    chosen = summary.richest(panels, MOST)
+    for panel in chosen:
+        yield _paths(panel, summary.left_out(len(chosen), len(panels)))
+
+
+def chosen_paths(panel: Panel) -> list[str]:
+    """All of a few configurations; of many the reference and those that end furthest apart."""
+    if len(panel.labels) <= MOST_PATHS:
+        return panel.labels
+    ends = panel.runs.groupby("label", sort=False)["last"].mean().sort_values()
+    half = (MOST_PATHS - 1) // 2
+    return list(dict.fromkeys([panel.reference, *ends.index[-half:], *ends.index[: MOST_PATHS - 1 - half]]))
+
+
+@style.styled
+def _paths(panel: Panel, rest: str) -> Drawing:
+    chosen = chosen_paths(panel)
+    rows = panel.sessions[panel.sessions["session"] > 0]
+    means = 100 * rows.groupby(["label", "session"])[["base_accuracy", "novel_accuracy"]].mean()
+    figure, ((axes,),) = style.grid(1, 1, 4.4)
+    looks = style.looks(panel.labels, chosen)
+    for label, look in looks.items():
+        _path(axes, means.loc[label], look, numbered=label == panel.reference)
+    axes.set_xlabel("accuracy on the classes known from the start (%): stability")
+    axes.set_ylabel("accuracy on all classes that came since (%): plasticity")
+    axes.set_title(summary.heading(panel))
+    called = names.shown(panel)
+    style.legend(figure, [style.handle(look) for look in looks.values()], [called[label] for label in looks])
+    last = int(rows["session"].max())
+    caption = (
+        "Mean accuracy on the classes known from the start against that on all classes that came since, from"
+        f" session 1 (open mark) along the arrows to session {last} (full mark); the reference's sessions are"
+        f" numbered. Means over {summary.seeds_of(panel.runs)} a configuration. Up and to the right is"
+        " better:"
+        " a path that runs left forgets what it knew, one that runs down no longer tells the new classes"
+        " apart."
+        f"{summary.left_out(len(chosen), len(panel.labels), 'configurations')}{summary.warning(panel)}{rest}"
+    )
+    title = f"Stability against plasticity: {panel.title}"
+    return Drawing(f"tradeoff-{panel.slug}", "forgetting", title, caption, figure)
+
+
+def _path(axes: Axes, path: pd.DataFrame, look: style.Look, numbered: bool) -> None:
+    base, novel = path["base_accuracy"].to_numpy(), path["novel_accuracy"].to_numpy()
+    axes.plot(base, novel, **{**look.line(), "marker": "none", "linewidth": 1.1, "alpha": 0.9})
+    middle = len(path) // 2
+    between = ((base[middle - 1] + base[middle]) / 2, (novel[middle - 1] + novel[middle]) / 2)
+    arrow = {"arrowstyle": "-|>", "color": look.color, "mutation_scale": 11, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", between, (base[middle - 1], novel[middle - 1]), arrowprops=arrow)
+    axes.plot(base[1:-1], novel[1:-1], look.marker, color=look.color, markersize=3.2)
+    options: dict[str, Any] = {"color": look.color, "markersize": 7, "markeredgewidth": 1.3, "zorder": 4}
+    axes.plot(base[:1], novel[:1], look.marker, **{**options, "markerfacecolor": "white"})
+    axes.plot(base[-1:], novel[-1:], look.marker, **options)
+    if numbered:
+        for session, x, y in zip(path.index, base, novel, strict=True):
+            axes.annotate(
+                str(session), (x, y), (4, 4), textcoords="offset points", color=look.color, fontsize=8
+            )
