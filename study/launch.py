@@ -68,9 +68,9 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
     _check_data(configs)
     _check_snapshot(configs, options.save_embeddings)
     if options.dry_run:
-        with _results(options.results, space.name, locked=False) as store:
+        with _results(options.results, space.name, console, locked=False) as store:
             return _dry_run(space, configs, store, options, console)
-    with _results(options.results, space.name) as store:
+    with _results(options.results, space.name, console) as store:
         if space.search is not None:
             return _search(space, store, options, console)
         scan = store.scan()
@@ -105,7 +105,7 @@ def _dry_run(
 
 
 @contextmanager
-def _results(results: str, study: str, *, locked: bool = True) -> Iterator[Store]:
+def _results(results: str, study: str, console: Console, *, locked: bool = True) -> Iterator[Store]:
     """The study's folder. One in a bucket is brought here first, and copied back."""
     if "://" not in results:
         store, mirror = Store(Path(results) / study), None
@@ -118,6 +118,7 @@ def _results(results: str, study: str, *, locked: bool = True) -> Iterator[Store
         yield store
         if mirror and locked:
             mirror.send_all()
+            console.print(f"copied to {results}", markup=False, soft_wrap=True)
 
 
 def _finished(
@@ -183,7 +184,7 @@ def _search(space: spaces.Space, store: Store, options: argparse.Namespace, cons
             )
     best, validation = search.best_config(space, store)
     chosen, fresh = search.confirmation(space, best, store)
-    console.print(f"best of {len(study.trials)} samples by validation, {100 * validation:.1f} %:")
+    console.print(f"best of {len(search.told(study))} samples by validation, {100 * validation:.1f} %:")
     for dimension in space.sample:
         console.print(f"  {dimension.key}: {getattr(best, dimension.key)}")
     for key, share in search.importances(study).items():
@@ -203,7 +204,7 @@ def _run(
     from study import tuning  # Ray takes seconds to import: not before it is needed
 
     resources = _start(plan, options)
-    plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, resources.slots)
+    plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, resources.lanes)
     console.print(f"{len(plan.trials)} trials; {resources}")
     with StudyProgress(console, plan) as progress:
         tuning.run_plan(

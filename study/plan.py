@@ -49,12 +49,12 @@ class Plan:
 
 
 def make_plan(
-    configs: Sequence[RunConfig], seeds: Sequence[int], done: set[RunKey], pack: int | None, slots: int
+    configs: Sequence[RunConfig], seeds: Sequence[int], done: set[RunKey], pack: int | None, lanes: int
 ) -> Plan:
-    """Packs of ``pack`` seeds; by default as large as leaves no slot without a trial, ten at most."""
+    """Packs of ``pack`` seeds; by default as large as leaves no lane without a trial, ten at most."""
     unique = tuple({config.hash(): config for config in configs}.values())
     missing = [(config, [seed for seed in seeds if (config.hash(), seed) not in done]) for config in unique]
-    size = pack or pack_size(sum(len(left) for _, left in missing), slots)
+    size = pack or pack_size(sum(len(left) for _, left in missing), lanes)
     trials = [
         Trial(config, tuple(left[start : start + size]))
         for config, left in missing
@@ -63,9 +63,9 @@ def make_plan(
     return Plan(unique, tuple(seeds), tuple(trials))
 
 
-def pack_size(missing: int, slots: int) -> int:
-    """Large packs cost least a seed, but a slot that stands idle costs more."""
-    return max(1, min(10, -(-missing // slots)))
+def pack_size(missing: int, lanes: int) -> int:
+    """Large packs cost least a seed, but a lane that stands idle costs more."""
+    return max(1, min(10, -(-missing // lanes)))
 
 
 def session_number(config: RunConfig, session: int) -> int:

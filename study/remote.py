@@ -22,11 +22,12 @@ class Mirror:
     """
 
     def __init__(self, uri: str, study: str) -> None:
-        self.uri = f"{uri.rstrip('/')}/{study}"
+        self.uri = uri
         self.folder = home() / "remote" / hashlib.sha256(uri.encode()).hexdigest()[:12] / study
         try:
-            remote, path = fs.FileSystem.from_uri(uri)
-            self._remote = fs.SubTreeFileSystem(f"{path.rstrip('/')}/{study}", remote)
+            self._bucket, path = fs.FileSystem.from_uri(uri)
+            self._path = f"{path.rstrip('/')}/{study}"
+            self._remote = fs.SubTreeFileSystem(self._path, self._bucket)
         except (OSError, ValueError) as error:
             raise UserError(f"--results {uri}: {_first_line(error)}.") from None
         self._local = fs.SubTreeFileSystem(str(self.folder), fs.LocalFileSystem())
@@ -34,7 +35,7 @@ class Mirror:
     def fetch(self) -> None:
         """Bring here what the bucket has and this machine has not."""
         try:
-            self._remote.create_dir("", recursive=True)
+            self._bucket.create_dir(self._path, recursive=True)  # fails now, not after hours
             for name in _names(self._remote) - _names(self._local):
                 _copy(name, self._remote, self._local)
         except OSError as error:

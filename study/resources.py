@@ -17,6 +17,11 @@ class Resources:
     gpus: float
     slots: int
 
+    @property
+    def lanes(self) -> int:
+        """What a plan should fill before it makes packs larger: on a GPU ten seeds cost little more than one."""
+        return max(1, round(self.slots * self.gpus)) if self.gpus else self.slots
+
     def __str__(self) -> str:
         gpus = f", {self.gpus:g} GPU" if self.gpus else ""
         return f"{self.cpus:g} CPU{gpus} a trial, {self.slots} at once"

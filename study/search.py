@@ -60,7 +60,7 @@ def open_study(space: Space, store: Store) -> optuna.Study:
 def samples_left(space: Space, study: optuna.Study) -> int:
     """How many of the samples asked for are still to be run."""
     assert space.search is not None
-    return max(0, space.search.samples - len(_told(study)))
+    return max(0, space.search.samples - len(told(study)))
 
 
 def run_search(
@@ -75,7 +75,7 @@ def run_search(
 ) -> None:
     """Run the samples that are left."""
     base = check_search(space)
-    done = len(_told(study))
+    done = len(told(study))
     searcher = OptunaSearch(
         metric="val_accuracy",
         mode="max",
@@ -153,7 +153,8 @@ def _sample(config: dict[str, Any]) -> None:
     run_sample(config["spec"], {key: value for key, value in config.items() if key != "spec"})
 
 
-def _told(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+def told(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """Samples that were run to their end, or stopped for lagging behind."""
     states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
     return study.get_trials(deepcopy=False, states=states)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -65,22 +66,36 @@ def results(folder: Path) -> dict[tuple[str, int], Any]:
 
 
 def test_a_study_runs_once_extends_and_mends_itself(folder: Path) -> None:
-    code, output = launch(folder)
+    code, output = launch(folder, "--save-embeddings", "1", "--no-report")
     assert code == 0, output
     assert "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in output
     first = results(folder)
     assert len(first) == 8
-    # The same command again has nothing to do and starts no Ray.
+    # Embeddings of the queries of session 1, with what a picture of them needs.
+    kept = sorted((folder / "results" / "tiny" / "embeddings").glob("*/*-1.npz"))
+    assert len(kept) == 8
+    with np.load(kept[0]) as arrays:
+        assert arrays["embeddings"].shape == (len(arrays["nodes"]), 8)
+        assert set(arrays["arrived"]) == {0, 1} and len(set(arrays["labels"])) == 4 + 5 + 2
+    # The same command again has nothing to do, starts no Ray, and makes the report that was not asked for.
     begin = time.monotonic()
     code, output = launch(folder)
     assert code == 0 and "8 done, 0 to go" in output
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
+    page = folder / "results" / "tiny" / "report" / "index.html"
+    assert f"report: {page}" in output.replace("\n", "") and page.stat().st_size > 10_000
+    # In a bucket the same: what is there is not run again.
+    os.rename(folder / "results" / "tiny", folder / "tiny")
+    code, output = launch(folder, "--results", folder.as_uri(), "--no-report")
+    assert code == 0 and "8 done, 0 to go" in output, output
+    os.makedirs(folder / "results", exist_ok=True)
+    os.rename(folder / "tiny", folder / "results" / "tiny")
     # Another seed and another value on an axis run only what they add; a damaged and a lost record too.
     paths = sorted((folder / "results" / "tiny" / "runs").glob("*/*.json"))
     paths[0].write_text(paths[0].read_text()[:100])
     paths[1].unlink()
     (folder / "tiny.yaml").write_text(SPACE.replace("grid: {", "grid: {gpil: [false, true], "))
-    code, output = launch(folder, "--seeds", "3")
+    code, output = launch(folder, "--seeds", "3", "--no-report")
     assert code == 0, output
     assert "24 runs (8 configurations x 3 seeds): 6 done, 18 to go" in output
     assert "set aside, to be run again" in output and paths[0].name in output
@@ -92,22 +107,22 @@ def test_a_study_runs_once_extends_and_mends_itself(folder: Path) -> None:
 def test_a_study_killed_three_times_ends_as_if_it_never_was(folder: Path) -> None:
     rng = random.Random(0)
     for _ in range(3):
-        process = start(folder, "--seeds-per-trial", "1")
+        process = start(folder, "--seeds-per-trial", "1", "--no-report")
         time.sleep(rng.uniform(6, 14))
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    code, output = launch(folder, "--seeds-per-trial", "1")
+    code, output = launch(folder, "--seeds-per-trial", "1", "--no-report")
     assert code == 0, output
     interrupted = results(folder)
     assert len(interrupted) == 8
     os.rename(folder / "results", folder / "interrupted")
-    code, output = launch(folder)
+    code, output = launch(folder, "--no-report")
     assert code == 0, output
     assert results(folder) == interrupted
 
 
 def test_a_killed_worker_is_tried_again(folder: Path) -> None:
-    process = start(folder, "--max-concurrent", "1", "--set", "episodes=150")
+    process = start(folder, "--max-concurrent", "1", "--set", "episodes=150", "--no-report")
     worker = None
     deadline = time.monotonic() + 60
     while worker is None and time.monotonic() < deadline:
@@ -189,6 +204,9 @@ def test_two_launches_at_once_do_not_meet(folder: Path) -> None:
         (["--dry-run", "--address", "auto"], "--dry-run"),
         (["--set", "hiden=3"], "hiden"),
         (["--results", "/proc/nowhere"], "/proc/nowhere"),
+        (["--results", "s4://bucket/results"], "--results s4://bucket/results"),
+        (["--save-embeddings", "7"], "sessions 0 to 2"),
+        (["--open", "--no-report"], "--open opens the report"),
     ],
 )
 def test_bad_input_is_one_line_before_anything_starts(folder: Path, options: list[str], named: str) -> None:

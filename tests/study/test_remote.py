@@ -1,0 +1,67 @@
+"""Results in a bucket. `file://` goes through the same code of Arrow's as `s3://` does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hagmeta.errors import UserError
+from study.remote import Mirror
+from study.store import Store
+
+KEY = ("abc", 3)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    (tmp_path / "bucket").mkdir()
+    return Mirror((tmp_path / "bucket").as_uri(), "tiny")
+
+
+def there(tmp_path: Path) -> set[str]:
+    study = tmp_path / "bucket" / "tiny"
+    return {path.relative_to(study).as_posix() for path in study.rglob("*") if path.is_file()}
+
+
+def test_what_is_written_here_is_there_at_once(mirror: Mirror, tmp_path: Path) -> None:
+    store = Store(mirror.folder, mirror.send)
+    store.write_failure(KEY, {}, "no")
+    store.write_embeddings(KEY, 2, b"numbers")
+    assert there(tmp_path) == {"failed/abc/3.json", "embeddings/abc/3-2.npz"}
+
+
+def test_another_machine_finds_what_is_there(mirror: Mirror, tmp_path: Path) -> None:
+    Store(mirror.folder, mirror.send).write_embeddings(KEY, 2, b"numbers")
+    shutil.rmtree(mirror.folder)
+    mirror.fetch()
+    assert Store(mirror.folder).embeddings_of(KEY, 2).read_bytes() == b"numbers"
+
+
+def test_what_could_not_be_sent_is_sent_at_the_end(mirror: Mirror, tmp_path: Path) -> None:
+    Store(mirror.folder).write_embeddings(KEY, 2, b"numbers")  # as if the network had failed
+    (mirror.folder / "tune").mkdir()
+    (mirror.folder / "tune" / "log").write_text("Ray's own")
+    (mirror.folder / "report").mkdir()
+    (mirror.folder / "report" / "index.html").write_text("one")
+    mirror.send_all()
+    (mirror.folder / "report" / "index.html").write_text("two")
+    mirror.send_all()
+    assert there(tmp_path) == {"embeddings/abc/3-2.npz", "report/index.html"}
+    assert (tmp_path / "bucket" / "tiny" / "report" / "index.html").read_text() == "two"
+
+
+def test_a_bucket_that_cannot_be_written_is_named_and_nothing_is_lost(mirror: Mirror, tmp_path: Path) -> None:
+    Store(mirror.folder).write_embeddings(KEY, 2, b"numbers")
+    (tmp_path / "bucket" / "tiny").write_text("a file where the folder should be")
+    with pytest.raises(UserError, match="Everything is in"):
+        mirror.send_all()
+    assert Store(mirror.folder).embeddings_of(KEY, 2).exists()
+
+
+@pytest.mark.parametrize("uri", ["s4://bucket/results", "://x"])
+def test_an_address_that_is_none_is_named(uri: str) -> None:
+    with pytest.raises(UserError, match="--results"):
+        Mirror(uri, "tiny").fetch()
