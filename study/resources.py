@@ -19,7 +19,7 @@ class Resources:
 
     @property
     def lanes(self) -> int:
-        """What a plan should fill before it makes packs larger: on a GPU ten seeds cost little more than one."""
+        """What is filled before packs grow: on a GPU ten seeds cost little more than one."""
         return max(1, round(self.slots * self.gpus)) if self.gpus else self.slots
 
     def __str__(self) -> str:
