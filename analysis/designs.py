@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.frame import TOGGLES, Panel, Results, is_absent
+from analysis.frame import Panel, Results
+from analysis.labels import TOGGLES, is_absent
 from analysis.statistics import Difference, factorial_effects
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from analysis.designs import effects, factorial_cells, one_at_a_time, protocol_pairs
-from analysis.frame import Panel, Results, readable
+from analysis.frame import Panel, Results
+from analysis.labels import readable
 from analysis.statistics import FEWEST_SEEDS, Difference, against, difference, estimate
 from analysis.tables import ORACLES
 

@@ -16,31 +16,13 @@ from typing import Any
 
 import pandas as pd
 
-from hagmeta.config import RELEASED_QUERIES, RunConfig
+from analysis.labels import NAMES, SETTING, TOGGLES, labelled, readable, sort_key, varied  # noqa: F401
 from hagmeta.errors import UserError, choose
 from study.store import Record, Store, read_record
 
-# Accuracies are comparable only where all of these are equal.
-SETTING = (
-    *("dataset", "protocol", "n_way", "k_shot", "classes", "sessions"),
-    *("queries_per_class", "drop_small", "val_classes"),
-)
-TOGGLES = ("gpil", "nla", "tla")
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 VERSION = ("commit", "torch", "device")  # what runs that are averaged should share
-NAMES = {
-    "hag-meta": "HAG-Meta",
-    "proto-gcn": "Proto-GCN",
-    "proto-gat": "Proto-GAT",
-    "meta-gnn": "Meta-GNN",
-    "gpn": "GPN",
-    "er-gnn": "ER-GNN",
-    "icarl": "iCaRL",
-    "cec": "CEC",
-    "joint": "Joint (oracle)",
-    "frozen": "Frozen",
-}
 
 
 @dataclass(frozen=True)
@@ -72,8 +54,12 @@ class Results:
         order = ["dataset", "protocol", "n_way", "k_shot"]
         groups = self.runs.groupby(different, dropna=False, sort=False)
         parting = [key for key in self.varied() if key in different and key not in order]
+        if self.runs.groupby(["dataset", "n_way"])["sessions"].nunique().max() == 1:
+            parting = [key for key in parting if key != "sessions"]  # N alone decides them
         panels = [self._panel(runs.index, parting) for _, runs in groups]
-        return sorted(panels, key=lambda panel: [sort_key(panel.runs[key].iloc[0]) for key in order])
+        return sorted(
+            panels, key=lambda panel: [sort_key(panel.runs[key].iloc[0]) for key in order + parting]
+        )
 
     def _panel(self, rows: pd.Index, parting: list[str]) -> Panel:
         runs = self.runs.loc[rows]
@@ -95,9 +81,7 @@ class Results:
             chosen &= column.str.lower() == value.lower()
         if not chosen.any():
             raise UserError("--where: no run meets all the conditions together.")
-        runs = self.runs[chosen]
-        sessions = self.sessions[self.sessions["run"].isin(runs["run"])]
-        return replace(self, runs=runs, sessions=sessions)
+        return self._with(labelled(self.runs[chosen], self.keys))
 
     def by(self, axis: str) -> Results:
         """The same runs with the values of one setting as configurations, and all others apart."""
@@ -107,8 +91,13 @@ class Results:
         apart = tuple(key for key in self.varied() if key not in SETTING and key != axis)
         runs = self.runs.sort_values(axis, key=lambda column: column.map(sort_key), kind="stable")
         runs = runs.assign(label=runs[axis].map(lambda value: f"{axis} {readable(value)}"))
-        sessions = self.sessions.assign(label=self.sessions["run"].map(runs.set_index("run")["label"]))
-        return replace(self, runs=runs, sessions=sessions, apart=apart)
+        return replace(self._with(runs), apart=apart)
+
+    def _with(self, runs: pd.DataFrame) -> Results:
+        """These runs, under the names that they have now."""
+        sessions = self.sessions[self.sessions["run"].isin(runs["run"])]
+        sessions = sessions.assign(label=sessions["run"].map(runs.set_index("run")["label"]))
+        return replace(self, runs=runs, sessions=sessions)
 
 
 @dataclass(frozen=True)
@@ -191,21 +180,6 @@ def read(folders: Sequence[Path]) -> Results:
     )
 
 
-def varied(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
-    """Settings that differ between runs of one method; and those of a panel, and the method, if they do."""
-
-    def values(key: str) -> int:
-        if key in SETTING or key == "method":
-            return runs[key].nunique()
-        if key == "query_shot":  # K or the protocol decides it, unless it was given
-            default = runs["k_shot"].where(runs["protocol"] != "released", RELEASED_QUERIES)
-            given = runs[key].where(runs[key] != default)
-            return given.groupby(runs["method"]).nunique(dropna=False).max()
-        return runs.groupby("method")[key].nunique().max()
-
-    return [key for key in keys if values(key) > 1]
-
-
 def _studies(folder: Path) -> list[Path]:
     if (folder / "runs").is_dir():
         return [folder]
@@ -273,88 +247,11 @@ def _tables(found: Iterable[tuple[str, Record]]) -> tuple[pd.DataFrame, pd.DataF
         )
         for session, values in enumerate(zip(*(record[key] for key in BY_SESSION), strict=True)):
             curves.append({"run": number, "session": session, **dict(zip(BY_SESSION, values, strict=True))})
-    runs = _labelled(pd.DataFrame(rows), list(keys))
+    runs = labelled(pd.DataFrame(rows), list(keys))
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
     sessions = pd.DataFrame(curves).astype(dict.fromkeys(BY_SESSION, float)).merge(runs[columns], on="run")
     return runs, sessions, list(keys)
 
 
-def _labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """A name for each configuration, from the settings in which they differ; the reference comes first."""
-    different = [key for key in varied(runs, keys) if key not in SETTING and key != "method"]
-    toggled = [key for key in TOGGLES if key in different]
-    others = [key for key in different if key not in TOGGLES]
-    several = runs["method"].nunique() > 1
-
-    def name(run: pd.Series) -> str:
-        parts = [readable(run[key]) if key == "encoder" else f"{key} {readable(run[key])}" for key in others]
-        parts = [part for key, part in zip(others, parts, strict=True) if not is_absent(run[key])]
-        on = [key.upper() for key in TOGGLES if is_on(run.get(key))]
-        has_toggles = toggled and run["method"] == "hag-meta"
-        if has_toggles and not (several and len(on) == len(TOGGLES)):
-            parts.insert(0, " + ".join(on) or "none of the three")
-        method = NAMES.get(run["method"], run["method"])
-        if several or not parts:
-            return f"{method} ({', '.join(parts)})" if parts else method
-        return ", ".join(parts)
-
-    configs = runs.drop_duplicates("config_hash")
-    labels = configs.apply(name, axis=1)
-    # Two configurations of one setting never share a name, whatever told them apart.
-    twins = labels.duplicated(keep=False) & configs.assign(label=labels).duplicated(
-        [*(key for key in SETTING if key in keys), "label"], keep=False
-    )
-    labels = labels.where(~twins, labels + " [" + configs["config_hash"].str[:6] + "]")
-    named = runs.assign(label=runs["config_hash"].map(dict(zip(configs["config_hash"], labels, strict=True))))
-    return named.sort_values(by="config_hash", key=_rank(configs, keys), kind="stable").reset_index(drop=True)
-
-
-def _rank(configs: pd.DataFrame, keys: list[str]) -> Any:
-    """Sorts configurations: HAG-Meta with everything on first, then by method and by settings."""
-    methods = {name: number for number, name in enumerate(NAMES)}
-
-    def order(run: pd.Series) -> tuple[Any, ...]:
-        off = sum(not is_on(run.get(key)) for key in TOGGLES)
-        changed = _changes(run, keys)
-        rest = [sort_key(run[key]) for key in keys]
-        return (methods.get(run["method"], 99), len(changed), off, rest)
-
-    ranked = sorted((run for _, run in configs.iterrows()), key=order)
-    position = {run["config_hash"]: number for number, run in enumerate(ranked)}
-    return lambda column: column.map(position)
-
-
-def _changes(run: pd.Series, keys: list[str]) -> list[str]:
-    """The settings, toggles and those of the panel aside, that are not the default."""
-    defaults = RunConfig().canonical()
-    apart = (*SETTING, *TOGGLES, "method", "query_shot")
-    return [
-        key for key in keys if key not in apart and not is_absent(run[key]) and run[key] != defaults.get(key)
-    ]
-
-
 def _plain(value: Any) -> Any:
     return "/".join(map(str, value)) if isinstance(value, list) else value
-
-
-def is_on(value: Any) -> bool:
-    """A switch, whichever library's truth it holds."""
-    return not is_absent(value) and bool(value)
-
-
-def is_absent(value: Any) -> bool:
-    """A setting that a configuration has not."""
-    return value is None or (isinstance(value, float) and value != value)
-
-
-def readable(value: Any) -> str:
-    """A setting's value as a person would write it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def sort_key(value: Any) -> tuple[bool, float, str]:
-    """Numbers by size, then the rest by name."""
-    number = isinstance(value, (int, float)) and not is_absent(value)
-    return (not number, float(value) if number else 0.0, str(value))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.frame import NAMES, TOGGLES, Panel, Results, is_on
+from analysis.frame import Panel, Results
+from analysis.labels import NAMES, TOGGLES, is_on
 from analysis.statistics import Estimate, estimate
 from analysis.table import Cell, Table
 

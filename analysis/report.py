@@ -43,9 +43,9 @@ def write_report(
     tables = [*make_tables(results), *published]
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for each in tables:
-            table.save(each, out / "tables")
+        written = [path for each in tables for path in table.save(each, out / "tables")]
         pictures = [_saved(drawing, out) for drawing in figures.draw_all(results)]
+        _remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
         _write_frame(results, out / "frame.parquet")
         page = render(
             title=_title(results),
@@ -117,6 +117,13 @@ def _saved(drawing: Drawing, out: Path) -> Picture:
     return Picture(
         drawing.name, drawing.section, drawing.title, drawing.caption, files["svg"], list(files.values())
     )
+
+
+def _remove_others(out: Path, written: set[Path]) -> None:
+    """What an earlier report left in its folders and this one has not."""
+    for pattern in ("tables/*.csv", "tables/*.md", "tables/*.tex", "figures/*.svg", "figures/*.p[dn][fg]"):
+        for path in set(out.glob(pattern)) - written:
+            path.unlink()
 
 
 def _write_frame(results: Results, path: Path) -> None:

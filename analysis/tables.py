@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.designs import effects, factorial_cells, one_at_a_time, protocol_pairs, toggles_of
-from analysis.frame import NAMES, Panel, Results, readable, sort_key
+from analysis.frame import Panel, Results
+from analysis.labels import NAMES, readable, sort_key
 from analysis.statistics import FEWEST_SEEDS, Difference, Estimate, against, estimate
 from analysis.table import Cell, Table
 

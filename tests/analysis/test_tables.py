@@ -104,7 +104,10 @@ def test_the_oracle_is_never_best(write: Write) -> None:
     better = {seed: tuple(value + 0.1 for value in curve) for seed, curve in FULL.items()}
     folder = write(better, method="joint")
     (table,) = [t for t in tables(folder).values() if t.section == "comparison"]
-    assert [(row[0].text, row[4].best) for row in table.rows] == [("HAG-Meta", True), ("Joint (oracle)", False)]
+    assert [(row[0].text, row[4].best) for row in table.rows] == [
+        ("HAG-Meta", True),
+        ("Joint (oracle)", False),
+    ]
     assert any("upper bound" in note for note in table.notes)
 
 

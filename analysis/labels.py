@@ -1,0 +1,131 @@
+"""What configurations are called, from the settings in which they differ, and the order they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from hagmeta.config import RELEASED_QUERIES, RunConfig
+
+# Accuracies are comparable only where all of these are equal.
+SETTING = (
+    *("dataset", "protocol", "n_way", "k_shot", "classes", "sessions"),
+    *("queries_per_class", "drop_small", "val_classes"),
+)
+TOGGLES = ("gpil", "nla", "tla")
+ALL_OFF = "none of the three"
+NAMES = {
+    "hag-meta": "HAG-Meta",
+    "proto-gcn": "Proto-GCN",
+    "proto-gat": "Proto-GAT",
+    "meta-gnn": "Meta-GNN",
+    "gpn": "GPN",
+    "er-gnn": "ER-GNN",
+    "icarl": "iCaRL",
+    "cec": "CEC",
+    "joint": "Joint (oracle)",
+    "frozen": "Frozen",
+}
+DEFAULTS = RunConfig().canonical()
+
+
+def labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """The runs with a label for each configuration, the reference's first."""
+    configs = runs.drop_duplicates("config_hash")
+    labels = describe(configs, [key for key in keys if key not in SETTING])
+    # Two configurations of one setting never share a name, whatever told them apart.
+    same = [*(key for key in SETTING if key in keys), "label"]
+    twins = configs.assign(label=labels).duplicated(same, keep=False)
+    labels = labels.where(~twins, labels + " [" + configs["config_hash"].str[:6] + "]")
+    by_hash = dict(zip(configs["config_hash"], labels, strict=True))
+    position = _positions(configs, keys)
+    named = runs.assign(label=runs["config_hash"].map(by_hash))
+    return named.sort_values("config_hash", key=lambda column: column.map(position), kind="stable")
+
+
+def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
+    """A name a configuration. Where several settings differ, those that are not as usual are named."""
+    different = [key for key in varied(configs, keys) if key != "method"]
+    others = [key for key in different if key not in TOGGLES]
+    switched = any(key in TOGGLES for key in different)
+    several = configs["method"].nunique() > 1
+    usual = {key: _usual(configs[key], key) for key in others}
+
+    def name(config: dict[str, Any]) -> str:
+        parts = [
+            f"{key} {readable(config[key])}"
+            for key in others
+            if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
+        ]
+        on = [key.upper() for key in TOGGLES if is_on(config.get(key))]
+        if switched and config["method"] == "hag-meta" and not (several and len(on) == len(TOGGLES)):
+            parts.insert(0, " + ".join(on) or ALL_OFF)
+        method = NAMES.get(config["method"], config["method"])
+        if several or not parts:
+            return f"{method} ({', '.join(parts)})" if parts else method
+        return ", ".join(parts)
+
+    columns = ["method", *(key for key in TOGGLES if key in configs), *others]
+    return pd.Series([name(each) for each in configs[columns].to_dict("records")], index=configs.index)
+
+
+def varied(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
+    """Settings that differ between runs of one method; and those of a panel, and the method, if they do."""
+
+    def values(key: str) -> int:
+        if key in SETTING or key == "method":
+            return runs[key].nunique()
+        if key == "query_shot":  # K or the protocol decides it, unless it was given
+            default = runs["k_shot"].where(runs["protocol"] != "released", RELEASED_QUERIES)
+            given = runs[key].where(runs[key] != default)
+            return given.groupby(runs["method"]).nunique(dropna=False).max()
+        return runs.groupby("method")[key].nunique().max()
+
+    return [key for key in keys if values(key) > 1]
+
+
+def is_on(value: Any) -> bool:
+    """A switch, whichever library's truth it holds."""
+    return not is_absent(value) and bool(value)
+
+
+def is_absent(value: Any) -> bool:
+    """A setting that a configuration has not."""
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def readable(value: Any) -> str:
+    """A setting's value as a person would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def sort_key(value: Any) -> tuple[bool, float, str]:
+    """Numbers by size, then the rest by name."""
+    number = isinstance(value, (int, float)) and not is_absent(value)
+    return (not number, float(value) if number else 0.0, str(value))
+
+
+def _usual(values: pd.Series, key: str) -> Any:
+    """The default, or the most frequent value where nobody has it."""
+    default = DEFAULTS.get(key)
+    return default if (values == default).any() else values.mode().iloc[0]
+
+
+def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
+    """Where each configuration stands: HAG-Meta as it is by default first, then what departs from it."""
+    methods = list(NAMES)
+    apart = (*SETTING, *TOGGLES, "method", "query_shot")
+
+    def order(config: dict[str, Any]) -> tuple[Any, ...]:
+        method = methods.index(config["method"]) if config["method"] in methods else len(methods)
+        off = sum(not is_on(config.get(key)) for key in TOGGLES)
+        given = (key for key in keys if key not in apart and not is_absent(config[key]))
+        changed = sum(config[key] != DEFAULTS.get(key) for key in given)
+        return (method, changed, off, [sort_key(config[key]) for key in keys])
+
+    ranked = sorted(configs.to_dict("records"), key=order)
+    return {config["config_hash"]: number for number, config in enumerate(ranked)}
