@@ -18,7 +18,7 @@ MOST_LINES = 10  # above this only three stand out
 
 def draw(results: Results) -> Iterator[Drawing]:
     """Session curves of each setting."""
-    panels = summary.panels(results)
+    panels = results.panels()
     chosen = panels if len(panels) < 3 else summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         yield _curves(panel, summary.left_out(len(chosen), len(panels)))
@@ -111,20 +111,17 @@ def _legend(figure: Figure, axes: Axes, panel: Panel, last: pd.Series, lines: di
 def _caption(panel: Panel, last: pd.Series, crowded: bool, paired: bool) -> str:
     words = (
         "Accuracy over all classes met so far after each session; session 0 is the state before any new"
-        " class "
-        f"arrives. {summary.band_words(panel.runs)}"
+        f" class arrives. {summary.band_words(panel.runs)}"
     )
     if crowded:
         words += (
-            f" Of {len(last)} configurations the reference and those with the highest and the lowest mean"
-            " at the"
-            " last session stand out; the rest are thin grey lines without bands."
+            f" Of {len(last)} configurations the reference and those with the highest and the lowest mean at"
+            " the last session stand out; the rest are thin grey lines without bands."
         )
     if paired:
         words += (
             " Seeds share their splits and streams, so the upper bands, which are mostly the seeds' common"
-            " ups and"
-            " downs, may overlap where configurations differ: the lower axes show each configuration less the"
-            " reference with the same seed. Look for lower bands that leave zero."
+            " ups and downs, may overlap where configurations differ: the lower axes show each configuration"
+            " less the reference with the same seed. Look for lower bands that leave zero."
         )
     return words

@@ -9,15 +9,16 @@ import pandas as pd
 
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import TOGGLES, Panel, Results
+from analysis.frame import Panel, Results
+from analysis.labels import TOGGLES
 
-MOST = 3  # figures
+MOST = 2  # figures
 MOST_NUMBERED = 12  # sessions whose cells have room for a number
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """The reference's matrix, and one to hold against it, in each setting."""
-    panels = [panel for panel in summary.panels(results) if panel.runs["matrix"].notna().all()]
+    panels = [panel for panel in results.panels() if panel.runs["matrix"].notna().all()]
     chosen = summary.richest(panels, MOST)
     for panel in chosen:
         yield _matrices(panel, summary.left_out(len(chosen), len(panels)))
@@ -74,11 +75,9 @@ def _matrices(panel: Panel, rest: str) -> Drawing:
     both = panel.runs[panel.runs["label"].isin(labels)]
     caption = (
         "Accuracy after each session (rows) on the test nodes of the classes that came in each session"
-        " (columns);"
-        " «known» are the classes met from the start. Means over"
-        f" {summary.seeds_of(both)} a configuration; lighter is higher, on one scale. Going down a column"
-        " tells"
-        " how those classes are forgotten, or learnt better; the diagonal is what a session learns of its own"
+        f" (columns); «known» are the classes met from the start. Means over {summary.seeds_of(both)} a"
+        " configuration; lighter is higher, on one scale. Going down a column tells how those classes are"
+        " forgotten, or learnt better; the diagonal is what a session learns of its own"
         f" classes.{summary.warning(panel)}{rest}"
     )
     title = f"What is forgotten when: {panel.title}"

@@ -107,10 +107,8 @@ def _history(search: Search) -> Drawing:
     style.legend_below(figure, [*handles, best], [*labels, "best so far"], columns=3)
     caption = (
         f"The search's samples as Optuna proposed them, and the best so far: {search.words()}. The score is"
-        " the"
-        " mean over the search's seeds on classes kept out of meta-training; test labels play no part. Look"
-        " at"
-        " whether the best still rises at the end: then more samples would pay."
+        " the mean over the search's seeds on classes kept out of meta-training; test labels play no part."
+        " Look at whether the best still rises at the end: then more samples would pay."
     )
     return _drawing(search, "history", "How the search went", caption, figure)
 
@@ -128,9 +126,8 @@ def _importances(search: Search) -> Drawing | None:
     axes.grid(axis="y", visible=False)
     caption = (
         "How much of the variation between samples each hyperparameter explains, by Optuna's default"
-        " evaluator,"
-        f" from {search.words()}. With few samples the order of small bars means little, and a hyperparameter"
-        " may matter only outside the ranges that were searched."
+        f" evaluator, from {search.words()}. With few samples the order of small bars means little, and a"
+        " hyperparameter may matter only outside the ranges that were searched."
     )
     return _drawing(search, "importances", "Which hyperparameters matter", caption, figure)
 
@@ -155,19 +152,17 @@ def _slices(search: Search) -> Drawing:
     style.legend_below(figure, *_entries(search))
     caption = (
         f"The score of every sample against each hyperparameter: {search.words()}. Each panel shows all"
-        " samples,"
-        " whatever their other values. Look for ranges without good samples, and for a best that lies at an"
-        " edge:"
-        " then the range was too small."
+        " samples, whatever their other values. Look for ranges without good samples, and for a best that"
+        " lies at an edge: then the range was too small."
     )
     return _drawing(search, "slices", "The samples along each hyperparameter", caption, figure)
 
 
 def _coordinates(search: Search) -> Drawing:
     axes = plots.plot_parallel_coordinate(search.study, target_name=OBJECTIVE)
-    figure = _sized(axes, (style.WIDTH, 4.2), None)
+    figure = _sized(axes, (style.WIDTH, 3.9), None)
     *coordinates, bar = figure.axes[:1] + figure.axes[2:] + figure.axes[1:2]
-    bar.set_position((0.9, 0.2, 0.018, 0.7))
+    bar.set_position((0.9, 0.16, 0.018, 0.76))
     lines = axes.collections[0]
     scores = np.asarray(lines.get_array())
     lines.set_cmap(style.HEAT)
@@ -179,20 +174,21 @@ def _coordinates(search: Search) -> Drawing:
     axes.tick_params(axis="x", labelrotation=0, labelsize=7.5, length=0)
     axes.set_title(search.name, y=1.0)
     for each in coordinates:
-        each.set_position((0.07, 0.2, 0.76, 0.7))
+        each.set_position((0.07, 0.16, 0.76, 0.76))
         each.grid(False)
         each.minorticks_off()
-        _beside_lines(each)
+        if each is not axes:
+            _beside_lines(each)
     caption = (
-        f"Every sample as a line through its values, coloured by its score: {search.words()}. The thick"
-        " line is"
-        " the best. Look for axes on which the light lines gather: there the value matters."
+        f"Every sample as a line through its values, coloured by its score: {search.words()}. The thick line"
+        " is the best. Look for axes on which the light lines gather: there the value matters."
     )
     return _drawing(search, "coordinates", "Samples as lines through their values", caption, figure)
 
 
 def _beside_lines(axes: Axes) -> None:
     """Small tick labels on white, so that lines behind them do not strike them out."""
+    axes.spines["right"].set(visible=True, color=style.GREY, linewidth=0.8)
     axes.tick_params(axis="y", labelsize=7, length=2, pad=1)
     for label in axes.get_yticklabels():
         label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6})

@@ -13,10 +13,12 @@ from matplotlib.axes import Axes
 
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import TOGGLES, Panel, Results
+from analysis.frame import Panel, Results
+from analysis.labels import TOGGLES
 
 FEWEST_NEIGHBOURS = 2  # configurations that differ from the centre in one setting
 COLUMNS = 3
+MOST = 2  # figures
 LOOK, CENTRE = style.LOOKS[0], style.LOOKS[6]
 
 
@@ -30,11 +32,9 @@ class Star:
 
 def draw(results: Results) -> Iterator[Drawing]:
     """Small multiples for each setting whose configurations lie around one of them."""
-    stars = [
-        (panel, star) for panel in summary.panels(results) if (star := _star(panel.runs, panel.varied()))
-    ]
-    for panel, star in stars[: summary.MOST_PANELS]:
-        yield _multiples(panel, star, summary.left_out(summary.MOST_PANELS, len(stars)))
+    stars = [(panel, star) for panel in results.panels() if (star := _star(panel.runs, panel.varied()))]
+    for panel, star in stars[:MOST]:
+        yield _multiples(panel, star, summary.left_out(MOST, len(stars)))
 
 
 def _star(runs: pd.DataFrame, varied: list[str]) -> Star | None:
@@ -75,12 +75,10 @@ def _multiples(panel: Panel, star: Star, rest: str) -> Drawing:
     drawn = panel.runs[panel.runs["config_hash"].isin([star.centre, *itertools.chain(*star.arms.values())])]
     caption = (
         "Accuracy over all classes at the last session when one hyperparameter is changed and all others"
-        " stay;"
-        " the one that moves it most comes first. The diamond is the configuration that all panels share, and"
-        f" the shaded strip is its interval. {summary.band_words(drawn, 'bars')} The seeds' common ups and"
-        " downs"
-        " are in every bar: a hyperparameter matters where means leave the strip."
-        f"{summary.warning(panel)}{rest}"
+        " stay; the one that moves it most comes first. The diamond is the configuration that all panels"
+        f" share, and the shaded strip is its interval. {summary.band_words(drawn, 'bars')} The seeds' common"
+        " ups and downs are in every bar: a hyperparameter matters where means leave the"
+        f" strip.{summary.warning(panel)}{rest}"
     )
     title = f"One hyperparameter at a time: {panel.title}"
     return Drawing(f"sensitivity-{panel.slug}", "hyperparameters", title, caption, figure)

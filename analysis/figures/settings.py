@@ -11,38 +11,45 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import SETTING, Results
+from analysis.frame import Results
+from analysis.labels import SETTING
 
 VARIES = ("n_way", "k_shot", "sessions")  # the sessions follow from N
 METRICS = {"last": "accuracy at the last session (%)", "average_accuracy": "average over sessions (%)"}
 MOST_LINES = 4  # configurations in a small panel
 MOST_CELLS = 24  # small panels
-MOST_GROUPS = 4
+MOST_NAMES = 1  # configurations with lines and a heat map
+MOST_GROUPS = 2  # datasets and protocols
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Small multiples of a dataset and protocol; lines and heat maps of each configuration in it."""
-    drawn = 0
-    for words, runs in _groups(results):
-        if len(runs[["n_way", "k_shot"]].drop_duplicates()) < 2:
-            continue
-        yield _multiples(words, runs, results.sessions[results.sessions["run"].isin(runs["run"])])
-        for name in _most_settings(runs)[:MOST_GROUPS]:
+    """Small multiples of a dataset and protocol; lines and a heat map of what was run in most settings."""
+    groups = [(words, runs) for words, runs in _groups(results) if len(_settings(runs)) > 1]
+    groups.sort(key=lambda each: (each[1]["protocol"].iloc[0] == "released", -len(_settings(each[1]))))
+    rest = summary.left_out(MOST_GROUPS, len(groups), "datasets and protocols")
+    for words, runs in groups[:MOST_GROUPS]:
+        yield _multiples(words, runs, results.sessions[results.sessions["run"].isin(runs["run"])], rest)
+        for name in _most_settings(runs)[:MOST_NAMES]:
             own = runs[runs["name"] == name]
             ways, shots = own["n_way"].nunique(), own["k_shot"].nunique()
-            if shots > 1 and drawn < 2 * MOST_GROUPS:
-                drawn += 1
+            if shots > 1:
                 yield _lines(words, name, own)
-            if shots > 1 and ways > 1 and len(own[["n_way", "k_shot"]].drop_duplicates()) > 3:
+            if shots > 1 and ways > 1 and len(_settings(own)) > 3:
                 yield _heat(words, name, own)
+
+
+def _settings(runs: pd.DataFrame) -> pd.DataFrame:
+    """The settings (N, K) that runs were made in, in order."""
+    return runs[["n_way", "k_shot"]].drop_duplicates().sort_values(["n_way", "k_shot"])
 
 
 def _groups(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
     """Runs that share all of a setting but N and K, with a column `name`: the configuration."""
     keys = [key for key in SETTING if key in results.keys and key not in VARIES]
-    told = [key for key in keys if key in results.varied() or key in ("dataset", "protocol")]
-    for values, runs in list(results.runs.groupby(keys, dropna=False, sort=False))[:MOST_GROUPS]:
-        named = runs.assign(name=names.describe(runs, results.keys, SETTING))
+    varied = results.varied()
+    told = [key for key in keys if key in varied or key in ("dataset", "protocol")]
+    for values, runs in results.runs.groupby(keys, dropna=False, sort=False):
+        named = runs.assign(name=names.across(runs, varied, SETTING))
         first = dict(zip(keys, values, strict=True))
         words = [str(first[key]) if key in ("dataset", "protocol") else f"{key} {first[key]}" for key in told]
         yield ", ".join(words), named
@@ -59,13 +66,13 @@ def _leak(words: str) -> str:
 
 
 @style.styled
-def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame) -> Drawing:
-    settings = runs[["n_way", "k_shot"]].drop_duplicates().sort_values(["n_way", "k_shot"])
+def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, rest: str) -> Drawing:
+    settings = _settings(runs)
     ways, shots = settings["n_way"].nunique(), settings["k_shot"].nunique()
     whole = len(settings) == ways * shots and 1 < shots <= 5 and ways > 1
     columns = shots if whole else min(3, len(settings))
     drawn = settings.head(MOST_CELLS // columns * columns)
-    chosen = list(dict.fromkeys([*_most_settings(runs), *runs["name"]]))[:MOST_LINES]
+    chosen = (_most_settings(runs) or list(dict.fromkeys(runs["name"])))[:MOST_LINES]
     looks = style.looks(chosen, chosen)
     rows = -(-len(drawn) // columns)
     figure, axes = style.grid(rows, columns, 1.55 if whole else 2.1, sharey=True)
@@ -82,11 +89,9 @@ def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame) -> Drawin
     more = summary.left_out(len(chosen), runs["name"].nunique(), "configurations")
     caption = (
         "Accuracy over all classes met after each session, a panel a setting: N new classes a session, K"
-        " labelled"
-        f" nodes a class. {summary.band_words(runs)} With a larger N the same classes come in fewer"
-        " sessions, so"
-        " compare panels of one N, and within a panel the lines."
-        f"{summary.left_out(len(drawn), len(settings))}{more}"
+        f" labelled nodes a class. {summary.band_words(runs)} With a larger N the same classes come in fewer"
+        " sessions, so compare panels of one N, and within a panel the"
+        f" lines.{summary.left_out(len(drawn), len(settings))}{more}{rest}"
     )
     title = f"Curves in every N-way K-shot setting: {words}"
     return Drawing(names.slug("settings-curves", words), "settings", title, caption, figure)
@@ -112,9 +117,10 @@ def _lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
     figure, ((*axes,),) = style.grid(1, 2, 3.1)
     for each, (metric, label) in zip(axes, METRICS.items(), strict=True):
         table = summary.estimates(runs.sort_values("k_shot"), ("n_way", "k_shot"), metric)
-        for way, look in looks.items():
+        for number, (way, look) in enumerate(looks.items()):
             line = table.loc[way]
-            style.interval(each, line.index, line["mean"], line["low"], line["high"], **look.line())
+            beside = line.index + 0.1 * (number - (len(looks) - 1) / 2)  # so that bars are told apart
+            style.interval(each, beside, line["mean"], line["low"], line["high"], **look.line())
         each.set_xticks(sorted(runs["k_shot"].unique()))
         each.set_xlabel("K, labelled nodes a new class")
         each.set_ylabel(label)
@@ -122,10 +128,8 @@ def _lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
     style.legend(figure, [style.handle(look) for look in looks.values()], [f"N = {way}" for way in looks])
     caption = (
         f"{name}: accuracy against K, a line an N. {summary.band_words(runs, 'bars')} The number of classes"
-        " at the"
-        " last session is that of the stream, so a larger N means the same classes in larger steps. Look at"
-        " where"
-        " more labels stop to help."
+        " at the last session is that of the stream, so a larger N means the same classes in larger steps."
+        " Look at where more labels stop to help."
     )
     title = f"More labels a class: {name}, {words}"
     return Drawing(names.slug("settings-lines", words, name), "settings", title, caption, figure)

@@ -52,7 +52,7 @@ RC: Any = {
     "savefig.facecolor": "white",
     "svg.fonttype": "path",  # the same on machines without the font
     "svg.hashsalt": "hagmeta",
-    "pdf.fonttype": 42,
+    "pdf.fonttype": 3,  # 42 cuts the font to size anew for each figure, which triples the time
 }
 styled = matplotlib.rc_context(RC)  # for functions that make a figure
 
@@ -89,12 +89,13 @@ LOOKS = [
 
 
 def looks(labels: Sequence[str], chosen: Sequence[str]) -> dict[str, Look]:
-    """A look for each chosen label, the reference's the first; lines drawn later are thinner."""
+    """A look for each chosen label, the same in all figures of a panel; lines drawn later are thinner."""
     ordered = [label for label in labels if label in chosen]
+    places = labels if len(labels) <= len(LOOKS) else ordered
     thick = np.linspace(2.6, 1.2, len(ordered)) if len(ordered) > 1 else [1.8]
     return {
-        label: replace(look, width=float(width))
-        for label, look, width in zip(ordered, LOOKS, thick, strict=False)
+        label: replace(LOOKS[places.index(label)], width=float(width))
+        for label, width in zip(ordered, thick, strict=True)
     }
 
 

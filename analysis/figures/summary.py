@@ -8,20 +8,10 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from analysis.frame import Panel, Results
+from analysis.frame import Panel
 
-MOST_PANELS = 6  # figures of a kind; the rest is in the tables
+MOST_PANELS = 4  # session curves; of other figures 2 of a kind: saving one takes up to a second
 LEAKS = "the released protocol leaks"
-
-
-_latest: list[tuple[Results, list[Panel]]] = []
-
-
-def panels(results: Results) -> list[Panel]:
-    """``results.panels()``, made once for all modules."""
-    if not _latest or _latest[0][0] is not results:
-        _latest[:] = [(results, results.panels())]
-    return _latest[0][1]
 
 
 def estimates(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFrame:
@@ -35,12 +25,12 @@ def estimates(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFram
 
 
 def richest(panels: list[Panel], most: int) -> list[Panel]:
-    """The settings with most to compare; one alone where there is nothing to compare in any.
+    """The settings with most to compare, strict ones first; one where there is nothing to compare in any.
 
     Samples of a search, which hold classes out to validate on, come in only where there is nothing else.
     """
     final = [panel for panel in panels if panel.runs["val_classes"].iloc[0] == 0] or panels
-    ranked = sorted(final, key=lambda panel: (len(panel.labels), len(panel.runs)), reverse=True)
+    ranked = sorted(final, key=lambda panel: (panel.leaks, -len(panel.labels), -len(panel.runs)))
     return [panel for panel in ranked if len(panel.labels) > 1][:most] or ranked[:1]
 
 
@@ -71,8 +61,8 @@ def warning(panel: Panel) -> str:
     if not panel.leaks:
         return ""
     return (
-        " Under the released protocol training sees queries that it is later scored on: these accuracies"
-        " are not those of unseen nodes."
+        " Under the released protocol training sees queries that it is later scored on: these accuracies are"
+        " not those of unseen nodes."
     )
 
 
@@ -80,7 +70,7 @@ def left_out(drawn: int, there: int, what: str = "settings") -> str:
     """A sentence for captions where not everything was drawn."""
     if drawn >= there:
         return ""
-    return f" {there - drawn} more {what} are not drawn; the tables have them."
+    return f" Not drawn: {there - drawn} of {there} {what}."
 
 
 def heading(panel: Panel) -> str:

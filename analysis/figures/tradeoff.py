@@ -12,13 +12,13 @@ from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 
-MOST = 3  # figures
+MOST = 2  # figures
 MOST_PATHS = 6
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """A path a configuration, in each setting of at least two sessions."""
-    panels = [panel for panel in summary.panels(results) if panel.sessions["session"].max() > 1]
+    panels = [panel for panel in results.panels() if panel.sessions["session"].max() > 1]
     chosen = summary.richest(panels, MOST)
     for panel in chosen:
         yield _paths(panel, summary.left_out(len(chosen), len(panels)))
@@ -48,14 +48,13 @@ def _paths(panel: Panel, rest: str) -> Drawing:
     called = names.shown(panel)
     style.legend(figure, [style.handle(look) for look in looks.values()], [called[label] for label in looks])
     last = int(rows["session"].max())
+    left = summary.left_out(len(chosen), len(panel.labels), "configurations")
     caption = (
         "Mean accuracy on the classes known from the start against that on all classes that came since, from"
         f" session 1 (open mark) along the arrows to session {last} (full mark); the reference's sessions are"
         f" numbered. Means over {summary.seeds_of(panel.runs)} a configuration. Up and to the right is"
-        " better:"
-        " a path that runs left forgets what it knew, one that runs down no longer tells the new classes"
-        " apart."
-        f"{summary.left_out(len(chosen), len(panel.labels), 'configurations')}{summary.warning(panel)}{rest}"
+        " better: a path that runs left forgets what it knew, one that runs down no longer tells the new"
+        f" classes apart.{left}{summary.warning(panel)}{rest}"
     )
     title = f"Stability against plasticity: {panel.title}"
     return Drawing(f"tradeoff-{panel.slug}", "forgetting", title, caption, figure)

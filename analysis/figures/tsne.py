@@ -38,11 +38,12 @@ class Cloud:
     classes: np.ndarray  # (nodes,)
     kinds: np.ndarray  # (nodes,): base, novel-train or arrived
     arrived: np.ndarray  # (nodes,): the session, 0 for classes known from the start
+    among: int  # nodes of the file
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """A figure a setting with embeddings of a seed under two configurations, or under one."""
-    found = [(panel, files) for panel in summary.panels(results) if (files := _files(panel, results.folders))]
+    found = [(panel, files) for panel in results.panels() if (files := _files(panel, results.folders))]
     found.sort(key=lambda each: (each[0].leaks, -len(each[1])))
     for panel, files in found[:MOST]:
         yield _clouds(panel, files, summary.left_out(MOST, len(found)))
@@ -80,7 +81,7 @@ def load(path: Path) -> Cloud:
         keep = np.sort(np.random.default_rng(0).choice(count, MOST_POINTS, replace=False))
         arrays = {key: array[keep] for key, array in arrays.items()}
     kinds = np.where(arrays["base"], "base", np.where(arrays["arrived"] > 0, "arrived", "novel-train"))
-    return Cloud(arrays["embeddings"].astype(float), arrays["labels"], kinds, arrays["arrived"])
+    return Cloud(arrays["embeddings"].astype(float), arrays["labels"], kinds, arrays["arrived"], count)
 
 
 def coloured(cloud: Cloud) -> list[int]:
@@ -107,18 +108,21 @@ def _clouds(panel: Panel, files: dict[str, Path], rest: str) -> Drawing:
     style.legend_below(figure, *_entries(), columns=3)
     rest_count = len(np.unique(cloud.classes)) - len(classes)
     caption = (
-        f"t-SNE of the embeddings of {len(cloud.classes)} test nodes after session {session} with seed {seed}"
-        f" (scikit-learn, perplexity 30, seeded). {len(classes)} classes have a colour and their number: the"
-        " latest to arrive, and a few known from the start; the nodes of the other"
-        f" {rest_count} are light grey. Circles are base classes, triangles novel-train classes, stars"
-        " classes that"
-        " arrived in sessions. Look for stars that stand apart from grey. Distances between far groups mean"
-        " nothing here; the silhouette (1: classes far apart, 0: not at all) is taken in the embedding"
-        " itself,"
-        f" over all these nodes. One seed is an illustration, no evidence.{summary.warning(panel)}{rest}"
+        f"t-SNE of the embeddings of {_nodes(cloud)} after session {session} with seed {seed} (scikit-learn,"
+        f" perplexity 30, seeded). {len(classes)} classes have a colour and their number: the latest to"
+        f" arrive, and a few known from the start; the nodes of the other {rest_count} are light grey."
+        " Circles are base classes, triangles novel-train classes, stars classes that arrived in sessions."
+        " Look for stars that stand apart from grey. Distances between far groups mean nothing here; the"
+        " silhouette (1: classes far apart, 0: not at all) is taken in the embedding itself, over all these"
+        f" nodes. One seed is an illustration, no evidence.{summary.warning(panel)}{rest}"
     )
     title = f"Embeddings after session {session}: {panel.title}"
     return Drawing(f"tsne-{panel.slug}", "embeddings", title, caption, figure)
+
+
+def _nodes(cloud: Cloud) -> str:
+    few = len(cloud.classes)
+    return f"{few} test nodes" if few == cloud.among else f"{few} of {cloud.among} test nodes, drawn evenly,"
 
 
 def _scatter(axes: Axes, cloud: Cloud, colours: dict[int, str]) -> None:
@@ -142,8 +146,7 @@ def _scatter(axes: Axes, cloud: Cloud, colours: dict[int, str]) -> None:
         axes.text(
             x, y, str(label), color=colour, weight="bold", ha="center", va="center", path_effects=style.HALO
         )
-    axes.set(xticks=[], yticks=[])
-    axes.grid(False)
+    axes.set_axis_off()
 
 
 def _entries() -> tuple[list[Line2D], list[str]]:

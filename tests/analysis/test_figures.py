@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
+import optuna
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
+from analysis import figures
+from analysis.drawing import Drawing
+from analysis.figures import ablation, cost, search, sensitivity, tsne
+from analysis.frame import Results, read
+from analysis.statistics import estimate, factorial_effects
 from hagmeta.config import RunConfig
 from hagmeta.pipeline import resolve
 
@@ -17,7 +35,7 @@ ON_OFF = (True, False)
 FACTORIAL = [
     {"gpil": gpil, "nla": nla, "tla": tla} for gpil, nla, tla in itertools.product(ON_OFF, ON_OFF, ON_OFF)
 ]
-GRID = [{"n_way": n, "k_shot": k} for n, k in itertools.product((1, 3, 5), (1, 5, 10))]
+GRID = [{"n_way": n, "k_shot": k} for n, k in itertools.product((1, 3), (1, 5, 10))]
 BOTH = [{"protocol": protocol} for protocol in ("strict", "released")]
 AROUND = [
     {},
@@ -28,9 +46,14 @@ AROUND = [
     {"drop_small": False, "encoder": "gat"},
 ]
 LONG = [
-    {"dropout": d, "learning_rate": 0.001234, "finetune_rate": 0.00321, "hidden": h}
-    for d in (0.1, 0.25)
-    for h in (16, 64)
+    {
+        "dropout": 0.111 * i,
+        "learning_rate": 0.001234 * i,
+        "finetune_rate": 0.00321 * i,
+        "hidden": 8 * i,
+        "episodes": i,
+    }
+    for i in range(1, 6)
 ]
 
 
@@ -85,9 +108,342 @@ def write_study(folder: Path, cases: Iterable[dict[str, Any]], seeds: Sequence[i
     """A study's folder with a record for each case and seed; a case's own `seeds` go before."""
     for case in cases:
         own = case.get("seeds", seeds)
-        config = resolve(RunConfig(**{key: value for key, value in case.items() if key != "seeds"}))
+        given = {"sessions": 4, **{key: value for key, value in case.items() if key != "seeds"}}
+        config = resolve(RunConfig(**given))
         target = folder / "runs" / config.hash()
         target.mkdir(parents=True, exist_ok=True)
         for seed in own:
             (target / f"{seed}.json").write_text(json.dumps(record(config, seed, quality(config))))
     return folder
+
+
+@pytest.fixture(scope="session")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Results]:
+    """Results by what the study was about."""
+    folder = tmp_path_factory.mktemp("studies")
+    many = [{"dropout": d / 10, "hidden": h} for d in range(6) for h in (8, 16, 32, 64, 128)]
+    methods = [{}, {"gpil": False, "nla": False, "tla": False}]
+    cases: dict[str, list[dict[str, Any]]] = {
+        "factorial": [{**case, "seeds": range(3 + i)} for i, case in enumerate(FACTORIAL)],
+        "two switches": [case for case in FACTORIAL if case["tla"]],
+        "grid": [*GRID, *({**case, **methods[1]} for case in GRID[:3])],
+        "protocols": [{**protocol, **case} for protocol in BOTH for case in methods],
+        "around": AROUND,
+        "many": many,
+        "long": LONG,
+    }
+    made = {name: read([write_study(folder / name, listed)]) for name, listed in cases.items()}
+    return {**made, "single": read([write_study(folder / "single", [{}], [0])])}
+
+
+Gallery = dict[str, dict[str, list[Drawing]]]  # study, module, drawings
+
+
+@pytest.fixture(scope="session")
+def gallery(studies: dict[str, Results]) -> Gallery:
+    """Every figure of every study, drawn once."""
+    return {
+        name: {module.__name__.split(".")[-1]: list(module.draw(results)) for module in figures.MODULES}
+        for name, results in studies.items()
+    }
+
+
+def drawn(module: ModuleType, results: Results) -> list[Drawing]:
+    return list(module.draw(results))
+
+
+@pytest.mark.parametrize(
+    ("study", "wanted"),
+    [
+        ("factorial", {"curves": 1, "ablation": 2, "matrix": 1, "tradeoff": 1, "cost": 1}),
+        ("two switches", {"curves": 1, "ablation": 2, "matrix": 1, "tradeoff": 1, "cost": 1}),
+        ("grid", {"curves": 3, "settings": 3, "matrix": 2, "tradeoff": 2, "cost": 2}),
+        ("protocols", {"curves": 2, "matrix": 2, "tradeoff": 2, "protocol": 1, "cost": 2}),
+        ("around", {"curves": 1, "sensitivity": 1, "matrix": 1, "tradeoff": 1, "cost": 1}),
+        ("many", {"curves": 1, "sensitivity": 1, "matrix": 1, "tradeoff": 1, "cost": 1}),
+        ("single", {"curves": 1, "matrix": 1, "tradeoff": 1}),
+    ],
+)
+def test_each_module_draws_what_there_is_data_for(
+    gallery: Gallery, study: str, wanted: dict[str, int]
+) -> None:
+    counts = {module: len(drawings) for module, drawings in gallery[study].items()}
+    assert {name: count for name, count in counts.items() if count} == wanted
+
+
+def test_names_are_unique_and_safe_and_captions_are_sentences(gallery: Gallery) -> None:
+    sections = {"curves", "ablation", "settings", "hyperparameters", "forgetting", "protocol", "cost"}
+    for study in gallery.values():
+        drawings = list(itertools.chain(*study.values()))
+        names = [drawing.name for drawing in drawings]
+        assert len(set(names)) == len(names)
+        for drawing in drawings:
+            assert re.fullmatch(r"[a-z0-9-]+", drawing.name)
+            assert drawing.section in sections
+            assert drawing.caption.endswith(".") and not re.search("  |nan|None", drawing.caption)
+
+
+def test_curves_and_bands_are_the_estimates(studies: dict[str, Results], gallery: Gallery) -> None:
+    (panel,) = studies["factorial"].panels()
+    axes = gallery["factorial"]["curves"][0].figure.axes[0]
+    lines = {tuple(line.get_ydata()): band for line, band in zip(axes.lines, axes.collections, strict=True)}
+    for label in panel.labels:
+        runs = panel.sessions[panel.sessions["label"] == label]
+        told = [estimate(values) for _, values in runs.groupby("session")["accuracy"]]
+        (match,) = [line for line in lines if np.allclose(line, [100 * each.mean for each in told])]
+        edge = lines[match].get_paths()[0].vertices[:, 1]
+        assert min(edge) == pytest.approx(min(100 * each.low for each in told))
+        assert max(edge) == pytest.approx(max(100 * each.high for each in told))
+
+
+def test_differences_below_the_curves_are_paired_by_seed(
+    studies: dict[str, Results], gallery: Gallery
+) -> None:
+    (panel,) = studies["factorial"].panels()
+    below = gallery["factorial"]["curves"][0].figure.axes[1]
+    last = panel.by_seed("last")
+    expected = [100 * (last[label] - last[panel.reference]).mean() for label in panel.labels[1:]]
+    ends = [line.get_ydata()[-1] for line in below.lines[1:]]  # the first is zero's
+    assert sorted(ends) == pytest.approx(sorted(expected))
+
+
+def test_of_many_configurations_three_stand_out(gallery: Gallery) -> None:
+    drawing = gallery["many"]["curves"][0]
+    (legend,) = drawing.figure.legends
+    texts = [text.get_text().replace("\n", " ") for text in legend.get_texts()]
+    assert [text.split("(")[-1] for text in texts[:3]] == ["highest)", "reference)", "lowest)"]
+    assert texts[3] == "the other 27" and "30 configurations" in drawing.caption
+
+
+def test_a_single_seed_has_no_band_and_unequal_seeds_are_said(gallery: Gallery) -> None:
+    single = gallery["single"]["curves"][0]
+    assert "one seed" in single.caption
+    assert all(
+        np.isnan(band.get_datalim(single.figure.axes[0].transData).height) or not band.get_paths()
+        for band in single.figure.axes[0].collections
+    )
+    assert "3 to 10 seeds" in gallery["factorial"]["curves"][0].caption
+
+
+def test_effects_are_those_of_the_statistics(studies: dict[str, Results], gallery: Gallery) -> None:
+    (panel,) = studies["factorial"].panels()
+    runs = panel.runs
+    cells = {
+        (gpil, nla, tla): runs[(runs["gpil"] == gpil) & (runs["nla"] == nla) & (runs["tla"] == tla)]
+        for gpil, nla, tla in itertools.product(ON_OFF, repeat=3)
+    }
+    series = {cell: rows.set_index("seed")["last"] for cell, rows in cells.items()}
+    expected = factorial_effects(series, ["GPIL", "NLA", "TLA"])
+    drawing = gallery["factorial"]["ablation"][0]
+    bars = drawing.figure.axes[1].containers[0]  # the last session's
+    assert bars.lines[0].get_xdata() == pytest.approx([100 * effect.mean for effect in expected.values()])
+    ends = np.array([segment[:, 0] for segment in bars.lines[2][0].get_segments()])
+    assert ends == pytest.approx(np.array([[100 * e.low, 100 * e.high] for e in expected.values()]))
+    assert "3 seeds that have all 8" in drawing.caption
+
+
+def test_heat_map_cells_are_means_over_seeds(studies: dict[str, Results], gallery: Gallery) -> None:
+    drawing = gallery["grid"]["settings"][2]
+    runs = studies["grid"].runs
+    own = runs[runs["gpil"]].groupby(["n_way", "k_shot"])["last"].mean().unstack()
+    image = drawing.figure.axes[0].images[0].get_array()
+    assert np.asarray(image) == pytest.approx(100 * own.to_numpy())
+
+
+def test_sensitivity_marks_the_shared_configuration_in_every_panel(
+    studies: dict[str, Results], gallery: Gallery
+) -> None:
+    results, drawing = studies["around"], gallery["around"]["sensitivity"][0]
+    shown = [axes for axes in drawing.figure.axes if axes.get_visible()]
+    assert {axes.get_title(loc="left") for axes in shown} == {
+        "hidden",
+        "learning_rate",
+        "weight_decay",
+        "loss",
+        "encoder",
+    }
+    default = results.runs[results.runs["label"] == results.panels()[0].reference]["last"].mean()
+    for axes in shown:
+        assert axes.lines[-1].get_ydata() == pytest.approx([100 * default])
+    scales = {axes.get_title(loc="left"): axes.get_xscale() for axes in shown}
+    assert (
+        scales["learning_rate"] == "log" and scales["weight_decay"] == "symlog" and scales["loss"] == "linear"
+    )
+
+
+def test_a_random_search_is_no_sensitivity_study(tmp_path: Path) -> None:
+    cases = [{"dropout": 0.1 * i, "learning_rate": 0.001 * (i + 1)} for i in range(4)]
+    assert drawn(sensitivity, read([write_study(tmp_path / "random", cases)])) == []
+
+
+def test_matrix_is_the_mean_over_seeds_below_the_diagonal(
+    studies: dict[str, Results], gallery: Gallery
+) -> None:
+    (panel,) = studies["factorial"].panels()
+    figure = gallery["factorial"]["matrix"][0].figure
+    assert figure.axes[1].get_title(loc="left") == "none of the three"
+    image = figure.axes[0].images[0].get_array()
+    runs = panel.runs[panel.runs["label"] == panel.reference]["matrix"]
+    assert image[4, 2] == pytest.approx(100 * np.mean([rows[4][2] for rows in runs]))
+    assert (
+        image.mask[np.triu_indices(len(image), 1)].all() and not image.mask[np.tril_indices(len(image))].any()
+    )
+
+
+def test_protocols_are_paired(studies: dict[str, Results], gallery: Gallery) -> None:
+    results, drawing = studies["protocols"], gallery["protocols"]["protocol"][0]
+    ends = results.runs[results.runs["gpil"]].pivot(index="seed", columns="protocol", values="last")
+    difference = 100 * (ends["released"] - ends["strict"]).mean()
+    assert drawing.figure.axes[1].containers[0].lines[0].get_ydata()[-1] == pytest.approx(difference)
+    assert "leaks" in drawing.caption
+
+
+def test_released_panels_say_that_they_leak(gallery: Gallery) -> None:
+    for drawing in gallery["protocols"]["curves"]:
+        told = "leaks" in drawing.figure.axes[0].get_title(loc="left")
+        assert told == ("released" in drawing.name) == ("not those of unseen nodes" in drawing.caption)
+
+
+def test_paths_begin_at_session_one_and_end_at_the_last(
+    studies: dict[str, Results], gallery: Gallery
+) -> None:
+    (panel,) = studies["two switches"].panels()
+    axes = gallery["two switches"]["tradeoff"][0].figure.axes[0]
+    own = panel.sessions[panel.sessions["label"] == panel.reference]
+    means = 100 * own.groupby("session")[["base_accuracy", "novel_accuracy"]].mean()
+    line = axes.lines[0]
+    assert np.column_stack([line.get_xdata(), line.get_ydata()]) == pytest.approx(means.to_numpy()[1:])
+
+
+def test_cost_is_not_drawn_across_devices(studies: dict[str, Results]) -> None:
+    results = studies["two switches"]
+    devices = ["one", "other"] * len(results.runs)
+    mixed = replace(results, runs=results.runs.assign(device=devices[: len(results.runs)]))
+    assert drawn(cost, results) and not drawn(cost, mixed)
+
+
+def search_study(folder: Path, samples: int) -> Path:
+    """A search of which every third sample left a record, and the others were stopped."""
+    study = optuna.create_study(storage=f"sqlite:///{folder}.db", study_name="search", direction="maximize")
+    random = np.random.default_rng(0)
+    finished = []
+    for number in range(samples):
+        trial = study.ask()
+        case = {
+            "learning_rate": trial.suggest_float("learning_rate", 0.0005, 0.05, log=True),
+            "hidden": trial.suggest_categorical("hidden", [16, 32, 64]),
+            "val_classes": 6,
+        }
+        study.tell(trial, 0.5 + 0.001 * case["hidden"] + 0.01 * random.random())
+        finished += [case] if number % 3 == 0 else []
+    study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
+    write_study(folder, finished, [0])
+    folder.with_suffix(".db").rename(folder / "optuna.db")
+    return folder
+
+
+def test_a_search_is_drawn_from_its_memory_which_stays_as_it_was(tmp_path: Path) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    folder = search_study(tmp_path / "search", 12)
+    before, style_before = (folder / "optuna.db").read_bytes(), matplotlib.rcParams["axes.facecolor"]
+    drawings = {drawing.name.split("-")[1]: drawing for drawing in search.draw(read([folder]))}
+    assert set(drawings) == {"history", "importances", "slices", "coordinates"}
+    assert (folder / "optuna.db").read_bytes() == before
+    assert {path.name for path in folder.iterdir()} == {"optuna.db", "runs"}
+    assert matplotlib.rcParams["axes.facecolor"] == style_before
+    caption = drawings["history"].caption
+    assert "12 samples, 8 of them stopped early" in caption and "1 more failed" in caption
+    points = drawings["history"].figure.axes[0].collections[0]
+    assert points.get_offsets()[:, 1].min() > 50  # percent
+    full = [tuple(color) != (1, 1, 1, 1) for color in points.get_facecolors()]
+    assert full == [number % 3 == 0 for number in range(12)]
+
+
+def test_a_search_of_few_samples_is_not_drawn(tmp_path: Path) -> None:
+    assert drawn(search, read([search_study(tmp_path / "search", 5)])) == []
+
+
+def test_embeddings_of_two_configurations_stand_side_by_side(tmp_path: Path) -> None:
+    folder = write_study(tmp_path / "embedded", [{}, {"gpil": False, "nla": False, "tla": False}], [0, 1])
+    random = np.random.default_rng(0)
+    labels = np.repeat(np.arange(12), 8)
+    arrived = np.where(labels >= 8, (labels - 6) // 2, 0)  # classes 8 to 11 came in sessions 1 and 2
+    for run in (folder / "runs").iterdir():
+        (folder / "embeddings" / run.name).mkdir(parents=True)
+        np.savez(
+            folder / "embeddings" / run.name / "1-2.npz",
+            nodes=np.arange(96),
+            embeddings=(np.eye(12)[labels] + 0.1 * random.normal(size=(96, 12))).astype(np.float32),
+            labels=labels,
+            base=labels < 4,
+            arrived=arrived,
+        )
+    (drawing,) = drawn(tsne, read([folder]))
+    assert drawing.section == "embeddings" and "session 2 with seed 1" in drawing.caption
+    first, second = drawing.figure.axes
+    assert sum(len(points.get_offsets()) for points in first.collections) == 96
+    assert {text.get_text() for text in second.texts} == {"8", "9", "10", "11", "0", "1", "4", "5"}
+
+
+def drawn_texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> dict[str, Bbox]:
+    """Where each text that is really drawn lies, in pixels."""
+    found: dict[str, Bbox] = {}
+    original = Text.draw
+
+    def draw(self: Text, renderer: Any) -> None:
+        if self.get_visible() and self.get_text().strip():
+            found[f"{self.get_text()} #{len(found)}"] = self.get_window_extent(renderer)
+        original(self, renderer)
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # the layout settles
+    with monkeypatch.context() as patched:
+        patched.setattr(Text, "draw", draw)
+        canvas.draw()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("study", "module"),
+    [
+        *(("long", module) for module in ("curves", "matrix", "cost")),
+        ("many", "curves"),
+        *(("factorial", module) for module in ("curves", "ablation")),
+        ("grid", "settings"),
+        ("around", "sensitivity"),
+        ("protocols", "protocol"),
+    ],
+)
+def test_no_text_covers_another_or_leaves_the_figure(
+    gallery: Gallery, module: str, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for drawing in gallery[study][module][:2]:
+        boxes = drawn_texts(drawing.figure, monkeypatch)
+        inner = {text: box.padded(-1) for text, box in boxes.items()}
+        clashes = [
+            pair for pair in itertools.combinations(inner, 2) if inner[pair[0]].overlaps(inner[pair[1]])
+        ]
+        assert clashes == []
+        whole = drawing.figure.bbox.padded(2)
+        assert [text for text, box in boxes.items() if not _within(box, whole)] == []
+
+
+def _within(box: Bbox, whole: Bbox) -> bool:
+    return whole.x0 <= box.x0 and whole.y0 <= box.y0 and box.x1 <= whole.x1 and box.y1 <= whole.y1
+
+
+def test_saving_writes_three_formats_the_same_each_time(studies: dict[str, Results], tmp_path: Path) -> None:
+    results = studies["two switches"]
+    written = [figures.save(drawn(ablation, results)[0], tmp_path / place) for place in ("a", "b")]
+    assert set(written[0]) == {"svg", "png", "pdf"}
+    for kind, path in written[0].items():
+        assert path.name.endswith(f".{kind}") and path.stat().st_size > 1000
+        assert path.read_bytes() == written[1][kind].read_bytes()
+    assert len(written[0]["svg"].read_bytes()) < 150_000
+    assert plt.get_fignums() == []
+
+
+def test_figures_need_neither_torch_nor_ray() -> None:
+    code = "import sys, analysis.figures; print([m for m in ('torch', 'ray') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
