@@ -41,7 +41,7 @@ def save(drawing: Drawing, folder: Path) -> dict[str, Path]:
     figure = drawing.figure
     with matplotlib.rc_context(RC):
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout is made once, not again for each format
+        figure.set_layout_engine(None)  # the layout is made once, not again for each format
         paths = {kind: folder / f"{drawing.name}.{kind}" for kind in ("svg", "png", "pdf")}
         figure.savefig(paths["svg"], metadata={"Date": None})
         figure.savefig(paths["png"], dpi=PIXELS_PER_INCH)

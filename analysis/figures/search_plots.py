@@ -197,6 +197,6 @@ def _beside_lines(axes: Axes) -> None:
 def _sized(axes: Axes, inches: tuple[float, float], layout: Any = "constrained") -> Figure:
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
-    figure.set_layout_engine(layout or "none")
+    figure.set_layout_engine(layout)
     figure.set_size_inches(*inches)
     return figure

@@ -82,9 +82,11 @@ class Look:
 _DASHES: list[Any] = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1))]
 # Okabe and Ito's colours without the yellow, which is lost on white; dark and light alternate.
 _COLORS = ["#0072b2", "#e69f00", "#111111", "#cc79a7", "#009e73", "#56b4e9", "#d55e00", "#6f6f6f"]
+_COLORS += ["#7a4b00", "#7d3c98", "#8fae00", "#00b5b5"]  # told from those by their marks and dashes
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p"]
 LOOKS = [
-    Look(_COLORS[i % len(_COLORS)], _DASHES[i % len(_DASHES)], _MARKERS[i % len(_MARKERS)]) for i in range(12)
+    Look(color, _DASHES[index % len(_DASHES)], marker)
+    for index, (color, marker) in enumerate(zip(_COLORS, _MARKERS, strict=True))
 ]
 
 

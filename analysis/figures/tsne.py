@@ -27,7 +27,7 @@ MOST_COLOURED = 12  # classes
 KNOWN_COLOURED = 2  # of base, and of novel-train classes, at least
 MARKERS = {"base": "o", "novel-train": "^", "arrived": "*"}
 SIZES = {"base": 14, "novel-train": 16, "arrived": 42}
-COLOURS = [look.color for look in style.LOOKS[:8]] + ["#7a4b00", "#7d3c98", "#a6d000", "#00cfcf"]
+COLOURS = [look.color for look in style.LOOKS]
 
 
 @dataclass(frozen=True)
