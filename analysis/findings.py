@@ -12,15 +12,20 @@ from analysis.labels import readable
 from analysis.statistics import FEWEST_SEEDS, Difference, against, difference, estimate
 from analysis.tables import ORACLES
 
+MOST_OF_A_KIND = 6
+
 
 def findings(results: Results) -> list[str]:
     """Sentences, the most telling first; each is made from the numbers of a table."""
     panels = results.panels()
-    sentences = [text for panel in panels for text in _ablation(panel, len(panels) > 1)]
-    sentences += [text for panel in panels for text in _ranking(panel, len(panels) > 1)]
-    sentences += _protocols(results)
-    sentences += _settings(results)
-    sentences += [text for panel in panels for text in _sensitivity(panel, len(panels) > 1)]
+    several = len(panels) > 1
+    sentences = [
+        *_some(text for panel in panels for text in _ablation(panel, several)),
+        *_some(text for panel in panels for text in _ranking(panel, several)),
+        *_some(_protocols(results)),
+        *_some(_settings(results)),
+        *_some(text for panel in panels for text in _sensitivity(panel, several)),
+    ]
     if not sentences:
         sentences = [_level(panel) for panel in panels]
     if results.runs.groupby("config_hash")["seed"].count().min() < FEWEST_SEEDS:
@@ -39,7 +44,17 @@ def effect_words(name: str, effect: Difference, where: str) -> str:
         verb, size = ("adds", points) if points > 0 else ("costs", -points)
         low, high = sorted((abs(100 * effect.low), abs(100 * effect.high)))
         return f"{name} {verb} {size:.1f} points [{low:.1f}, {high:.1f}] {where}"
+    if effect.low > 0 or effect.high < 0:
+        doubt = f"{limits}, p = {effect.corrected:.2f} after correction"
+        return f"{name}'s effect {where} is not certain beside the others ({points:+.1f} {doubt})"
     return f"{name}'s effect {where} is not distinguishable from zero ({points:+.1f} {limits})"
+
+
+def _some(sentences: Iterator[str]) -> list[str]:
+    """The first of a kind; a paragraph is no table."""
+    kind = list(sentences)
+    left = len(kind) - MOST_OF_A_KIND
+    return kind if left <= 1 else [*kind[:MOST_OF_A_KIND], f"{left} more of this kind are in the tables."]
 
 
 def _ablation(panel: Panel, several: bool) -> Iterator[str]:

@@ -118,7 +118,7 @@ class Panel:
     def leaks(self) -> bool:
         return bool((self.runs["protocol"] == "released").any())
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
         """The configurations, the reference first."""
         return list(dict.fromkeys(self.runs["label"]))
@@ -136,11 +136,11 @@ class Panel:
     def _varied(self) -> list[str]:
         return varied(self.runs.drop_duplicates("config_hash"), self.keys)
 
-    def mixed_versions(self, label: str) -> bool:
-        """Whether the runs of a configuration were made by more than one version of the code or its tools."""
-        return bool(
-            (self.runs.loc[self.runs["label"] == label, list(VERSION)].nunique(dropna=False) > 1).any()
-        )
+    @cached_property
+    def mixed(self) -> set[str]:
+        """Configurations whose runs were made by more than one version of the code or its tools."""
+        versions = self.runs.groupby("label")[list(VERSION)].nunique(dropna=False)
+        return set(versions.index[(versions > 1).any(axis=1)])
 
     def by_seed(self, column: str, session: int | None = None) -> pd.DataFrame:
         """(seeds, configurations): a column of the runs, or of one session; the last is -1."""

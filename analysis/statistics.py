@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -54,8 +55,13 @@ def estimate(values: Sequence[float] | np.ndarray) -> Estimate:
     mean = float(array.mean())
     if len(array) == 1:
         return Estimate(mean, np.nan, np.nan, 1)
-    half = scipy.stats.t.ppf(0.975, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array))
+    half = _student(len(array)) * array.std(ddof=1) / np.sqrt(len(array))
     return Estimate(mean, mean - half, mean + half, len(array))
+
+
+@cache
+def _student(count: int) -> float:
+    return float(scipy.stats.t.ppf(0.975, count - 1))
 
 
 def difference(differences: Sequence[float] | np.ndarray) -> Difference:
@@ -73,9 +79,13 @@ def bootstrap_interval(array: np.ndarray) -> tuple[float, float]:
     """The percentile interval of the mean over resampled seeds; the same for the same numbers."""
     if len(array) < 2:
         return np.nan, np.nan
-    picks = np.random.default_rng(0).integers(len(array), size=(RESAMPLES, len(array)))
-    low, high = np.quantile(array[picks].mean(axis=1), [0.025, 0.975])
+    low, high = np.quantile(array[_picks(len(array))].mean(axis=1), [0.025, 0.975])
     return float(low), float(high)
+
+
+@cache
+def _picks(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
 
 
 def _wilcoxon(array: np.ndarray) -> float:

@@ -125,12 +125,12 @@ def effects_table(panel: Panel) -> Table:
             "Points of accuracy. A main effect is the mean with the part on less that with it off, over all "
             "states of the others, paired by seed; an interaction is half the difference that one part makes "
             "to another's effect. Brackets: bootstrap interval; p: Wilcoxon signed-rank, Holm-corrected over "
-            "the effects of a session."
+            "the effects of a session; an asterisk where p < 0.05."
         ),
         columns=["effect", *moments],
         rows=rows,
         numbers=numbers,
-        notes=_notes(panel, True),
+        notes=_notes(panel, False),
     )
 
 
@@ -306,8 +306,7 @@ def _marked(cell: Cell) -> Cell:
 
 def _seed_count(panel: Panel, label: str) -> Cell:
     count = int((panel.runs["label"] == label).sum())
-    mixed = panel.mixed_versions(label)
-    return Cell(str(count), count, mark="†" if mixed else "")
+    return Cell(str(count), count, mark="†" if label in panel.mixed else "")
 
 
 def _numbers(panel: Panel, columns: dict[str, pd.DataFrame], tests: dict[str, Difference]) -> pd.DataFrame:
@@ -337,7 +336,7 @@ def _notes(panel: Panel, tested: bool) -> list[str]:
         notes.append(PAIRED if counts.min() >= FEWEST_SEEDS else TOO_FEW)
     if counts.nunique() > 1:
         notes.append("Not all rows have the same number of seeds; differences use the seeds that both have.")
-    if any(panel.mixed_versions(label) for label in panel.labels):
+    if panel.mixed:
         notes.append("† Runs of more than one commit, version of torch or device are averaged in this row.")
     if set(panel.runs["method"]) & set(ORACLES):
         names = _listed([NAMES[name] for name in ORACLES])

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from analysis.drawing import Drawing
 from analysis.figures import search_plots
-from analysis.figures.search_plots import Search
+from analysis.figures.search_style import Search
 from analysis.frame import Results
 
 FEWEST_SAMPLES = 8

@@ -2,115 +2,55 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-import matplotlib.pyplot as plt
-import matplotlib.style
 import numpy as np
-import optuna
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
-from matplotlib.lines import Line2D
 from optuna.visualization import matplotlib as plots
 
 from analysis.drawing import Drawing
-from analysis.figures import names, style
+from analysis.figures import style
+from analysis.figures.search_style import (
+    FINISHED,
+    OBJECTIVE,
+    Search,
+    drawing_of,
+    entries,
+    marks,
+    our_style,
+    sized,
+)
 
-OBJECTIVE = "validation accuracy (%)"
-FINISHED, STOPPED = style.LOOKS[0], style.LOOKS[1]
 COLUMNS = 3  # of slices
-
-
-@dataclass(frozen=True)
-class Search:
-    """The samples that were scored, in percent, and which of them ran to their end."""
-
-    name: str
-    study: optuna.Study
-    finished: list[bool]  # by sample
-    lost: int  # failed, or interrupted
-
-    def words(self) -> str:
-        stopped = self.finished.count(False)
-        text = f"{len(self.finished)} samples"
-        if stopped:
-            text += (
-                f", {stopped} of them stopped early (their score is that at the time, and might still have"
-                " risen)"
-            )
-        return text + (
-            f"; {self.lost} more failed or were interrupted and are not shown" if self.lost else ""
-        )
 
 
 def draw(search: Search) -> Iterator[Drawing]:
     """Each plot that the samples allow."""
     for figure_of in (_history, _importances, _slices, _coordinates):
-        with _our_style():
+        with our_style():
             drawing = figure_of(search)
         if drawing is not None:
             yield drawing
 
 
-@contextmanager
-def _our_style() -> Iterator[None]:
-    """Optuna asks for the style `ggplot`, for good: it gets ours, for as long as it draws."""
-    library: dict[str, Any] = matplotlib.style.library
-    theirs = library["ggplot"]
-    library["ggplot"] = style.RC
-    try:
-        with warnings.catch_warnings(), plt.rc_context(style.RC):
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            yield
-    finally:
-        library["ggplot"] = theirs
-
-
-def _drawing(search: Search, kind: str, title: str, caption: str, figure: Figure) -> Drawing:
-    plt.close(figure)
-    name = names.slug("search", kind, search.name)
-    return Drawing(name, "hyperparameters", f"{title}: {search.name}", caption, figure)
-
-
-def _marks(points: Any, finished: list[bool], width: float = 1.3) -> None:
-    """Full marks for samples that ran to their end, open ones for those stopped early."""
-    points.set_array(None)
-    points.set_facecolor([FINISHED.color if done else "white" for done in finished])
-    points.set_edgecolor([FINISHED.color if done else STOPPED.color for done in finished])
-    points.set_linewidth(width)
-    points.set_sizes([26])
-
-
-def _entries(search: Search) -> tuple[list[Line2D], list[str]]:
-    common: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 5}
-    entries = [(Line2D([], [], color=FINISHED.color, **common), "ran to its end")]
-    if not all(search.finished):
-        open_mark = Line2D([], [], markerfacecolor="white", markeredgecolor=STOPPED.color, **common)
-        entries.append((open_mark, "stopped early"))
-    return [handle for handle, _ in entries], [label for _, label in entries]
-
-
 def _history(search: Search) -> Drawing:
     axes = plots.plot_optimization_history(search.study, target_name=OBJECTIVE)
-    figure = _sized(axes, (style.WIDTH, 3.0))
+    figure = sized(axes, (style.WIDTH, 3.0))
     axes.legend().remove()  # ours is beside the axes
-    _marks(axes.collections[0], search.finished)
+    marks(axes.collections[0], search.finished)
     best = axes.lines[0]
     best.set(color=style.INK, linewidth=1.4, alpha=1, drawstyle="steps-post")
     axes.set(title=search.name, xlabel="sample, in the order of their proposal", ylabel=OBJECTIVE)
-    handles, labels = _entries(search)
+    handles, labels = entries(search)
     style.legend_below(figure, [*handles, best], [*labels, "best so far"], columns=3)
     caption = (
         f"The search's samples as Optuna proposed them, and the best so far: {search.words()}. The score is"
         " the mean over the search's seeds on classes kept out of meta-training; test labels play no part."
         " Look at whether the best still rises at the end: then more samples would pay."
     )
-    return _drawing(search, "history", "How the search went", caption, figure)
+    return drawing_of(search, "history", "How the search went", caption, figure)
 
 
 def _importances(search: Search) -> Drawing | None:
@@ -118,7 +58,7 @@ def _importances(search: Search) -> Drawing | None:
         axes = plots.plot_param_importances(search.study)
     except (ValueError, RuntimeError):  # all scores alike
         return None
-    figure = _sized(axes, (style.WIDTH, 0.9 + 0.3 * len(axes.patches)))
+    figure = sized(axes, (style.WIDTH, 0.9 + 0.3 * len(axes.patches)))
     axes.legend().remove()  # ours is beside the axes
     for bar in axes.patches:
         bar.set_facecolor(FINISHED.color)
@@ -129,38 +69,38 @@ def _importances(search: Search) -> Drawing | None:
         f" evaluator, from {search.words()}. With few samples the order of small bars means little, and a"
         " hyperparameter may matter only outside the ranges that were searched."
     )
-    return _drawing(search, "importances", "Which hyperparameters matter", caption, figure)
+    return drawing_of(search, "importances", "Which hyperparameters matter", caption, figure)
 
 
 def _slices(search: Search) -> Drawing:
     made: Any = plots.plot_slice(search.study, target_name=OBJECTIVE)
     axes = np.atleast_1d(made)
     rows = -(-len(axes) // COLUMNS)
-    figure = _sized(axes[0], (style.WIDTH, 1.75 * rows + 0.4))
+    figure = sized(axes[0], (style.WIDTH, 1.75 * rows + 0.4))
     axes[-1].collections[0].colorbar.remove()  # colours of the samples' order
     shape = GridSpec(rows, COLUMNS, figure=figure)
     for index, each in enumerate(axes):
         each.set_subplotspec(shape[index // COLUMNS, index % COLUMNS])
         points = each.collections[0]
-        _marks(points, [search.finished[int(number)] for number in points.get_array()], 1.1)
+        marks(points, [search.finished[int(number)] for number in points.get_array()], 1.1)
         first = index % COLUMNS == 0
         each.tick_params(labelleft=first)
         each.set(title="", ylabel="validation (%)" if first else "")
         each.xaxis.label.set_visible(True)
     figure.suptitle("")
     style.heading(figure, search.name)
-    style.legend_below(figure, *_entries(search))
+    style.legend_below(figure, *entries(search))
     caption = (
         f"The score of every sample against each hyperparameter: {search.words()}. Each panel shows all"
         " samples, whatever their other values. Look for ranges without good samples, and for a best that"
         " lies at an edge: then the range was too small."
     )
-    return _drawing(search, "slices", "The samples along each hyperparameter", caption, figure)
+    return drawing_of(search, "slices", "The samples along each hyperparameter", caption, figure)
 
 
 def _coordinates(search: Search) -> Drawing:
     axes = plots.plot_parallel_coordinate(search.study, target_name=OBJECTIVE)
-    figure = _sized(axes, (style.WIDTH, 3.9), None)
+    figure = sized(axes, (style.WIDTH, 3.9), None)
     *coordinates, bar = figure.axes[:1] + figure.axes[2:] + figure.axes[1:2]
     bar.set_position((0.9, 0.16, 0.018, 0.76))
     lines = axes.collections[0]
@@ -183,7 +123,7 @@ def _coordinates(search: Search) -> Drawing:
         f"Every sample as a line through its values, coloured by its score: {search.words()}. The thick line"
         " is the best. Look for axes on which the light lines gather: there the value matters."
     )
-    return _drawing(search, "coordinates", "Samples as lines through their values", caption, figure)
+    return drawing_of(search, "coordinates", "Samples as lines through their values", caption, figure)
 
 
 def _beside_lines(axes: Axes) -> None:
@@ -192,11 +132,3 @@ def _beside_lines(axes: Axes) -> None:
     axes.tick_params(axis="y", labelsize=7, length=2, pad=1)
     for label in axes.get_yticklabels():
         label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6})
-
-
-def _sized(axes: Axes, inches: tuple[float, float], layout: Any = "constrained") -> Figure:
-    figure = axes.get_figure()
-    assert isinstance(figure, Figure)
-    figure.set_layout_engine(layout)
-    figure.set_size_inches(*inches)
-    return figure

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from analysis.drawing import Drawing
-from analysis.figures import names, style, summary
+from analysis.figures import names, settings_grid, style, summary
+from analysis.figures.settings_grid import leak
 from analysis.frame import Results
 from analysis.labels import SETTING
 
 VARIES = ("n_way", "k_shot", "sessions")  # the sessions follow from N
-METRICS = {"last": "accuracy at the last session (%)", "average_accuracy": "average over sessions (%)"}
 MOST_LINES = 4  # configurations in a small panel
 MOST_CELLS = 24  # small panels
 MOST_NAMES = 1  # configurations with lines and a heat map
@@ -33,9 +32,9 @@ def draw(results: Results) -> Iterator[Drawing]:
             own = runs[runs["name"] == name]
             ways, shots = own["n_way"].nunique(), own["k_shot"].nunique()
             if shots > 1:
-                yield _lines(words, name, own)
+                yield settings_grid.lines(words, name, own)
             if shots > 1 and ways > 1 and len(_settings(own)) > 3:
-                yield _heat(words, name, own)
+                yield settings_grid.heat(words, name, own)
 
 
 def _settings(runs: pd.DataFrame) -> pd.DataFrame:
@@ -61,10 +60,6 @@ def _most_settings(runs: pd.DataFrame) -> list[str]:
     return list(counts[counts > 1].sort_values(ascending=False, kind="stable").index)
 
 
-def _leak(words: str) -> str:
-    return f"{words} ({summary.LEAKS})" if "released" in words.split(", ") else words
-
-
 @style.styled
 def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, rest: str) -> Drawing:
     settings = _settings(runs)
@@ -84,7 +79,7 @@ def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, rest: str
         each.set_visible(index < len(drawn))
         each.set_xlabel("session" if index >= len(drawn) - columns else "")
     figure.supylabel(style.ACCURACY, fontsize=9)
-    style.heading(figure, _leak(words))
+    style.heading(figure, leak(words))
     style.legend_below(figure, [style.handle(looks[name]) for name in chosen], chosen)
     more = summary.left_out(len(chosen), runs["name"].nunique(), "configurations")
     caption = (
@@ -108,65 +103,3 @@ def _small(axes: Axes, sessions: pd.DataFrame, looks: dict[str, style.Look], tit
             axes.plot(line.index, line["mean"], **{**look.line(), "markersize": 3, "linewidth": 1.5})
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_title(title, fontsize=8.5, fontweight="normal")
-
-
-@style.styled
-def _lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
-    ways = sorted(runs["n_way"].unique())
-    looks = dict(zip(ways, style.LOOKS, strict=False))
-    figure, ((*axes,),) = style.grid(1, 2, 3.1)
-    for each, (metric, label) in zip(axes, METRICS.items(), strict=True):
-        table = summary.estimates(runs.sort_values("k_shot"), ("n_way", "k_shot"), metric)
-        for number, (way, look) in enumerate(looks.items()):
-            line = table.loc[way]
-            beside = line.index + 0.1 * (number - (len(looks) - 1) / 2)  # so that bars are told apart
-            style.interval(each, beside, line["mean"], line["low"], line["high"], **look.line())
-        each.set_xticks(sorted(runs["k_shot"].unique()))
-        each.set_xlabel("K, labelled nodes a new class")
-        each.set_ylabel(label)
-    style.heading(figure, f"{name}: {_leak(words)}")
-    style.legend(figure, [style.handle(look) for look in looks.values()], [f"N = {way}" for way in looks])
-    caption = (
-        f"{name}: accuracy against K, a line an N. {summary.band_words(runs, 'bars')} The number of classes"
-        " at the last session is that of the stream, so a larger N means the same classes in larger steps."
-        " Look at where more labels stop to help."
-    )
-    title = f"More labels a class: {name}, {words}"
-    return Drawing(names.slug("settings-lines", words, name), "settings", title, caption, figure)
-
-
-@style.styled
-def _heat(words: str, name: str, runs: pd.DataFrame) -> Drawing:
-    rows, columns = runs["n_way"].nunique(), runs["k_shot"].nunique()
-    figure, ((*axes,),) = style.grid(1, 2, max(2.3, 1.2 + 0.42 * rows))
-    for each, (metric, label) in zip(axes, METRICS.items(), strict=True):
-        table = summary.estimates(runs, ("n_way", "k_shot"), metric)
-        mean = table["mean"].unstack().sort_index().sort_index(axis=1)  # (N, K)
-        half = (table["high"] - table["mean"]).unstack().reindex_like(mean)
-        texts = np.array(
-            [
-                [_cell(m, h) for m, h in zip(*pair, strict=True)]
-                for pair in zip(mean.values, half.values, strict=True)
-            ]
-        )
-        low, high = np.nanmin(mean.values), np.nanmax(mean.values)
-        style.heat_map(each, mean.to_numpy(), texts, low, max(high, low + 1e-9), 8.5 if columns < 5 else 7)
-        each.set_xticks(range(columns), map(str, mean.columns))
-        each.set_yticks(range(rows), map(str, mean.index))
-        each.set_xlabel("K, labelled nodes a new class")
-        each.set_title(label, fontweight="normal")
-    axes[0].set_ylabel("N, new classes a session")
-    style.heading(figure, f"{name}: {_leak(words)}")
-    caption = (
-        f"{name}: mean accuracy in percent for every N and K, with half the 95 % interval (Student's t over"
-        f" {summary.seeds_of(runs)}) where there is one. Lighter cells are higher; each map has its own"
-        " scale."
-    )
-    title = f"Every N with every K: {name}, {words}"
-    return Drawing(names.slug("settings-heat", words, name), "settings", title, caption, figure)
-
-
-def _cell(mean: float, half: float) -> str:
-    if np.isnan(mean):
-        return "not run"
-    return f"{mean:.1f}" if np.isnan(half) else f"{mean:.1f}\n±{half:.1f}"

@@ -13,7 +13,7 @@ import pytest
 import scipy.stats
 
 from analysis.findings import findings
-from analysis.frame import Panel, read
+from analysis.frame import read
 from analysis.published import published_tables
 from analysis.table import Table, escape_latex, save, to_latex, to_markdown
 from analysis.tables import make_tables
@@ -184,6 +184,6 @@ def test_rows_of_mixed_versions_are_marked(write: Write) -> None:
         {2: FULL[2]}, record={"environment": environment | {"peak_gpu_bytes": 0, "peak_memory_bytes": 1}}
     )
     (panel,) = read([folder]).panels()
-    assert isinstance(panel, Panel) and panel.mixed_versions(panel.reference)
+    assert panel.mixed == {panel.reference}
     table = tables(folder)["sessions-debian-strict-3-way-5-shot"]
     assert table.rows[0][1].mark == "†" and any(note.startswith("†") for note in table.notes)

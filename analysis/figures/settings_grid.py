@@ -1,0 +1,80 @@
+"""One configuration over N and K: lines against K, and heat maps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.drawing import Drawing
+from analysis.figures import names, style, summary
+
+METRICS = {"last": "accuracy at the last session (%)", "average_accuracy": "average over sessions (%)"}
+
+
+def leak(words: str) -> str:
+    """A heading, with the leak named under the released protocol."""
+    return f"{words} ({summary.LEAKS})" if "released" in words.split(", ") else words
+
+
+@style.styled
+def lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
+    """Accuracy against K, a line an N."""
+    ways = sorted(runs["n_way"].unique())
+    looks = dict(zip(ways, style.LOOKS, strict=False))
+    figure, ((*axes,),) = style.grid(1, 2, 3.1)
+    for each, (metric, label) in zip(axes, METRICS.items(), strict=True):
+        table = summary.estimates(runs.sort_values("k_shot"), ("n_way", "k_shot"), metric)
+        for number, (way, look) in enumerate(looks.items()):
+            line = table.loc[way]
+            beside = line.index + 0.1 * (number - (len(looks) - 1) / 2)  # so that bars are told apart
+            style.interval(each, beside, line["mean"], line["low"], line["high"], **look.line())
+        each.set_xticks(sorted(runs["k_shot"].unique()))
+        each.set_xlabel("K, labelled nodes a new class")
+        each.set_ylabel(label)
+    style.heading(figure, f"{name}: {leak(words)}")
+    style.legend(figure, [style.handle(look) for look in looks.values()], [f"N = {way}" for way in looks])
+    caption = (
+        f"{name}: accuracy against K, a line an N. {summary.band_words(runs, 'bars')} The number of classes"
+        " at the last session is that of the stream, so a larger N means the same classes in larger steps."
+        " Look at where more labels stop to help."
+    )
+    title = f"More labels a class: {name}, {words}"
+    return Drawing(names.slug("settings-lines", words, name), "settings", title, caption, figure)
+
+
+@style.styled
+def heat(words: str, name: str, runs: pd.DataFrame) -> Drawing:
+    """Accuracy for every N and K, in numbers and colours."""
+    rows, columns = runs["n_way"].nunique(), runs["k_shot"].nunique()
+    figure, ((*axes,),) = style.grid(1, 2, max(2.3, 1.2 + 0.42 * rows))
+    for each, (metric, label) in zip(axes, METRICS.items(), strict=True):
+        table = summary.estimates(runs, ("n_way", "k_shot"), metric)
+        mean = table["mean"].unstack().sort_index().sort_index(axis=1)  # (N, K)
+        half = (table["high"] - table["mean"]).unstack().reindex_like(mean)
+        texts = np.array(
+            [
+                [_cell(m, h) for m, h in zip(*pair, strict=True)]
+                for pair in zip(mean.values, half.values, strict=True)
+            ]
+        )
+        low, high = np.nanmin(mean.values), np.nanmax(mean.values)
+        style.heat_map(each, mean.to_numpy(), texts, low, max(high, low + 1e-9), 8.5 if columns < 5 else 7)
+        each.set_xticks(range(columns), map(str, mean.columns))
+        each.set_yticks(range(rows), map(str, mean.index))
+        each.set_xlabel("K, labelled nodes a new class")
+        each.set_title(label, fontweight="normal")
+    axes[0].set_ylabel("N, new classes a session")
+    style.heading(figure, f"{name}: {leak(words)}")
+    caption = (
+        f"{name}: mean accuracy in percent for every N and K, with half the 95 % interval (Student's t over"
+        f" {summary.seeds_of(runs)}) where there is one. Lighter cells are higher; each map has its own"
+        " scale."
+    )
+    title = f"Every N with every K: {name}, {words}"
+    return Drawing(names.slug("settings-heat", words, name), "settings", title, caption, figure)
+
+
+def _cell(mean: float, half: float) -> str:
+    if np.isnan(mean):
+        return "not run"
+    return f"{mean:.1f}" if np.isnan(half) else f"{mean:.1f}\n±{half:.1f}"
