@@ -108,8 +108,9 @@ def write_study(folder: Path, cases: Iterable[dict[str, Any]], seeds: Sequence[i
     """A study's folder with a record for each case and seed; a case's own `seeds` go before."""
     for case in cases:
         own = case.get("seeds", seeds)
-        given = {"sessions": 4, **{key: value for key, value in case.items() if key != "seeds"}}
-        config = resolve(RunConfig(**given))
+        given = {key: value for key, value in case.items() if key not in ("seeds", "method")}
+        config = resolve(RunConfig(**{"sessions": 4, **given}))
+        config = replace(config, method=case.get("method", "hag-meta"))  # also methods that are not there yet
         target = folder / "runs" / config.hash()
         target.mkdir(parents=True, exist_ok=True)
         for seed in own:
@@ -128,6 +129,7 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Results]:
         "two switches": [case for case in FACTORIAL if case["tla"]],
         "grid": [*GRID, *({**case, **methods[1]} for case in GRID[:3])],
         "protocols": [{**protocol, **case} for protocol in BOTH for case in methods],
+        "methods": [{"method": name, **case} for name in ("hag-meta", "cec", "gpn") for case in GRID[::2]],
         "around": AROUND,
         "many": many,
         "long": LONG,
@@ -159,6 +161,7 @@ def drawn(module: ModuleType, results: Results) -> list[Drawing]:
         ("two switches", {"curves": 1, "ablation": 2, "matrix": 1, "tradeoff": 1, "cost": 1}),
         ("grid", {"curves": 3, "settings": 3, "matrix": 2, "tradeoff": 2, "cost": 2}),
         ("protocols", {"curves": 2, "matrix": 2, "tradeoff": 2, "protocol": 1, "cost": 2}),
+        ("methods", {"curves": 3, "settings": 2, "matrix": 2, "tradeoff": 2, "cost": 2}),
         ("around", {"curves": 1, "sensitivity": 1, "matrix": 1, "tradeoff": 1, "cost": 1}),
         ("many", {"curves": 1, "sensitivity": 1, "matrix": 1, "tradeoff": 1, "cost": 1}),
         ("single", {"curves": 1, "matrix": 1, "tradeoff": 1}),
@@ -248,6 +251,19 @@ def test_heat_map_cells_are_means_over_seeds(studies: dict[str, Results], galler
     own = runs[runs["gpil"]].groupby(["n_way", "k_shot"])["last"].mean().unstack()
     image = drawing.figure.axes[0].images[0].get_array()
     assert np.asarray(image) == pytest.approx(100 * own.to_numpy())
+
+
+def test_every_setting_has_the_methods_side_by_side(gallery: Gallery) -> None:
+    figure = gallery["methods"]["settings"][0].figure
+    assert [len(axes.lines) for axes in figure.axes if axes.get_visible()] == [3, 3, 3]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["HAG-Meta", "GPN", "CEC"]
+    contrast = gallery["methods"]["matrix"][0].figure.axes[1]
+    assert contrast.get_title(loc="left") in ("GPN", "CEC")
+
+
+def test_results_by_one_setting_are_drawn_too(studies: dict[str, Results]) -> None:
+    drawings = list(figures.draw_all(studies["many"].by("hidden")))
+    assert len({drawing.name for drawing in drawings}) == len(drawings) > 4
 
 
 def test_sensitivity_marks_the_shared_configuration_in_every_panel(
