@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -30,19 +31,11 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def _load(folder: Path, runs: pd.DataFrame) -> Search | None:
-    """The search's memory, copied: neither the file nor a search that still runs is touched."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with tempfile.TemporaryDirectory() as place:
-        copy = Path(place) / "optuna.db"
-        with (
-            closing(sqlite3.connect(f"file:{folder.resolve() / 'optuna.db'}?mode=ro", uri=True)) as source,
-            closing(sqlite3.connect(copy)) as target,
-        ):
-            source.backup(target)
-        storage = optuna.storages.RDBStorage(f"sqlite:///{copy}")
-        studies = optuna.get_all_study_names(storage)
-        trials = optuna.load_study(study_name=studies[0], storage=storage).trials if studies else []
-        storage.engine.dispose()
+    try:
+        trials = _trials(folder / "optuna.db")
+    except sqlite3.Error as error:
+        warnings.warn(f"{folder / 'optuna.db'} cannot be read ({error}): no figures of it.", stacklevel=2)
+        return None
     told = [trial for trial in trials if trial.value is not None and trial.state.is_finished()]
     if not told:
         return None
@@ -51,6 +44,23 @@ def _load(folder: Path, runs: pd.DataFrame) -> Search | None:
     finished = [_has_record(trial.params, runs) for trial in told]
     lost = sum(trial.state in (TrialState.FAIL, TrialState.RUNNING) for trial in trials)
     return Search(folder.name, study, finished, lost)
+
+
+def _trials(database: Path) -> list[FrozenTrial]:
+    """The search's memory, read from a copy: neither the file nor a search that still runs is touched."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place) / "optuna.db"
+        with (
+            closing(sqlite3.connect(f"file:{database.resolve()}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+        storage = optuna.storages.RDBStorage(f"sqlite:///{copy}")
+        studies = optuna.get_all_study_names(storage)
+        trials = optuna.load_study(study_name=studies[0], storage=storage).trials if studies else []
+        storage.engine.dispose()
+    return trials
 
 
 def _in_percent(trial: FrozenTrial) -> FrozenTrial:

@@ -25,7 +25,7 @@ from matplotlib.transforms import Bbox
 
 from analysis import figures
 from analysis.drawing import Drawing
-from analysis.figures import ablation, cost, search, sensitivity, tsne
+from analysis.figures import ablation, cost, curves, search, sensitivity, tsne
 from analysis.frame import Results, read
 from analysis.statistics import estimate, factorial_effects
 from hagmeta.config import RunConfig
@@ -138,16 +138,27 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Results]:
     return {**made, "single": read([write_study(folder / "single", [{}], [0])])}
 
 
-Gallery = dict[str, dict[str, list[Drawing]]]  # study, module, drawings
+MODULES = {module.__name__.split(".")[-1]: module for module in figures.MODULES}
+
+
+class Wing(dict[str, list[Drawing]]):
+    """The figures of one study by module, each drawn when it is first looked at."""
+
+    def __init__(self, results: Results) -> None:
+        super().__init__()
+        self.results = results
+
+    def __missing__(self, module: str) -> list[Drawing]:
+        self[module] = list(MODULES[module].draw(self.results))
+        return self[module]
+
+
+Gallery = dict[str, Wing]  # by study
 
 
 @pytest.fixture(scope="session")
 def gallery(studies: dict[str, Results]) -> Gallery:
-    """Every figure of every study, drawn once."""
-    return {
-        name: {module.__name__.split(".")[-1]: list(module.draw(results)) for module in figures.MODULES}
-        for name, results in studies.items()
-    }
+    return {name: Wing(results) for name, results in studies.items()}
 
 
 def drawn(module: ModuleType, results: Results) -> list[Drawing]:
@@ -158,26 +169,23 @@ def drawn(module: ModuleType, results: Results) -> list[Drawing]:
     ("study", "wanted"),
     [
         ("factorial", {"curves": 1, "ablation": 2, "matrix": 1, "tradeoff": 1, "cost": 1}),
-        ("two switches", {"curves": 1, "ablation": 2, "matrix": 1, "tradeoff": 1, "cost": 1}),
         ("grid", {"curves": 3, "settings": 3, "matrix": 2, "tradeoff": 2, "cost": 2}),
         ("protocols", {"curves": 2, "matrix": 2, "tradeoff": 2, "protocol": 1, "cost": 2}),
-        ("methods", {"curves": 3, "settings": 2, "matrix": 2, "tradeoff": 2, "cost": 2}),
         ("around", {"curves": 1, "sensitivity": 1, "matrix": 1, "tradeoff": 1, "cost": 1}),
-        ("many", {"curves": 1, "sensitivity": 1, "matrix": 1, "tradeoff": 1, "cost": 1}),
         ("single", {"curves": 1, "matrix": 1, "tradeoff": 1}),
     ],
 )
 def test_each_module_draws_what_there_is_data_for(
     gallery: Gallery, study: str, wanted: dict[str, int]
 ) -> None:
-    counts = {module: len(drawings) for module, drawings in gallery[study].items()}
+    counts = {module: len(gallery[study][module]) for module in MODULES}
     assert {name: count for name, count in counts.items() if count} == wanted
 
 
 def test_names_are_unique_and_safe_and_captions_are_sentences(gallery: Gallery) -> None:
     sections = {"curves", "ablation", "settings", "hyperparameters", "forgetting", "protocol", "cost"}
-    for study in gallery.values():
-        drawings = list(itertools.chain(*study.values()))
+    for study in ("factorial", "grid", "protocols", "around", "single"):
+        drawings = [drawing for module in MODULES for drawing in gallery[study][module]]
         names = [drawing.name for drawing in drawings]
         assert len(set(names)) == len(names)
         for drawing in drawings:
@@ -262,8 +270,9 @@ def test_every_setting_has_the_methods_side_by_side(gallery: Gallery) -> None:
 
 
 def test_results_by_one_setting_are_drawn_too(studies: dict[str, Results]) -> None:
-    drawings = list(figures.draw_all(studies["many"].by("hidden")))
-    assert len({drawing.name for drawing in drawings}) == len(drawings) > 4
+    drawings = drawn(curves, studies["many"].by("hidden"))
+    assert len({drawing.name for drawing in drawings}) == len(drawings) == 4
+    assert "Not drawn: 2 of 6 settings." in drawings[0].caption
 
 
 def test_sensitivity_marks_the_shared_configuration_in_every_panel(
@@ -375,8 +384,12 @@ def test_a_search_is_drawn_from_its_memory_which_stays_as_it_was(tmp_path: Path)
     assert full == [number % 3 == 0 for number in range(12)]
 
 
-def test_a_search_of_few_samples_is_not_drawn(tmp_path: Path) -> None:
-    assert drawn(search, read([search_study(tmp_path / "search", 5)])) == []
+def test_a_search_of_few_samples_or_without_a_readable_memory_is_not_drawn(tmp_path: Path) -> None:
+    folder = search_study(tmp_path / "search", 5)
+    assert drawn(search, read([folder])) == []
+    (folder / "optuna.db").write_bytes(b"not a database" * 100)
+    with pytest.warns(UserWarning, match=r"optuna\.db"):
+        assert drawn(search, read([folder])) == []
 
 
 def test_embeddings_of_two_configurations_stand_side_by_side(tmp_path: Path) -> None:
@@ -411,11 +424,9 @@ def drawn_texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> dict[str, Bb
             found[f"{self.get_text()} #{len(found)}"] = self.get_window_extent(renderer)
         original(self, renderer)
 
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # the layout settles
     with monkeypatch.context() as patched:
         patched.setattr(Text, "draw", draw)
-        canvas.draw()
+        FigureCanvasAgg(figure).draw()  # the layout comes first
     return found
 
 
