@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import pandas as pd
@@ -105,7 +106,7 @@ def readable(value: Any) -> str:
 
 def sort_key(value: Any) -> tuple[bool, float, str]:
     """Numbers by size, then the rest by name."""
-    number = isinstance(value, (int, float)) and not is_absent(value)
+    number = isinstance(value, Real) and not is_absent(value)  # NumPy's too
     return (not number, float(value) if number else 0.0, str(value))
 
 

@@ -82,7 +82,7 @@ def run_plan(
     *,
     retries: int,
     time_budget: float | None,
-    snapshot: int | None,
+    snapshot: int | None = None,
 ) -> None:
     """Run the plan's trials; their records are in the store when this returns, or their failures."""
     # The longest first: a long trial that starts last keeps one machine busy and the others idle.
