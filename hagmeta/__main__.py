@@ -46,13 +46,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, console: Console) -> None:
     seeds = parse_seeds(options.seeds)
-    config = _config(options)
+    given = _given(options)
+    config = RunConfig.from_mapping(given)
     device = choose_device(options.device)
     if options.json:
         check_writable(options.json)
     dataset = datasets.load(config.dataset, home() / "data")
     config = resolve(config)
-    for note in remarks(config):
+    idle = [
+        f"{key} does not apply to {config.method} and is left out" for key in given if not config.applies(key)
+    ]
+    for note in idle + remarks(config):
         console.print(f"note: {note}", style="yellow")
     with ProgressDisplay(console) as progress:
         records = run(
@@ -94,7 +98,8 @@ def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def _config(options: argparse.Namespace) -> RunConfig:
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """Every setting that the command line names."""
     names = {item.name for item in fields(RunConfig)}
     values: dict[str, Any] = {
         key: value for key, value in vars(options).items() if key in names and value is not None
@@ -102,7 +107,7 @@ def _config(options: argparse.Namespace) -> RunConfig:
     changes = parse_settings(options.set)
     for key in changes.keys() & values.keys():
         raise UserError(f"{key} is given twice: by its own option and by --set {key}={changes[key]}.")
-    return RunConfig.from_mapping(values | changes)
+    return values | changes
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -230,7 +230,7 @@ def _short(config: RunConfig, configs: Sequence[RunConfig]) -> str:
     """The settings in which this configuration differs from another of the study."""
     values = config.canonical()
     others = [other.canonical() for other in configs]
-    varied = [key for key in values if any(other[key] != values[key] for other in others)]
+    varied = [key for key in values if any(other.get(key) != values[key] for other in others)]
     return " ".join(f"{key}={values[key]}" for key in varied) or config.dataset
 
 
