@@ -16,9 +16,10 @@ from hagmeta.errors import UserError, choose
 PROTOCOLS = ("strict", "released")
 ENCODERS = ("gcn", "gat")
 LOSSES = ("categorical", "binary")
+SELECTIONS = ("mean", "coverage", "influence")
 RELEASED_QUERIES = 20  # a class, as the authors' code draws them
 _UNTRAINED = ("proto-gcn", "proto-gat", "frozen")  # nothing between pre-training and the sessions
-_UNTUNED = ("frozen",)  # no gradient steps in a session
+_UNTUNED = ("frozen", "cec")  # no gradient steps in a session
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
 _BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
 
@@ -96,6 +97,16 @@ class RunConfig:
     val_classes: int = option(
         0, "novel-train classes kept out of meta-training to validate on (0: validate on all)", at_least=0
     )
+    memory: int = option(10, "nodes kept of a class for replay", at_least=1, only=("er-gnn", "icarl"))
+    selection: str = option(
+        "mean",
+        "which to keep: near the class mean, far from other classes, of most influence",
+        choices=SELECTIONS,
+        only=("er-gnn",),
+    )
+    distillation: float = option(1.0, "weight of the distillation loss", at_least=0, only=("icarl",))
+    temperature: float = option(2.0, "softens what is distilled", above=0, only=("icarl",))
+    cosine_scale: float = option(16.0, "multiplies the cosines of the classifier", above=0, only=("cec",))
 
     def __post_init__(self) -> None:
         for item in fields(self):

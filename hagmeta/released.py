@@ -22,6 +22,7 @@ from torch import Tensor
 
 from hagmeta.evaluate import Evaluator
 from hagmeta.gpil import EPISODES, Episode, pseudo_episodes
+from hagmeta.lessons import recall
 from hagmeta.methods.base import MetaTraining
 from hagmeta.pack import Pack, Progress, descend, stack
 from hagmeta.randomness import fold, keys
@@ -92,8 +93,7 @@ def _answer(
         for meaning, world, nodes in zip(meanings, stage.worlds, queries, strict=True)
     ]
     scene = stage.scene(setting, len(streams[0].known), session + doubles)
-    with torch.no_grad():
-        task = task._replace(recalled=pack.run("recall", (scene,), setting.view, task))
+    task = task._replace(recalled=recall(pack, scene, setting.view, task))
     losses, logits = pack.run("session_loss", (scene,), setting.view, task, stack(target, stage.device), key)
     return losses, logits.argmax(-1).cpu().numpy()
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from hagmeta.evaluate import Evaluator
-from hagmeta.lessons import HeldOutLesson
+from hagmeta.lessons import HeldOutLesson, ReplayLesson, SessionLesson
+from hagmeta.memory import Memory
 from hagmeta.methods.base import Lesson, MetaTraining, Scene, Task
 from hagmeta.pack import Pack, Progress, descend, stack
 from hagmeta.randomness import fold, keys
@@ -23,12 +24,16 @@ def play(
 ) -> list[Evaluator]:
     """Live through the streams under `strict`: learn in every session, then answer its queries."""
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
-    tuner = _FineTuning(stage, streams, purpose) if stage.method.lesson is not Lesson.NONE else None
+    memory = Memory(stage, streams) if stage.method.lesson is Lesson.REPLAY else None
+    tuner = _FineTuning(stage, streams, purpose, memory)
     for session in range(streams[0].sessions + 1):
         setting = stage.session(streams, session)
         meet(stage, pack, setting, streams, session)
-        if session > 0 and tuner:
+        if session > 0 and stage.method.lesson is not Lesson.NONE:
             tuner.learn(pack, setting, session)
+        if memory is not None:
+            memory.keep(pack, setting, session)
+            setting = stage.known_by(streams, session, memory.nodes())
         (predictions,) = predict(stage, pack, setting, streams, [session])
         for evaluator, answer in zip(evaluators, predictions, strict=True):
             evaluator.score(answer)
@@ -39,9 +44,13 @@ def play(
 class _FineTuning:
     """The gradient steps of each session."""
 
-    def __init__(self, stage: Stage, streams: Sequence[Stream], purpose: str) -> None:
+    def __init__(self, stage: Stage, streams: Sequence[Stream], purpose: str, memory: Memory | None) -> None:
         self.stage, self.streams = stage, streams
-        self.lesson = HeldOutLesson(stage, streams, purpose)
+        self.lesson: SessionLesson
+        if memory is not None:
+            self.lesson = ReplayLesson(stage, streams, memory)
+        else:
+            self.lesson = HeldOutLesson(stage, streams, purpose)
         self.key = keys(stage.seeds, f"dropout/{purpose}", stage.device)
         self.step = 0
 
@@ -49,7 +58,7 @@ class _FineTuning:
         config = self.stage.config
         optimizer = pack.optimizer(config.finetune_rate, config.weight_decay)
         scene = self.stage.scene(setting, len(self.streams[0].known), session)
-        self.lesson.begin(session)
+        self.lesson.begin(pack, scene, setting.view, session)
         for _ in range(config.finetune_steps):
             task, target = self.lesson.task(session)
             key = fold(self.key, self.step)

@@ -6,8 +6,11 @@ from hagmeta.config import RunConfig
 from hagmeta.errors import choose
 from hagmeta.methods.base import Lesson, MetaTraining, Method, Scene, Sizes, Task
 from hagmeta.methods.bounds import Frozen, Joint
+from hagmeta.methods.cec import Cec
+from hagmeta.methods.er_gnn import ErGnn
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
+from hagmeta.methods.icarl import ICarl
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
 
 __all__ = ["METHODS", "Lesson", "MetaTraining", "Method", "Scene", "Sizes", "Task", "make_method"]
@@ -17,6 +20,9 @@ METHODS: dict[str, type[Method]] = {
     "proto-gcn": ProtoGcn,
     "proto-gat": ProtoGat,
     "gpn": Gpn,
+    "er-gnn": ErGnn,
+    "icarl": ICarl,
+    "cec": Cec,
     "frozen": Frozen,
     "joint": Joint,
 }

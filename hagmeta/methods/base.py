@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
@@ -106,6 +107,16 @@ class Method(nn.Module, ABC):
     def recall(self, scene: Scene, view: View, task: Task) -> tuple[Tensor, ...]:
         """What is to be remembered, while a session lasts, of the model as it was before."""
         return ()
+
+    @classmethod
+    def select(
+        cls, config: RunConfig, embeddings: list[np.ndarray], logits: list[np.ndarray], size: int
+    ) -> list[np.ndarray]:
+        """Positions of the at most ``size`` nodes to keep of each class that was just learnt, for replay.
+
+        Of every class there are its candidates' embeddings (nodes, width) and logits (nodes, classes met).
+        """
+        raise NotImplementedError
 
     def logits(self, scene: Scene, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:
         """Logits of each task after one pass over the graph, in evaluation mode."""
