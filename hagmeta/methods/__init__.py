@@ -11,6 +11,7 @@ from hagmeta.methods.er_gnn import ErGnn
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
+from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
 
 __all__ = ["METHODS", "Lesson", "MetaTraining", "Method", "Scene", "Sizes", "Task", "make_method"]
@@ -19,6 +20,7 @@ METHODS: dict[str, type[Method]] = {
     "hag-meta": HagMeta,
     "proto-gcn": ProtoGcn,
     "proto-gat": ProtoGat,
+    "meta-gnn": MetaGnn,
     "gpn": Gpn,
     "er-gnn": ErGnn,
     "icarl": ICarl,

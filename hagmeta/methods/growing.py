@@ -10,6 +10,7 @@ from hagmeta.graph import View
 from hagmeta.methods.base import MetaTraining, Method, Scene, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import LinearHead
+from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.pack import State
 
 
@@ -38,7 +39,10 @@ class GrowingMethod(Method):
         return F.cross_entropy(logits, target), logits
 
     def meet(self, scene: Scene, new: int, view: View, task: Task) -> State:
-        means = self._means(scene, self.encode(scene, view, None), new, task)
+        # Classes that a session brings are known by their supports, those known at the start by many.
+        many = task.many[:0] if len(task.support) else task.many[-new:]
+        embedding = self.encode(scene, view, None)
+        means = mean_prototypes(embedding, scene.class_means, many, task.support[-new:])
         weight, bias = self.head.started(task.classes[-new:], means)
         return {"head.weight": weight, "head.bias": bias}
 
@@ -46,10 +50,3 @@ class GrowingMethod(Method):
         """Embeddings (nodes, width) and logits (nodes, classes) of every node, to choose exemplars by."""
         embedded = self.encode(scene, view, None).all()
         return embedded, self.head(embedded, task.classes)
-
-    def _means(self, scene: Scene, embedding: Embedding, new: int, task: Task) -> Tensor:
-        """Means (new, width) over the nodes that the last ``new`` classes are known by."""
-        if not len(task.support):
-            return embedding.means(scene.class_means)[task.many[-new:]]
-        support = task.support[-new:]
-        return embedding.at(support.flatten()).unflatten(0, support.shape).mean(-2)
