@@ -31,9 +31,9 @@ def results(config: RunConfig, seeds: list[int], dataset: NodeDataset) -> dict[i
 def test_a_run_is_the_same_to_the_bit_alone_again_and_in_any_pack(
     dataset: NodeDataset, small: Small, method: str, protocol: str
 ) -> None:
-    config = small(method=method, protocol=protocol, episodes=6, validate_every=3)
+    config = small(method=method, protocol=protocol, episodes=4, validate_every=2)
     alone = results(config, [3], dataset)[3]
-    for pack in ([3], [3, 0], [7, 1, 3, 0, 2]):
+    for pack in ([3], [7, 1, 3, 0]):
         assert results(config, pack, dataset)[3] == alone, f"in the pack {pack}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,9 +18,9 @@ from hagmeta.methods.icarl import distillation_loss, herding
 from hagmeta.nn.head import LinearHead
 from hagmeta.nn.prototypes import distance_logits
 from hagmeta.pack import Pack, no_progress
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import prepare, pretrain
 from hagmeta.randomness import keys
-from hagmeta.sessions import meet, meet_trained
+from hagmeta.sessions import meet, meet_trained, play
 from hagmeta.splits import TRAIN
 from hagmeta.stage import Stage
 
@@ -221,11 +220,11 @@ def test_no_class_is_started_twice(dataset: NodeDataset, small: Small, method: s
 
 
 def test_what_is_kept_matters(dataset: NodeDataset, small: Small) -> None:
-    def answers(**changes: object) -> list[float]:
-        config = replace(small(method="er-gnn"), **changes)  # type: ignore[arg-type]
-        return run(config, [0], dataset=dataset, device=CPU)[0]["matrix"]
+    def head_after_the_sessions(**changes: object) -> torch.Tensor:
+        stage, pack = prepared(small(method="er-gnn", **changes), dataset)
+        play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+        return pack.parameters["head.weight"]
 
-    plain = answers()
-    assert answers(memory=3) != plain
-    assert answers(selection="coverage") != plain
-    assert answers(selection="influence") != plain
+    plain = head_after_the_sessions()
+    for changes in ({"memory": 3}, {"selection": "coverage"}, {"selection": "influence"}):
+        assert not torch.equal(head_after_the_sessions(**changes), plain), changes
