@@ -118,7 +118,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _parser() -> Parser:
     settings = "\n".join(
-        f"  {item.name:18} {item.metadata['help']} [{_default(item.default)}]" for item in fields(RunConfig)
+        f"  {item.name:18} {_methods(item.metadata['only'])}{item.metadata['help']} [{_default(item.default)}]"
+        for item in fields(RunConfig)
     )
     parser = Parser(
         prog="python -m hagmeta",
@@ -148,6 +149,10 @@ def _parser() -> Parser:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, below")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records, one a seed, in a list")
     return parser
+
+
+def _methods(only: tuple[str, ...]) -> str:
+    return f"{', '.join(only)}: " if only else ""
 
 
 def _default(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import rich.box
 from rich.table import Table
@@ -17,9 +18,7 @@ def study_table(records: Sequence[Record]) -> Table:
     for record in records:
         by_config.setdefault(record["config_hash"], []).append(record)
     groups = list(by_config.values())
-    # Settings that do not apply to a method are not in its configuration.
-    keys = dict.fromkeys(key for group in groups for key in group[0]["config"])
-    varied = [key for key in keys if len({_readable(group[0], key) for group in groups}) > 1]
+    varied = _varied([group[0]["config"] for group in groups])
     table = Table(
         caption="accuracy at the first and last session, mean ± 95 % interval over the seeds, percent",
         box=rich.box.SIMPLE,
@@ -38,6 +37,12 @@ def study_table(records: Sequence[Record]) -> Table:
             percent([record["rpd"] or 0.0 for record in group]),
         )
     return table
+
+
+def _varied(configs: Sequence[dict[str, Any]]) -> list[str]:
+    """The settings in which configurations differ; those that do not apply to a method are not in its own."""
+    keys = dict.fromkeys(key for config in configs for key in config)
+    return [key for key in keys if len({str(config[key]) for config in configs if key in config}) > 1]
 
 
 def _readable(record: Record, key: str) -> str:

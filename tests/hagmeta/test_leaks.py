@@ -161,6 +161,18 @@ def test_training_ignores_features_and_edges_of_invisible_nodes(
     assert same_parameters(*packs)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_sessions_ignore_features_and_edges_of_classes_still_to_come(
+    dataset: NodeDataset, small: Small, method: str
+) -> None:
+    stage = prepare(small(method=method, episodes=2, validate_every=2), [3], dataset, CPU)
+    late = np.flatnonzero(stage.worlds[0].test.arrival > 1)
+    noisy = replace(stage, graph=Graph(with_noise_at(dataset, late), CPU))
+    answers, others = live(stage)[1], live(noisy)[1]
+    assert same_answers([seed[:2] for seed in answers], [seed[:2] for seed in others])
+    assert not same_answers([seed[2:] for seed in answers], [seed[2:] for seed in others])
+
+
 def test_training_notices_noise_at_a_single_visible_node(dataset: NodeDataset, small: Small) -> None:
     # The check above has teeth: one visible node among the noisy ones is enough to fail it.
     stage = prepare(small(), [3], dataset, CPU)
