@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -118,8 +118,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _parser() -> Parser:
     settings = "\n".join(
-        f"  {item.name:18} {_methods(item.metadata['only'])}{item.metadata['help']} [{_default(item.default)}]"
-        for item in fields(RunConfig)
+        f"  {item.name:18} {_help(item.metadata)} [{_default(item.default)}]" for item in fields(RunConfig)
     )
     parser = Parser(
         prog="python -m hagmeta",
@@ -151,8 +150,8 @@ def _parser() -> Parser:
     return parser
 
 
-def _methods(only: tuple[str, ...]) -> str:
-    return f"{', '.join(only)}: " if only else ""
+def _help(metadata: Mapping[str, Any]) -> str:
+    return ": ".join(filter(None, [", ".join(metadata["only"]), metadata["help"]]))
 
 
 def _default(value: Any) -> str:
