@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -47,13 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, console: Console) -> None:
     seeds = parse_seeds(options.seeds)
-    config = _config(options)
+    given = _given(options)
+    config = RunConfig.from_mapping(given)
     device = choose_device(options.device)
     if options.json:
         check_writable(options.json)
     dataset = datasets.load(config.dataset, home() / "data")
     config = resolve(config)
-    for note in remarks(config):
+    idle = [
+        f"{key} does not apply to {config.method} and is left out" for key in given if not config.applies(key)
+    ]
+    for note in idle + remarks(config):
         console.print(f"note: {note}", style="yellow")
     with ProgressDisplay(console) as progress:
         records = run(
@@ -90,7 +94,8 @@ def check_writable(path: Path) -> None:
         raise UserError(f"--json {path} cannot be written: {error.strerror or error}.") from None
 
 
-def _config(options: argparse.Namespace) -> RunConfig:
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """Every setting that the command line names."""
     names = {item.name for item in fields(RunConfig)}
     values: dict[str, Any] = {
         key: value for key, value in vars(options).items() if key in names and value is not None
@@ -98,7 +103,7 @@ def _config(options: argparse.Namespace) -> RunConfig:
     changes = parse_settings(options.set)
     for key in changes.keys() & values.keys():
         raise UserError(f"{key} is given twice: by its own option and by --set {key}={changes[key]}.")
-    return RunConfig.from_mapping(values | changes)
+    return values | changes
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -109,7 +114,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _parser() -> Parser:
     settings = "\n".join(
-        f"  {item.name:18} {item.metadata['help']} [{_default(item.default)}]" for item in fields(RunConfig)
+        f"  {item.name:18} {_help(item.metadata)} [{_default(item.default)}]" for item in fields(RunConfig)
     )
     parser = Parser(
         prog="python -m hagmeta",
@@ -139,6 +144,10 @@ def _parser() -> Parser:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, below")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records, one a seed, in a list")
     return parser
+
+
+def _help(metadata: Mapping[str, Any]) -> str:
+    return ": ".join(filter(None, [", ".join(metadata["only"]), metadata["help"]]))
 
 
 def _default(value: Any) -> str:

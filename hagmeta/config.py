@@ -16,7 +16,10 @@ from hagmeta.errors import UserError, choose
 PROTOCOLS = ("strict", "released")
 ENCODERS = ("gcn", "gat")
 LOSSES = ("categorical", "binary")
+SELECTIONS = ("mean", "coverage", "influence")
 RELEASED_QUERIES = 20  # a class, as the authors' code draws them
+_UNTRAINED = ("proto-gcn", "proto-gat", "frozen")  # nothing between pre-training and the sessions
+_UNTUNED = ("frozen", "cec", "meta-gnn")  # no gradient steps in a session, or inner steps of their own
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
 _BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
 
@@ -30,10 +33,15 @@ def option(
     at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    only: tuple[str, ...] = (),
+    but: tuple[str, ...] = (),
 ) -> Any:
-    """A field with its documentation and its range; a ``None`` default is filled in by ``resolve``."""
+    """A field with its documentation and its range; a ``None`` default is filled in by ``resolve``.
+
+    It applies to every method, or to ``only`` some, or to all ``but`` some.
+    """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
-    metadata = {"help": help, "choices": choices, "limits": limits}
+    metadata = {"help": help, "choices": choices, "limits": limits, "only": only, "but": but}
     return field(default=default, metadata=metadata)
 
 
@@ -51,10 +59,10 @@ class RunConfig:
     n_way: int | None = option(None, "new classes a session (default: the dataset's)", at_least=1)
     k_shot: int | None = option(None, "labelled nodes a new class (default: the dataset's)", at_least=1)
     sessions: int | None = option(None, "at most so many sessions (default: all that N allows)", at_least=1)
-    gpil: bool = option(True, "meta-train by graph pseudo-incremental learning")
-    nla: bool = option(True, "weigh support nodes by node-level attention")
-    tla: bool = option(True, "weigh the loss by task-level attention")
-    encoder: str = option("gcn", "the graph encoder", choices=ENCODERS)
+    gpil: bool = option(True, "meta-train by graph pseudo-incremental learning", only=("hag-meta",))
+    nla: bool = option(True, "weigh support nodes by node-level attention", only=("hag-meta",))
+    tla: bool = option(True, "weigh the loss by task-level attention", only=("hag-meta",))
+    encoder: str = option("gcn", "the graph encoder", choices=ENCODERS, but=("proto-gcn", "proto-gat"))
     hidden: int = option(32, "width of the encoder's first layer", at_least=1, at_most=4096)
     embedding: int = option(16, "width of the encoder's output", at_least=1, at_most=4096)
     heads: int = option(
@@ -62,25 +70,46 @@ class RunConfig:
         "attention heads of the GAT encoder's first layer, side by side in hidden",
         at_least=1,
         at_most=4096,
+        but=("proto-gcn",),
     )
     dropout: float = option(0.5, "share of hidden units dropped in training", at_least=0, below=1)
     learning_rate: float = option(0.005, "Adam's rate in pre-training and meta-training", above=0)
     weight_decay: float = option(0.0005, "Adam's weight decay", at_least=0)
     pretrain_epochs: int = option(2000, "at most so many epochs of pre-training", at_least=0)
     pretrain_patience: int = option(10, "stop after so many evaluations without a better one", at_least=1)
-    episodes: int = option(1000, "at most so many episodes of meta-training", at_least=1)
-    validate_every: int = option(25, "episodes between two validations", at_least=1)
-    patience: int = option(10, "stop meta-training after so many validations without a better", at_least=1)
+    episodes: int = option(1000, "at most so many episodes of meta-training", at_least=1, but=_UNTRAINED)
+    validate_every: int = option(25, "episodes between two validations", at_least=1, but=_UNTRAINED)
+    patience: int = option(
+        10, "stop meta-training after so many validations without a better", at_least=1, but=_UNTRAINED
+    )
     query_shot: int | None = option(
         None, "training queries a class (default: K under strict, 20 under released)", at_least=1
     )
-    loss: str = option("categorical", "cross-entropy, or the binary form the paper prints", choices=LOSSES)
-    finetune_steps: int = option(20, "gradient steps a session under strict", at_least=0)
-    finetune_rate: float = option(0.005, "Adam's rate in a session", above=0)
+    loss: str = option(
+        "categorical",
+        "cross-entropy, or the binary form the paper prints",
+        choices=LOSSES,
+        only=("hag-meta",),
+    )
+    finetune_steps: int = option(20, "gradient steps a session under strict", at_least=0, but=_UNTUNED)
+    finetune_rate: float = option(0.005, "Adam's rate in a session", above=0, but=_UNTUNED)
     queries_per_class: int = option(50, "at most so many test nodes a class under strict", at_least=1)
     val_classes: int = option(
         0, "novel-train classes kept out of meta-training to validate on (0: validate on all)", at_least=0
     )
+    inner_steps: int = option(5, "gradient steps on the supports of a task", at_least=0, only=("meta-gnn",))
+    inner_rate: float = option(0.02, "their rate", above=0, only=("meta-gnn",))
+    first_order: bool = option(False, "do not descend through the inner steps", only=("meta-gnn",))
+    memory: int = option(10, "nodes kept of a class for replay", at_least=1, only=("er-gnn", "icarl"))
+    selection: str = option(
+        "mean",
+        "which to keep: near the class mean, far from other classes, of most influence",
+        choices=SELECTIONS,
+        only=("er-gnn",),
+    )
+    distillation: float = option(1.0, "weight of the distillation loss", at_least=0, only=("icarl",))
+    temperature: float = option(2.0, "softens what is distilled", above=0, only=("icarl",))
+    cosine_scale: float = option(16.0, "multiplies the cosines of the classifier", above=0, only=("cec",))
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -100,15 +129,24 @@ class RunConfig:
             choose("setting", key, (item.name for item in fields(cls)))
         return cls(**values)
 
+    def applies(self, setting: str) -> bool:
+        """Whether the configured method has a use for a setting."""
+        metadata = _FIELDS[setting].metadata
+        wanted = not metadata["only"] or self.method in metadata["only"]
+        return wanted and self.method not in metadata["but"]
+
     def canonical(self) -> dict[str, Any]:
-        """Plain JSON values, in the order of the fields."""
+        """Plain JSON values, in the order of the fields, without settings that do not apply."""
         values = dataclasses.asdict(self)
         values["classes"] = list(self.classes) if self.classes else None
-        return values
+        return {name: value for name, value in values.items() if self.applies(name)}
 
     def hash(self) -> str:
         """Names this configuration: equal settings, equal hash, on any machine."""
         return config_hash(self.canonical())
+
+
+_FIELDS = {item.name: item for item in fields(RunConfig)}
 
 
 def config_hash(canonical: Mapping[str, Any]) -> str:

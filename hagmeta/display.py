@@ -74,12 +74,14 @@ def sessions_table(records: Sequence[Record]) -> Table:
     """Accuracy by session over the seeds, PD, RPD and seconds."""
     first = records[0]
     config = first["config"]
-    toggles = " ".join(f"{part.upper()} {'on' if config[part] else 'off'}" for part in ("gpil", "nla", "tla"))
+    parts = [part for part in ("gpil", "nla", "tla") if part in config]
+    toggles = " ".join(f"{part.upper()} {'on' if config[part] else 'off'}" for part in parts)
+    oracle = " (an oracle)" if first["oracle"] else ""
     leak = " (leaks)" if config["protocol"] == "released" else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(
-        title=f"{config['method']} on {config['dataset']}, {config['n_way']}-way {config['k_shot']}-shot, "
-        f"{config['protocol']}{leak}; {toggles}",
+        title=f"{config['method']}{oracle} on {config['dataset']}, {config['n_way']}-way "
+        f"{config['k_shot']}-shot, {config['protocol']}{leak}" + (f"; {toggles}" if toggles else ""),
         caption=f"{len(records)} seeds, mean ± 95 % interval, percent; {seconds:.0f} s in all on "
         f"{first['environment']['device']}",
     )

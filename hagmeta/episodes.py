@@ -1,4 +1,4 @@
-"""Episodes of graph pseudo-incremental learning: pseudo-streams drawn from the training labels."""
+"""What meta-training draws from the training labels: pseudo-streams, N-way K-shot tasks, batches."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ class EpisodeSampler:
         self.base, self.novel = world.split.base, world.meta_classes
         self.classes = self.sessions * config.n_way
         self.rng = random_stream(world.seed, "episodes")
-        drawn = [np.array([c]) for c in (*self.base, *self.novel)]
-        if config.protocol == "released":
-            self.pools = ClassPools([world.all_nodes_of(c) for c in drawn])
-        else:
-            self.pools = ClassPools([world.nodes_of(c, TRAIN) for c in drawn])
+        self.pools = training_pools(world, world.trained, config)
 
     def draw(self) -> PseudoStream:
         order = self.rng.permutation(len(self.novel))[: self.classes]
@@ -49,6 +45,45 @@ class EpisodeSampler:
             support=nodes[0, len(self.base) :, : self.shots],
             query=nodes[:, :, self.shots :],
         )
+
+
+class TaskSampler:
+    """Draws one seed's N-way K-shot tasks, each of N novel-train classes."""
+
+    def __init__(self, world: World, config: RunConfig) -> None:
+        assert config.n_way and config.k_shot and config.query_shot
+        self.ways, self.shots, self.queries = config.n_way, config.k_shot, config.query_shot
+        self.classes = world.meta_classes
+        self.rng = random_stream(world.seed, "episodes/tasks")
+        self.pools = training_pools(world, self.classes, config)
+
+    def draw(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Classes (N,), supports (N, K) and queries (N, query_shot)."""
+        rows = self.rng.permutation(len(self.classes))[: self.ways]
+        nodes = self.pools.distinct(rows, self.rng.random((self.ways, self.shots + self.queries)))
+        return self.classes[rows], nodes[:, : self.shots], nodes[:, self.shots :]
+
+
+class BatchSampler:
+    """Draws one seed's batches: some nodes of every class that training may know."""
+
+    def __init__(self, world: World, config: RunConfig) -> None:
+        assert config.query_shot
+        self.queries, self.classes = config.query_shot, world.trained
+        self.rng = random_stream(world.seed, "episodes/batches")
+        self.pools = training_pools(world, self.classes, config)
+
+    def draw(self) -> np.ndarray:
+        """Nodes (classes, query_shot)."""
+        rows = np.arange(len(self.classes))
+        return self.pools.distinct(rows, self.rng.random((len(rows), self.queries)))
+
+
+def training_pools(world: World, classes: np.ndarray, config: RunConfig) -> ClassPools:
+    """The labelled nodes of each class: train nodes, under `released` all."""
+    if config.protocol == "released":
+        return ClassPools([world.all_nodes_of(np.array([c])) for c in classes])
+    return ClassPools([world.nodes_of(np.array([c]), TRAIN) for c in classes])
 
 
 class ClassPools:

@@ -1,4 +1,4 @@
-"""Meta-training by graph pseudo-incremental learning (GPIL)."""
+"""Meta-training: by graph pseudo-incremental learning (GPIL), or by what a compared method has instead."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from hagmeta.episodes import EpisodeSampler
+from hagmeta.episodes import BatchSampler, EpisodeSampler, TaskSampler
 from hagmeta.graph import View
-from hagmeta.methods.base import Scene, Task
+from hagmeta.methods.base import MetaTraining, Scene, Task
 from hagmeta.pack import EarlyStopping, Pack, Progress, descend, stack
 from hagmeta.randomness import fold, keys
-from hagmeta.sessions import validate, validation_settings
+from hagmeta.sessions import meet_trained, validate, validation_settings
 from hagmeta.stage import Setting, Stage
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One pseudo-incremental task, with a leading pack axis on every tensor."""
+    """One task of meta-training, with a leading pack axis on every tensor."""
 
     scene: Scene
     view: View
@@ -48,14 +48,62 @@ def pseudo_episodes(stage: Stage, setting: Setting) -> Iterator[Episode]:
             yield Episode(stage.scene(setting, base, session + 1), setting.view, task, targets, classes)
 
 
-def meta_train(stage: Stage, pack: Pack, progress: Progress) -> np.ndarray:
-    """Train the pack to each seed's best validation accuracy, which is returned."""
+def ordinary_episodes(stage: Stage, setting: Setting) -> Iterator[Episode]:
+    """N-way K-shot tasks without end, each of novel-train classes alone."""
+    samplers = [TaskSampler(world, stage.config) for world in stage.worlds]
+    scene = Scene(stage.graph, setting.class_means, (stage.n_way,))
+    while True:
+        classes, support, query = (
+            np.stack(arrays) for arrays in zip(*(sampler.draw() for sampler in samplers), strict=True)
+        )
+        yield _episode(stage, scene, setting, classes, classes[:, :0], support, query)
+
+
+def supervised_episodes(stage: Stage, setting: Setting) -> Iterator[Episode]:
+    """Batches without end: nodes of every class that training may know, each known by many."""
+    samplers = [BatchSampler(world, stage.config) for world in stage.worlds]
+    classes = np.stack([world.trained for world in stage.worlds])
+    scene = Scene(stage.graph, setting.class_means, (classes.shape[1],))
+    while True:
+        query = np.stack([sampler.draw() for sampler in samplers])
+        yield _episode(stage, scene, setting, classes, classes, query[:, :0, :1], query)
+
+
+def _episode(
+    stage: Stage,
+    scene: Scene,
+    setting: Setting,
+    classes: np.ndarray,
+    many: np.ndarray,
+    support: np.ndarray,
+    query: np.ndarray,
+) -> Episode:
+    """An episode of ``classes`` (pack, classes) with queries (pack, classes, shots)."""
+    target = np.repeat(np.arange(classes.shape[1]), query.shape[2])
+    nodes = query.reshape(len(query), -1)
+    task = stage.stacked(classes, many, support, nodes)
+    return Episode(scene, setting.view, task, stack([target] * len(classes), stage.device), classes)
+
+
+EPISODES = {
+    MetaTraining.INCREMENTAL: pseudo_episodes,
+    MetaTraining.ORDINARY: ordinary_episodes,
+    MetaTraining.SUPERVISED: supervised_episodes,
+}
+
+
+def meta_train(stage: Stage, pack: Pack, progress: Progress) -> list[float | None]:
+    """Train the pack to each seed's best validation accuracy, which is returned; None without training."""
+    if stage.meta_training is MetaTraining.NONE:
+        return [None] * pack.size
     config = stage.config
+    training, validation = stage.training(), validation_settings(stage)
+    meet_trained(stage, pack, training)
     optimizer = pack.optimizer(config.learning_rate, config.weight_decay)
     stopping = EarlyStopping(pack, config.patience)
-    training, validation = stage.training(), validation_settings(stage)
     key = keys(stage.seeds, "dropout/gpil", stage.device)
-    for number, episode in zip(range(config.episodes), pseudo_episodes(stage, training), strict=False):
+    episodes = EPISODES[stage.meta_training](stage, training)
+    for number, episode in zip(range(config.episodes), episodes, strict=False):
         losses, _ = episode.loss(pack, fold(key, number))
         descend(optimizer, losses)
         if (number + 1) % config.validate_every == 0 or number + 1 == config.episodes:
@@ -65,4 +113,4 @@ def meta_train(stage: Stage, pack: Pack, progress: Progress) -> np.ndarray:
             if stopping.finished:
                 break
     stopping.restore_best()
-    return stopping.best
+    return stopping.best.tolist()

@@ -139,7 +139,7 @@ class SeedwiseMatrix:
             blocks.append(
                 scipy.sparse.csr_matrix((matrix.data, indices, matrix.indptr), shape=(rows, columns * pack))
             )
-        self.rows, self.pack = rows, pack
+        self.rows, self.columns, self.pack = rows, columns, pack
         self.stacked = SparseMatrix(scipy.sparse.vstack(blocks, format="csr"), device)
 
 
@@ -147,7 +147,7 @@ def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix, dense: Tensor) -
     """``matrix @ dense`` (columns, width), differentiable in ``dense`` and written for one seed."""
     result: Tensor
     if isinstance(matrix, SeedwiseMatrix):
-        result = _SeedwiseProduct.apply(matrix, dense)
+        result = _SeedwiseProduct.apply(matrix, dense, False)
     else:
         result = _Product.apply(matrix, dense)
     return result
@@ -209,7 +209,7 @@ def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tens
 
 def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
     """The same, for a few rows (rows,) only."""
-    result: Tensor = _AggregateAt.apply(adjacency, scale, hidden, rows)
+    result: Tensor = _AggregateAt.apply(adjacency, scale, hidden, rows, False)
     return result
 
 
@@ -238,40 +238,68 @@ class _Aggregate(torch.autograd.Function):
 
 
 class _UnderVmap(torch.autograd.Function):
-    """What differs from seed to seed and is only ever computed for a whole pack, in ``vmap``."""
+    """What differs from seed to seed and is only ever computed for a whole pack, in ``vmap``.
+
+    A gradient that is taken inside of ``vmap`` (MAML's inner steps) comes through ``backward`` and is the
+    transposed product; one taken outside goes through what ``vmap`` has computed.
+    """
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
         raise RuntimeError("runs under vmap over a pack only")
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None: ...
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any: ...
-
 
 class _AggregateAt(_UnderVmap):
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.adjacency, scale, _, rows, ctx.transposed = inputs
+        ctx.save_for_backward(scale, rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, None, None]:
+        scale, rows = ctx.saved_tensors
+        back = _AggregateAt.apply(ctx.adjacency, scale, grad, rows, not ctx.transposed)
+        return None, None, back, None, None
+
     @staticmethod
     def vmap(
         info: Any,
         in_dims: tuple[Any, ...],
         adjacency: SymmetricMatrix,
         scale: Tensor,
-        hidden: Tensor,
+        dense: Tensor,
         rows: Tensor,
+        transposed: bool,
     ) -> tuple[Tensor, int]:
         scale, rows = scale.movedim(in_dims[1], 0), rows.movedim(in_dims[3], 0)
-        flat = hidden.movedim(in_dims[2], 1).flatten(0, 1)  # (nodes * pack, width)
-        product = _Product.apply(adjacency.rows(rows, scale), flat)
-        return product.unflatten(0, rows.shape) * scale.gather(1, rows).unsqueeze(-1), 0
+        chosen = adjacency.rows(rows, scale)
+        factor = scale.gather(1, rows).unsqueeze(-1)  # (pack, rows, 1)
+        if transposed:
+            weighed = (dense.movedim(in_dims[2], 0) * factor).flatten(0, 1)  # (pack * rows, width)
+            spread = _Product.apply(chosen.transposed, weighed)
+            return spread.unflatten(0, (adjacency.shape[0], len(rows))), 1
+        flat = dense.movedim(in_dims[2], 1).flatten(0, 1)  # (nodes * pack, width)
+        product = _Product.apply(chosen, flat)
+        return product.unflatten(0, rows.shape) * factor, 0
 
 
 class _SeedwiseProduct(_UnderVmap):
     @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.matrix, _, ctx.transposed = inputs
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
+        return None, _SeedwiseProduct.apply(ctx.matrix, grad, not ctx.transposed), None
+
+    @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[Any, ...], matrix: SeedwiseMatrix, dense: Tensor
+        info: Any, in_dims: tuple[Any, ...], matrix: SeedwiseMatrix, dense: Tensor, transposed: bool
     ) -> tuple[Tensor, int]:
-        rows = dense.movedim(in_dims[1], 1).flatten(0, 1)  # (columns * pack, width)
-        product = _Product.apply(matrix.stacked, rows)
+        if transposed:
+            rows = dense.movedim(in_dims[1], 0).flatten(0, 1)  # (pack * rows, width)
+            product = _Product.apply(matrix.stacked.transposed, rows)
+            return product.unflatten(0, (matrix.columns, matrix.pack)), 1
+        columns = dense.movedim(in_dims[1], 1).flatten(0, 1)  # (columns * pack, width)
+        product = _Product.apply(matrix.stacked, columns)
         return product.unflatten(0, (matrix.pack, matrix.rows)), 0

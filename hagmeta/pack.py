@@ -26,7 +26,7 @@ class Pack:
         stacked, buffers = stack_module_state(list(modules))
         assert not buffers, "methods keep no buffers"
         self.parameters: State = {
-            name: value.detach().to(device).movedim(0, -2).contiguous().requires_grad_()
+            name: value.detach().to(device).movedim(0, -2).contiguous().requires_grad_(value.requires_grad)
             for name, value in stacked.items()
         }
         self._axes = {name: value.dim() - 2 for name, value in self.parameters.items()}
@@ -41,7 +41,8 @@ class Pack:
 
     def optimizer(self, rate: float, weight_decay: float) -> torch.optim.Optimizer:
         """Adam is elementwise: one optimizer serves the pack, each seed as if it were alone."""
-        return torch.optim.Adam(self.parameters.values(), lr=rate, weight_decay=weight_decay, fused=True)
+        learning = [value for value in self.parameters.values() if value.requires_grad]
+        return torch.optim.Adam([{"params": learning}], lr=rate, weight_decay=weight_decay, fused=True)
 
     def snapshot(self) -> State:
         return {name: value.detach().clone() for name, value in self.parameters.items()}
@@ -50,6 +51,12 @@ class Pack:
     def restore(self, state: State) -> None:
         for name, value in self.parameters.items():
             value.copy_(state[name])
+
+    @torch.no_grad()
+    def assign(self, values: State) -> None:
+        """Replace some parameters, given with a leading pack axis, as ``run`` returns them."""
+        for name, value in values.items():
+            self.parameters[name].copy_(value.movedim(0, -2))
 
     def states(self) -> list[State]:
         """Each seed's own parameters."""
@@ -98,6 +105,8 @@ def stack_padded(arrays: Sequence[np.ndarray], device: torch.device) -> Tensor:
 
 def descend(optimizer: torch.optim.Optimizer, losses: Tensor) -> None:
     """One step of every seed: the sum hands each its own gradient."""
+    if not losses.requires_grad:  # of a method in which nothing learns
+        return
     optimizer.zero_grad(set_to_none=True)
     losses.sum().backward()
     optimizer.step()

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache as memoize
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +22,7 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.errors import UserError, choose
 from hagmeta.gpil import meta_train
 from hagmeta.graph import Graph
-from hagmeta.methods import METHODS, Sizes, make_method
+from hagmeta.methods import METHODS, Lesson, Sizes, make_method
 from hagmeta.metrics import summarise
 from hagmeta.pack import Pack, Progress, no_progress
 from hagmeta.pretrain import Cache, pretrained_encoders
@@ -58,9 +58,8 @@ def run(
             evaluators = released.meta_train_and_play(stage, pack, progress, snapshots)
     else:
         with clock("gpil"):
-            if stage.config.gpil:
-                for values, best in zip(validation, meta_train(stage, pack, progress), strict=True):
-                    values["gpil"] = float(best)
+            for values, best in zip(validation, meta_train(stage, pack, progress), strict=True):
+                values["gpil"] = best
         with clock("evaluate"):
             if stage.config.val_classes:
                 for values, accuracy in zip(validation, rehearse(stage, pack, progress), strict=True):
@@ -72,6 +71,7 @@ def run(
             "config": stage.config.canonical(),
             "config_hash": stage.config.hash(),
             "seed": seed,
+            "oracle": stage.method.oracle,
             **summarise(evaluator),
             "validation": values,
             "seconds": clock.seconds,
@@ -92,7 +92,8 @@ def prepare(config: RunConfig, seeds: Sequence[int], dataset: NodeDataset, devic
 def pretrain(stage: Stage, cache: Cache | None, progress: Progress) -> Pack:
     """The methods of a pack, each over its seed's pre-trained encoder."""
     encoders = pretrained_encoders(stage, cache, progress)
-    sizes = Sizes(stage.graph.num_features, len(stage.worlds[0].split.base), stage.n_way)
+    world = stage.worlds[0]
+    sizes = Sizes(stage.graph.num_features, len(world.split.base), stage.n_way, world.num_classes)
     methods = [make_method(stage.config, sizes, seed) for seed in stage.seeds]
     for method, encoder in zip(methods, encoders, strict=True):
         method.encoder.load_state_dict(encoder)
@@ -108,8 +109,9 @@ def rehearse(stage: Stage, pack: Pack, progress: Progress) -> list[float]:
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """Fill in what the dataset and the protocol decide, so that equal runs have equal hashes."""
+    """Fill in what the dataset, the protocol and the method decide: equal runs are equal configurations."""
     choose("method", config.method, METHODS)
+    config = _settled(config)
     info = datasets.describe(config.dataset, Path())
     classes = config.classes or info.class_split
     if classes is None:
@@ -131,6 +133,14 @@ def resolve(config: RunConfig) -> RunConfig:
     return resolved
 
 
+def _settled(config: RunConfig) -> RunConfig:
+    """Settings that do not apply have their defaults, or what the method decides in their place."""
+    changes: dict[str, Any] = {
+        item.name: item.default for item in fields(RunConfig) if not config.applies(item.name)
+    }
+    return replace(config, **(changes | dict(METHODS[config.method].settings)))
+
+
 def remarks(config: RunConfig) -> list[str]:
     """What a user should know of a resolved configuration before it runs."""
     assert config.classes and config.n_way and config.sessions
@@ -138,7 +148,11 @@ def remarks(config: RunConfig) -> list[str]:
     left = config.classes[2] - config.sessions * config.n_way
     if left:
         notes.append(f"{left} of the {config.classes[2]} novel-test classes are left over and never arrive")
-    if config.k_shot == 1 and config.finetune_steps and config.protocol == "strict":
+    method = METHODS[config.method]
+    if method.oracle:
+        notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")
+    held_out = method.lesson is Lesson.HELD_OUT and not method.oracle
+    if held_out and config.k_shot == 1 and config.finetune_steps and config.protocol == "strict":
         notes.append(
             "with one label a class none can be held out: new classes are fine-tuned as prototypes only"
         )

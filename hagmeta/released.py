@@ -2,93 +2,118 @@
 
 Queries come from all nodes of a class, training nodes included; a met class's prototype is the mean of all
 its nodes; a session's accuracy is read in training mode from the very pass whose loss, on the query labels,
-then takes one gradient step. A_0 is the query accuracy of the last pseudo-stream of meta-training.
+then takes one gradient step. A_0 is the query accuracy of the last pseudo-stream of meta-training. A method
+without pseudo-streams in its training answers one after it.
 
 In the sessions a new class has two prototypes there: that of its supports, which is right, and the mean of
 all its nodes, which is counted wrong (the list of known classes is extended before it is used). That costs
-the authors' figures several points and is kept, since the paper's tables were made so.
+the authors' figures several points and is kept, since the paper's tables were made so; methods that are not
+built on HAG-Meta's prototypes (``Method.doubles``) are spared it.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from hagmeta.evaluate import Evaluator
-from hagmeta.gpil import Episode, pseudo_episodes
-from hagmeta.methods.base import Task
+from hagmeta.gpil import EPISODES, Episode, pseudo_episodes
+from hagmeta.lessons import recall
+from hagmeta.methods.base import MetaTraining
 from hagmeta.pack import Pack, Progress, descend, stack
 from hagmeta.randomness import fold, keys
+from hagmeta.sessions import meet, meet_trained
 from hagmeta.snapshots import Snapshots
 from hagmeta.stage import Stage
 from hagmeta.stream import Stream
+
+Answered = tuple[Episode, np.ndarray]  # with the positions (pack, queries) that were answered
 
 
 def meta_train_and_play(
     stage: Stage, pack: Pack, progress: Progress, snapshots: Snapshots | None = None
 ) -> list[Evaluator]:
     """Meta-training without early stopping, then the sessions, with one optimizer throughout."""
-    config, worlds = stage.config, stage.worlds
-    streams = [world.test for world in worlds]
-    evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, worlds, strict=True)]
-    optimizer = pack.optimizer(config.learning_rate, config.weight_decay)
-
-    key = keys(stage.seeds, "dropout/gpil", stage.device)
-    episodes = pseudo_episodes(stage, stage.training())
-    last = deque[tuple[Episode, np.ndarray]](maxlen=len(worlds[0].meta_classes) // stage.n_way)
-    # Without GPIL one pseudo-stream is answered, and nothing learnt from it.
-    count = config.episodes if config.gpil else last.maxlen or 1
-    for number in range(count):
-        episode = next(episodes)
-        losses, logits = episode.loss(pack, fold(key, number))
-        last.append((episode, logits.argmax(-1).cpu().numpy()))
-        if config.gpil:
-            descend(optimizer, losses)
-            if (number + 1) % config.validate_every == 0 or number + 1 == count:
-                accuracy = float((last[-1][1] == episode.target.cpu().numpy()).mean())
-                progress("meta-train", number + 1, count, {"query": accuracy})
+    streams = [world.test for world in stage.worlds]
+    evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
+    optimizer = pack.optimizer(stage.config.learning_rate, stage.config.weight_decay)
+    last = _meta_train(stage, pack, optimizer, progress)
     for index, evaluator in enumerate(evaluators):
         queries = [episode.task.query[index].cpu().numpy() for episode, _ in last]
         classes = [episode.classes[index][answer[index]] for episode, answer in last]
         evaluator.record(np.concatenate(queries), np.concatenate(classes))
     if snapshots:
         snapshots.take(stage, pack, stage.session(streams, 0), streams, 0)
-
+    meet(stage, pack, stage.session(streams, 0), streams, 0)
     key = keys(stage.seeds, "dropout/test", stage.device)
     for session in range(1, streams[0].sessions + 1):
-        answers = [_answers(stream, session) for stream in streams]
-        target = [
-            _positions(a, w.labels[s.queries[session]])
-            for a, s, w in zip(answers, streams, worlds, strict=True)
-        ]
-        task = Task(
-            many=stack((s.met(session) for s in streams), stage.device),
-            support=stack((s.support[session - 1] for s in streams), stage.device),
-            query=stack((s.queries[session] for s in streams), stage.device),
-        )
-        setting = stage.session(streams, session)
-        scene = stage.scene(setting, len(streams[0].known), session + 1)
-        losses, logits = pack.run(
-            "loss", (scene,), setting.view, task, stack(target, stage.device), fold(key, session)
-        )
-        chosen = logits.argmax(-1).cpu().numpy()
-        for evaluator, stream, meaning, row in zip(evaluators, streams, answers, chosen, strict=True):
+        meanings = [_meanings(stage, stream, session) for stream in streams]
+        losses, chosen = _answer(stage, pack, streams, session, meanings, fold(key, session))
+        for evaluator, stream, meaning, row in zip(evaluators, streams, meanings, chosen, strict=True):
             evaluator.record(stream.queries[session], meaning[row])
         descend(optimizer, losses)  # on the labels just scored
         if snapshots:
-            snapshots.take(stage, pack, setting, streams, session)
+            snapshots.take(stage, pack, stage.session(streams, session), streams, session)
         progress("test", session, streams[0].sessions, {})
     return evaluators
 
 
-def _answers(stream: Stream, session: int) -> np.ndarray:
-    """The class that each prototype stands for; -1 for the second prototypes of the new classes."""
+def _meta_train(
+    stage: Stage, pack: Pack, optimizer: torch.optim.Optimizer, progress: Progress
+) -> Sequence[Answered]:
+    """Train, and return the answers to a pseudo-stream: the last, or one after another training."""
+    config, kind, training = stage.config, stage.meta_training, stage.training()
+    meet_trained(stage, pack, training)
+    key = keys(stage.seeds, "dropout/gpil", stage.device)
+    last = deque[Answered](maxlen=len(stage.worlds[0].meta_classes) // stage.n_way)
+    if kind is not MetaTraining.NONE:
+        for number, episode in zip(range(config.episodes), EPISODES[kind](stage, training), strict=False):
+            losses, logits = episode.loss(pack, fold(key, number))
+            last.append((episode, logits.argmax(-1).cpu().numpy()))
+            descend(optimizer, losses)
+            if (number + 1) % config.validate_every == 0 or number + 1 == config.episodes:
+                accuracy = float((last[-1][1] == episode.target.cpu().numpy()).mean())
+                progress("meta-train", number + 1, config.episodes, {"query": accuracy})
+    if kind is not MetaTraining.INCREMENTAL:
+        for number, episode in zip(range(last.maxlen or 1), pseudo_episodes(stage, training), strict=False):
+            _, logits = episode.loss(pack, fold(key, number))
+            last.append((episode, logits.argmax(-1).cpu().numpy()))
+    return last
+
+
+def _answer(
+    stage: Stage, pack: Pack, streams: Sequence[Stream], session: int, meanings: list[np.ndarray], key: Tensor
+) -> tuple[Tensor, np.ndarray]:
+    """A session's losses (pack,), and the positions (pack, queries) that are answered, in training mode."""
+    setting, doubles = stage.session(streams, session), stage.method.doubles
+    meet(stage, pack, setting, streams, session)
+    many = [s.met(session if doubles else session - 1) for s in streams]
+    classes = [np.concatenate([m, s.arriving[session - 1]]) for m, s in zip(many, streams, strict=True)]
+    supports, queries = [s.support[session - 1] for s in streams], [s.queries[session] for s in streams]
+    task = stage.stacked(classes, many, supports, queries)
+    target = [
+        _positions(meaning, world.labels[nodes])
+        for meaning, world, nodes in zip(meanings, stage.worlds, queries, strict=True)
+    ]
+    scene = stage.scene(setting, len(streams[0].known), session + doubles)
+    task = task._replace(recalled=recall(pack, scene, setting.view, task))
+    losses, logits = pack.run("session_loss", (scene,), setting.view, task, stack(target, stage.device), key)
+    return losses, logits.argmax(-1).cpu().numpy()
+
+
+def _meanings(stage: Stage, stream: Stream, session: int) -> np.ndarray:
+    """The class that each position stands for; -1 for the second prototypes of the new classes."""
+    if not stage.method.doubles:
+        return stream.met(session)
     new = stream.arriving[session - 1]
     return np.concatenate([stream.met(session - 1), np.full(len(new), -1), new])
 
 
-def _positions(answers: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Labels as positions among the prototypes."""
-    order = np.argsort(answers, kind="stable")
-    return order[np.searchsorted(answers[order], labels)]
+def _positions(meanings: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Labels as positions."""
+    order = np.argsort(meanings, kind="stable")
+    return order[np.searchsorted(meanings[order], labels)]

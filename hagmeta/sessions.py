@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from hagmeta.episodes import ClassPools
 from hagmeta.evaluate import Evaluator
-from hagmeta.methods.base import Task
+from hagmeta.lessons import HeldOutLesson, ReplayLesson, SessionLesson
+from hagmeta.memory import Memory
+from hagmeta.methods.base import Lesson, MetaTraining, Scene, Task
 from hagmeta.pack import Pack, Progress, descend, stack
 from hagmeta.randomness import fold, keys
-from hagmeta.randomness import stream as random_stream
 from hagmeta.snapshots import Snapshots
-from hagmeta.splits import TRAIN
 from hagmeta.stage import Setting, Stage
 from hagmeta.stream import Stream
 
@@ -31,11 +30,16 @@ def play(
 ) -> list[Evaluator]:
     """Live through the streams under `strict`: learn in every session, then answer its queries."""
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
-    tuner = _FineTuning(stage, streams, purpose)
+    memory = Memory(stage, streams) if stage.method.lesson is Lesson.REPLAY else None
+    tuner = _FineTuning(stage, streams, purpose, memory)
     for session in range(streams[0].sessions + 1):
         setting = stage.session(streams, session)
-        if session > 0:
+        meet(stage, pack, setting, streams, session)
+        if session > 0 and stage.method.lesson is not Lesson.NONE:
             tuner.learn(pack, setting, session)
+        if memory is not None:
+            memory.keep(pack, setting, session)
+            setting = stage.known_by(streams, session, memory.nodes())
         (predictions,) = predict(stage, pack, setting, streams, [session])
         for evaluator, answer in zip(evaluators, predictions, strict=True):
             evaluator.score(answer)
@@ -45,12 +49,71 @@ def play(
     return evaluators
 
 
+class _FineTuning:
+    """The gradient steps of each session."""
+
+    def __init__(self, stage: Stage, streams: Sequence[Stream], purpose: str, memory: Memory | None) -> None:
+        self.stage, self.streams = stage, streams
+        self.lesson: SessionLesson
+        if memory is not None:
+            self.lesson = ReplayLesson(stage, streams, memory)
+        else:
+            self.lesson = HeldOutLesson(stage, streams, purpose)
+        self.key = keys(stage.seeds, f"dropout/{purpose}", stage.device)
+        self.step = 0
+
+    def learn(self, pack: Pack, setting: Setting, session: int) -> None:
+        config = self.stage.config
+        optimizer = pack.optimizer(config.finetune_rate, config.weight_decay)
+        scene = self.stage.scene(setting, len(self.streams[0].known), session)
+        self.lesson.begin(pack, scene, setting.view, session)
+        for _ in range(config.finetune_steps):
+            task, target = self.lesson.task(session)
+            key = fold(self.key, self.step)
+            losses, _ = pack.run("session_loss", (scene,), setting.view, task, target, key)
+            descend(optimizer, losses)
+            self.step += 1
+
+
+def meet(stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], session: int) -> None:
+    """Let a growing method start its parameters for the classes that a session brings it as new."""
+    new = _newcomers(stage, streams, session)
+    if new:
+        scene = stage.scene(setting, len(streams[0].known), session)
+        _grow(pack, scene, new, setting, stage.task(streams, session))
+
+
+def meet_trained(stage: Stage, pack: Pack, training: Setting) -> None:
+    """The same for the classes that supervised training knows, before it begins."""
+    if stage.method.grows and stage.meta_training is MetaTraining.SUPERVISED:
+        classes = stack((world.trained for world in stage.worlds), stage.device)
+        known = classes.shape[1]
+        scene = Scene(stage.graph, training.class_means, (known,))
+        nothing = classes[:, :0]
+        _grow(pack, scene, known, training, Task(classes, classes, nothing.unsqueeze(-1), nothing))
+
+
+@torch.no_grad()
+def _grow(pack: Pack, scene: Scene, new: int, setting: Setting, task: Task) -> None:
+    pack.assign(pack.run("meet", (scene, new), setting.view, task))
+
+
+def _newcomers(stage: Stage, streams: Sequence[Stream], session: int) -> int:
+    """How many classes a session brings that a growing method has not met, in training or before."""
+    if not stage.method.grows:
+        return 0
+    arrived = streams[0].arriving[session - 1] if session else streams[0].known
+    if stage.meta_training is MetaTraining.SUPERVISED:
+        arrived = np.setdiff1d(arrived, stage.worlds[0].trained)
+    return len(arrived)
+
+
 @torch.no_grad()
 def predict(
     stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], sessions: Sequence[int]
 ) -> list[Predictions]:
     """Answers to the queries of some sessions from one pass over the graph, in evaluation mode."""
-    tasks = tuple(stage.task(streams, session) for session in sessions)
+    tasks = tuple(stage.task(streams, session, setting.complete) for session in sessions)
     scene = stage.scene(setting, len(streams[0].known), sessions[-1])
     answers = [
         logits.argmax(-1).cpu().numpy() for logits in pack.run("logits", (scene,), setting.view, tasks)
@@ -67,63 +130,21 @@ def validate(stage: Stage, pack: Pack, settings: Sequence[Setting]) -> np.ndarra
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
     sessions = list(range(streams[0].sessions + 1))
     moments = [sessions] if len(settings) == 1 else [[session] for session in sessions]
+    before = pack.snapshot()
     for setting, moment in zip(settings, moments, strict=True):
+        meet(stage, pack, setting, streams, moment[0])
         for predictions in predict(stage, pack, setting, streams, moment):
             for evaluator, answer in zip(evaluators, predictions, strict=True):
                 evaluator.score(answer)
+    pack.restore(before)
     return np.array([np.mean(evaluator.accuracy()) for evaluator in evaluators])
 
 
 def validation_settings(stage: Stage) -> list[Setting]:
-    """Where nothing becomes visible on the way, one pass over the graph answers all sessions."""
+    """Where nothing changes on the way, one pass over the graph answers all sessions."""
     streams = [world.validation for world in stage.worlds]
-    sessions = range(streams[0].sessions + 1) if stage.config.val_classes else [0]
-    return [stage.session(streams, session) for session in sessions]
-
-
-class _FineTuning:
-    """Steps on labels that a session may use: train nodes of known classes, and the supports so far.
-
-    In each step one support of every class plays the query and the others the support. With K = 1
-    nothing could be left, so that new classes then take part as prototypes only, without queries.
-    """
-
-    def __init__(self, stage: Stage, streams: Sequence[Stream], purpose: str) -> None:
-        self.stage, self.streams = stage, streams
-        self.config = stage.config
-        self.rng = [random_stream(seed, f"finetune/{purpose}") for seed in stage.seeds]
-        self.pools = [
-            ClassPools([w.nodes_of(np.array([c]), TRAIN) for c in s.known])
-            for w, s in zip(stage.worlds, streams, strict=True)
-        ]
-        self.key = keys(stage.seeds, f"dropout/{purpose}", stage.device)
-        self.step = 0
-
-    def learn(self, pack: Pack, setting: Setting, session: int) -> None:
-        optimizer = pack.optimizer(self.config.finetune_rate, self.config.weight_decay)
-        scene = self.stage.scene(setting, len(self.streams[0].known), session)
-        for _ in range(self.config.finetune_steps):
-            task, target = self._task(session)
-            losses, _ = pack.run("loss", (scene,), setting.view, task, target, fold(self.key, self.step))
-            descend(optimizer, losses)
-            self.step += 1
-
-    def _task(self, session: int) -> tuple[Task, torch.Tensor]:
-        device = self.stage.device
-        supports, queries = [], []
-        for rng, pools, stream in zip(self.rng, self.pools, self.streams, strict=True):
-            rows = np.arange(len(stream.known))
-            of_known = pools.distinct(rows, rng.random((len(rows), self.config.query_shot or 1)))
-            shots = stream.support.shape[-1]
-            few = stream.support[:session].reshape(-1, shots)
-            order = rng.permuted(np.tile(np.arange(shots), (len(few), 1)), axis=1)
-            few = np.take_along_axis(few, order, axis=1)
-            held_out = few[:, :1] if shots > 1 else few[:, :0]
-            supports.append(few[:, held_out.shape[1] :])
-            queries.append(np.concatenate([of_known.ravel(), held_out.ravel()]))
-        known, shots = of_known.shape
-        target = np.repeat(np.arange(known), shots)
-        target = np.concatenate([target, known + np.arange(held_out.size)])
-        many = stack((s.known for s in self.streams), device)
-        task = Task(many, stack(supports, device), stack(queries, device))
-        return task, stack([target] * len(self.streams), device)
+    sessions = range(streams[0].sessions + 1)
+    changes = stage.config.val_classes or stage.method.oracle
+    if changes or any(_newcomers(stage, streams, session) for session in sessions):
+        return [stage.session(streams, session) for session in sessions]
+    return [stage.session(streams, 0)]

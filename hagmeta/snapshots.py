@@ -30,7 +30,7 @@ class Snapshots:
         queries = [stream.queries[session] for stream in streams]
         scene = stage.scene(setting, len(streams[0].known), session)
         nodes = stack_padded(queries, stage.device)
-        embedded = pack.run("embed", (scene,), setting.view, nodes).cpu().numpy()
+        embedded = pack.run("embeddings", (scene,), setting.view, nodes).cpu().numpy()
         for world, stream, query, rows in zip(stage.worlds, streams, queries, embedded, strict=True):
             labels = world.labels[query]
             self.arrays.append(

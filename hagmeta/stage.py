@@ -12,10 +12,13 @@ import torch
 from hagmeta.config import RunConfig
 from hagmeta.episodes import PseudoStream
 from hagmeta.graph import ClassMeans, Graph, View
-from hagmeta.methods.base import Scene, Task
+from hagmeta.methods import METHODS
+from hagmeta.methods.base import MetaTraining, Method, Scene, Task
 from hagmeta.pack import stack, stack_padded
 from hagmeta.splits import TRAIN
 from hagmeta.stream import Stream, World
+
+Arrays = Sequence[np.ndarray] | np.ndarray  # one a seed
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Setting:
 
     view: View
     class_means: ClassMeans
+    complete: bool = False  # the means are of every class met, not only of those known at the start
 
 
 @dataclass(frozen=True)
@@ -43,29 +47,55 @@ class Stage:
     def seeds(self) -> list[int]:
         return [world.seed for world in self.worlds]
 
+    @property
+    def method(self) -> type[Method]:
+        return METHODS[self.config.method]
+
+    @property
+    def meta_training(self) -> MetaTraining:
+        return self.method.meta_training if self.config.gpil else MetaTraining.NONE
+
+    @property
+    def released(self) -> bool:
+        return self.config.protocol == "released"
+
     def training(self) -> Setting:
         """The setting of meta-training: neither novel-test nor held-out classes are seen."""
-        released = self.config.protocol == "released"
-        known = [w.validation.known if not released else w.test.known for w in self.worlds]
+        if self.released:
+            known = [w.all_nodes_of(w.test.known) for w in self.worlds]
+        elif self.meta_training is MetaTraining.SUPERVISED:
+            known = [w.nodes_of(w.trained, TRAIN) for w in self.worlds]
+        else:
+            known = [w.nodes_of(w.validation.known, TRAIN) for w in self.worlds]
         return self._setting([w.validation.visible(0) for w in self.worlds], known)
 
     def session(self, streams: Sequence[Stream], session: int) -> Setting:
-        released = self.config.protocol == "released"
-        known = [s.met(session) if released else s.known for s in streams]
+        """The setting of a session: a class known by many is known by its train nodes.
+
+        Under `released` every class met is known by all its nodes, as the authors' code has it.
+        """
+        pairs = list(zip(self.worlds, streams, strict=True))
+        if self.released:
+            known = [w.all_nodes_of(s.met(session)) for w, s in pairs]
+        elif self.method.oracle:
+            return self.known_by(streams, session, [w.train_nodes_met(s, session) for w, s in pairs])
+        else:
+            known = [w.nodes_of(s.known, TRAIN) for w, s in pairs]
         return self._setting([s.visible(session) for s in streams], known)
 
-    def _setting(self, visible: list[np.ndarray], known: list[np.ndarray]) -> Setting:
+    def known_by(self, streams: Sequence[Stream], session: int, nodes: list[np.ndarray]) -> Setting:
+        """The setting of a session in which every class met is known by some of these nodes."""
+        return self._setting([s.visible(session) for s in streams], nodes, complete=True)
+
+    def _setting(
+        self, visible: list[np.ndarray], known_by: list[np.ndarray], complete: bool = False
+    ) -> Setting:
         seen = np.stack(visible)
-        members = [self._members(world, classes) for world, classes in zip(self.worlds, known, strict=True)]
-        return Setting(self.graph.view(seen), self.graph.class_means(members, seen))
+        members = [self._members(world, nodes) for world, nodes in zip(self.worlds, known_by, strict=True)]
+        return Setting(self.graph.view(seen), self.graph.class_means(members, seen), complete)
 
-    def _members(self, world: World, classes: np.ndarray) -> scipy.sparse.csr_matrix:
-        """Averages over the nodes that make a class known by many: its train nodes.
-
-        Under `released` all its nodes, as the authors' code has it.
-        """
-        released = self.config.protocol == "released"
-        nodes = world.all_nodes_of(classes) if released else world.nodes_of(classes, TRAIN)
+    def _members(self, world: World, nodes: np.ndarray) -> scipy.sparse.csr_matrix:
+        """Averages (classes, nodes) over some nodes, each counted with its class."""
         labels = world.labels[nodes]
         share = 1 / np.bincount(labels, minlength=world.num_classes).clip(min=1)
         values = share[labels].astype(np.float32)
@@ -87,20 +117,31 @@ class Stage:
         base, merged = self.worlds[0].split.base, session * self.n_way
         met = merged + self.n_way
         # Under `released` a merged class is known by all its nodes, otherwise by its cached supports.
-        first_few = merged if self.config.protocol == "released" else 0
-        task = Task(
-            many=stack((np.concatenate([base, s.order[:first_few]]) for s in drawn), self.device),
-            support=stack((s.support[first_few:met] for s in drawn), self.device),
-            query=stack((s.query[session, : len(base) + met].ravel() for s in drawn), self.device),
+        first_few = merged if self.released else 0
+        task = self.stacked(
+            classes=[np.concatenate([base, s.order[:met]]) for s in drawn],
+            many=[np.concatenate([base, s.order[:first_few]]) for s in drawn],
+            support=[s.support[first_few:met] for s in drawn],
+            query=[s.query[session, : len(base) + met].ravel() for s in drawn],
         )
         return task, np.repeat(np.arange(len(base) + met), drawn[0].query.shape[-1])
 
-    def task(self, streams: Sequence[Stream], session: int) -> Task:
-        """What is known after a session of a stream, and its queries."""
+    def task(self, streams: Sequence[Stream], session: int, complete: bool = False) -> Task:
+        """What is known after a session of a stream, and its queries; ``complete`` as the setting is."""
+        known = [s.met(session) if complete else s.known for s in streams]
+        supports = [s.support[: 0 if complete else session] for s in streams]
         return Task(
-            many=stack((s.known for s in streams), self.device),
-            support=stack(
-                (s.support[:session].reshape(-1, s.support.shape[-1]) for s in streams), self.device
-            ),
+            classes=stack((s.met(session) for s in streams), self.device),
+            many=stack(known, self.device),
+            support=stack((s.reshape(-1, s.shape[-1]) for s in supports), self.device),
             query=stack_padded([s.queries[session] for s in streams], self.device),
+        )
+
+    def stacked(self, classes: Arrays, many: Arrays, support: Arrays, query: Arrays) -> Task:
+        """A task from one array a seed of each of its parts."""
+        return Task(
+            stack(classes, self.device),
+            stack(many, self.device),
+            stack(support, self.device),
+            stack(query, self.device),
         )

@@ -53,10 +53,20 @@ class World:
     validation: Stream
     test: Stream
 
+    @property
+    def trained(self) -> np.ndarray:
+        """Classes that training may know: held-out ones are not among them."""
+        return np.concatenate([self.split.base, self.meta_classes])
+
     def nodes_of(self, classes: np.ndarray, role: int) -> np.ndarray:
         """Nodes of one role labelled with one of ``classes``, among those seen before any session."""
         candidates = np.flatnonzero((self.split.role == role) & self.test.visible(0))
         return candidates[np.isin(self.labels[candidates], classes)]
+
+    def train_nodes_met(self, stream: Stream, session: int) -> np.ndarray:
+        """Train nodes of every class met by a session of a stream: what only an oracle may ask."""
+        candidates = np.flatnonzero((self.split.role == TRAIN) & stream.visible(session))
+        return candidates[np.isin(self.labels[candidates], stream.met(session))]
 
     def all_nodes_of(self, classes: np.ndarray) -> np.ndarray:
         """Every node labelled with one of ``classes``: what only the `released` protocol may ask."""

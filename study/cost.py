@@ -21,8 +21,10 @@ def rough_seconds(config: RunConfig) -> float:
     assert config.sessions
     edges = datasets.describe(config.dataset, Path()).edges or 100_000
     training = config.episodes * (STOPPED_EARLY if config.protocol == "strict" else 1.0)
-    steps = config.gpil * training + config.sessions * (config.finetune_steps + 1)
-    passes = 1 + config.nla  # over the graph
+    trains = config.applies("episodes") and (config.gpil or not config.applies("gpil"))
+    tuning = config.finetune_steps if config.applies("finetune_steps") else 0
+    steps = trains * training + config.sessions * (tuning + 1)
+    passes = 1 + (config.nla and config.applies("nla"))  # over the graph
     return steps * passes * (SECONDS_A_STEP + SECONDS_AN_EDGE * edges)
 
 

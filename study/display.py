@@ -18,11 +18,7 @@ def study_table(records: Sequence[Record]) -> Table:
     for record in records:
         by_config.setdefault(record["config_hash"], []).append(record)
     groups = list(by_config.values())
-    varied = [
-        key
-        for key in groups[0][0]["config"]
-        if len({str(group[0]["config"].get(key)) for group in groups}) > 1
-    ]
+    varied = _varied([group[0]["config"] for group in groups])
     table = Table(
         caption="accuracy at the first and last session, mean ± 95 % interval over the seeds, percent",
         box=rich.box.SIMPLE,
@@ -32,10 +28,9 @@ def study_table(records: Sequence[Record]) -> Table:
         table.add_column(key)
     for column in ("seeds", "first", "last", "PD", "RPD"):
         table.add_column(column, justify="right")
-    for group in sorted(groups, key=lambda group: [str(group[0]["config"][key]) for key in varied]):
-        config = group[0]["config"]
+    for group in sorted(groups, key=lambda group: [_readable(group[0], key) for key in varied]):
         table.add_row(
-            *(_readable(config[key]) for key in varied or ["dataset"]),
+            *(_readable(group[0], key) for key in varied or ["dataset"]),
             str(len(group)),
             *(percent([record["accuracy"][session] for record in group]) for session in (0, -1)),
             percent([record["pd"] for record in group]),
@@ -44,5 +39,14 @@ def study_table(records: Sequence[Record]) -> Table:
     return table
 
 
-def _readable(value: Any) -> str:
-    return {True: "yes", False: ""}[value] if isinstance(value, bool) else str(value)
+def _varied(configs: Sequence[dict[str, Any]]) -> list[str]:
+    """The settings in which configurations differ; those that do not apply to a method are not in its own."""
+    keys = dict.fromkeys(key for config in configs for key in config)
+    return [key for key in keys if len({str(config[key]) for config in configs if key in config}) > 1]
+
+
+def _readable(record: Record, key: str) -> str:
+    """A setting's value in a cell; an oracle is marked beside its name."""
+    value = record["config"].get(key, "")
+    mark = " (oracle)" if key == "method" and record.get("oracle") else ""
+    return {True: "yes", False: ""}[value] if isinstance(value, bool) else f"{value}{mark}"

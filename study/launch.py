@@ -317,10 +317,10 @@ def _report(store: Store, options: argparse.Namespace, console: Console) -> None
 
 
 def _short(config: RunConfig, configs: Sequence[RunConfig]) -> str:
-    """The settings in which this configuration differs from another of the study."""
+    """The settings in which this configuration differs from another of the study that has them, too."""
     values = config.canonical()
     others = [other.canonical() for other in configs]
-    varied = [key for key in values if any(other[key] != values[key] for other in others)]
+    varied = [key for key in values if any(key in other and other[key] != values[key] for other in others)]
     return " ".join(f"{key}={values[key]}" for key in varied) or config.dataset
 
 

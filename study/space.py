@@ -2,7 +2,8 @@
 
 A space's configurations are its datasets x its cases x its grid, each with what is fixed, and around each
 of them the values of ``one_at_a_time``; then those of the spaces that it includes. A case that names a
-dataset is for that dataset alone. Every error is one line with the file, the line and what would be valid.
+dataset is for that dataset alone. Settings that do not apply to a method make no difference to it, and a
+search does not sample them. Every error is one line with the file, the line and what would be valid.
 """
 
 from __future__ import annotations
@@ -84,13 +85,13 @@ def read(
     configs = _merged(_configs(each, request) for each in files)
     replaceable = dict.fromkeys(config.dataset for config in configs) if fallback else ()
     space = Space(
-        name=path.stem + ("-quick" if quick else ""),
+        name=_name(path, file, request),
         description=file.description,
         configs=tuple(configs.values()),
         seeds=file.seeds if seeds is None else space_file.check_seeds(seeds),
         fallback=fallback,
         search=file.search,
-        sample=file.sample,
+        sample=_applicable(file.sample, configs),
         spare={name: _all_spare(files, name, request) for name in replaceable},
         given=frozenset(typed),
     )
@@ -110,6 +111,17 @@ def replace_dataset(space: Space, missing: str, fallback: str) -> Space:
     others = (config for config in space.configs if config.dataset != missing)
     configs = _merged({resolve(config): config} for config in (*others, *moved))
     return replace(space, configs=tuple(configs.values()))
+
+
+def _name(path: Path, file: SpaceFile, request: _Request) -> str:
+    """A study's name, by which its folder is found; a search for another method is another study."""
+    method = request.settings.get("method") if file.search else None
+    return "-".join(filter(None, [path.stem, method, "quick" if request.quick else None]))
+
+
+def _applicable(sample: tuple[Dimension, ...], configs: Configs) -> tuple[Dimension, ...]:
+    """What is worth searching: settings that do not apply to the method are not sampled."""
+    return tuple(d for d in sample if any(config.applies(d.key) for config in configs))
 
 
 def _find(name: str, folder: Path) -> Path:

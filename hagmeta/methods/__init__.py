@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from hagmeta.config import RunConfig
 from hagmeta.errors import choose
-from hagmeta.methods.base import Method, Scene, Sizes, Task
+from hagmeta.methods.base import Lesson, MetaTraining, Method, Scene, Sizes, Task
+from hagmeta.methods.bounds import Frozen, Joint
+from hagmeta.methods.cec import Cec
+from hagmeta.methods.er_gnn import ErGnn
+from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
+from hagmeta.methods.icarl import ICarl
+from hagmeta.methods.meta_gnn import MetaGnn
+from hagmeta.methods.proto import ProtoGat, ProtoGcn
 
-__all__ = ["METHODS", "Method", "Scene", "Sizes", "Task", "make_method"]
+__all__ = ["METHODS", "Lesson", "MetaTraining", "Method", "Scene", "Sizes", "Task", "make_method"]
 
-METHODS: dict[str, type[Method]] = {"hag-meta": HagMeta}
+METHODS: dict[str, type[Method]] = {
+    "hag-meta": HagMeta,
+    "proto-gcn": ProtoGcn,
+    "proto-gat": ProtoGat,
+    "meta-gnn": MetaGnn,
+    "gpn": Gpn,
+    "er-gnn": ErGnn,
+    "icarl": ICarl,
+    "cec": Cec,
+    "frozen": Frozen,
+    "joint": Joint,
+}
 
 
 def make_method(config: RunConfig, sizes: Sizes, seed: int) -> Method:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
 from hagmeta.graph import ClassMeans, Graph, View
 from hagmeta.nn.encoder import make_encoder
+from hagmeta.pack import State
 from hagmeta.randomness import seeded
 
 
@@ -20,9 +24,11 @@ class Task(NamedTuple):
     The classes known by many labelled nodes come first, then those known by K supports.
     """
 
+    classes: Tensor  # (classes,) which classes of the dataset they are
     many: Tensor  # (classes known by many,) their rows in Scene.class_means
     support: Tensor  # (classes known by few, shots) nodes
     query: Tensor  # (queries,) nodes
+    recalled: tuple[Tensor, ...] = ()  # what ``Method.recall`` gave when the session began
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,35 @@ class Sizes(NamedTuple):
     features: int
     base_classes: int
     n_way: int
+    classes: int  # of the whole dataset
+
+
+class MetaTraining(Enum):
+    """What a method learns from between the encoder's pre-training and the first session."""
+
+    NONE = "nothing"
+    INCREMENTAL = "pseudo-incremental episodes of base and novel-train classes (GPIL)"
+    ORDINARY = "N-way K-shot episodes of novel-train classes"
+    SUPERVISED = "labelled nodes of all base and novel-train classes at once"
+
+
+class Lesson(Enum):
+    """What the gradient steps of a session learn from under `strict`."""
+
+    NONE = "there are none"
+    HELD_OUT = "one support a class, predicted from its others, and train nodes of known classes"
+    REPLAY = "the new supports, and the nodes kept of the classes met before"
 
 
 class Method(nn.Module, ABC):
     """A learning system. ``key`` draws dropout; without one a method is in evaluation mode."""
+
+    settings: ClassVar[Mapping[str, Any]] = {}  # those that the method decides, whatever is configured
+    meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
+    lesson: ClassVar[Lesson] = Lesson.HELD_OUT
+    oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
+    grows: ClassVar[bool] = False  # has parameters of its own for each class, which ``meet`` starts
+    doubles: ClassVar[bool] = False  # repeats the authors' slip under `released`: see there
 
     def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
         super().__init__()
@@ -61,14 +92,38 @@ class Method(nn.Module, ABC):
     def loss(
         self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The loss of one training step, and the logits (queries, classes) behind it."""
+        """The loss of one step of meta-training, and the logits (queries, classes) behind it."""
+
+    def session_loss(
+        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The same in a session; its classes are the last of the task."""
+        return self.loss(scene, view, task, target, key)
+
+    def meet(self, scene: Scene, new: int, view: View, task: Task) -> State:
+        """The parameters that change when the last ``new`` classes of a task are met for the first time."""
+        raise NotImplementedError
+
+    def recall(self, scene: Scene, view: View, task: Task) -> tuple[Tensor, ...]:
+        """What is to be remembered, while a session lasts, of the model as it was before."""
+        return ()
+
+    @classmethod
+    def select(
+        cls, config: RunConfig, embeddings: list[np.ndarray], logits: list[np.ndarray], size: int
+    ) -> list[np.ndarray]:
+        """Positions of the at most ``size`` nodes to keep of each class that was just learnt, for replay.
+
+        Of every class there are its candidates' embeddings (nodes, width) and logits (nodes, classes met).
+        """
+        raise NotImplementedError
 
     def logits(self, scene: Scene, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:
         """Logits of each task after one pass over the graph, in evaluation mode."""
         encoded = self.encode(scene, view, None)
         return tuple(self.classify(scene, encoded, task) for task in tasks)
 
-    def embed(self, scene: Scene, view: View, nodes: Tensor) -> Tensor:
+    def embeddings(self, scene: Scene, view: View, nodes: Tensor) -> Tensor:
         """Embeddings (nodes, width) of some nodes, in evaluation mode."""
         return self.encoder(scene.graph, view, None).at(nodes)
 

@@ -13,7 +13,7 @@ from hagmeta.graph import View
 from hagmeta.methods.base import Method, Scene, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.node_attention import NodeAttention, NodeScores
-from hagmeta.nn.prototypes import distance_logits, weighted_prototypes
+from hagmeta.nn.prototypes import after_known, distance_logits, support_and_queries, weighted_prototypes
 from hagmeta.nn.task_attention import TaskAttention
 from hagmeta.randomness import fold, seeded
 
@@ -27,6 +27,8 @@ class Encoded(NamedTuple):
 
 class HagMeta(Method):
     """With NLA, TLA and GPIL off it is the paper's Proto-GNN."""
+
+    doubles = True
 
     def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
         super().__init__(config, sizes, seed)
@@ -59,15 +61,12 @@ class HagMeta(Method):
 
     def _answer(self, scene: Scene, encoded: Encoded, task: Task) -> tuple[Tensor, Tensor]:
         """Logits (queries, classes) and the prototypes (classes, width) behind them."""
-        nodes = torch.cat([task.support.flatten(), task.query])
-        support, query = encoded.embedding.at(nodes).split([task.support.numel(), len(task.query)])
-        support = support.unflatten(0, task.support.shape)  # (classes, shots, width)
+        support, query = support_and_queries(encoded.embedding, task.support, task.query)
         if encoded.scores is None:
             few = support.mean(-2)  # Eq. 2
         else:
             few = weighted_prototypes(support, encoded.scores.weights(task.support))
-        many = encoded.embedding.means(scene.class_means)[task.many]
-        prototypes = torch.cat([many, few])
+        prototypes = after_known(few, encoded.embedding, scene.class_means, task.many)
         return distance_logits(query, prototypes), prototypes
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
+
+from hagmeta.graph import ClassMeans
+from hagmeta.nn.encoder import Embedding
 
 
 def weighted_prototypes(support: Tensor, weights: Tensor) -> Tensor:
@@ -13,3 +17,23 @@ def weighted_prototypes(support: Tensor, weights: Tensor) -> Tensor:
 def distance_logits(queries: Tensor, prototypes: Tensor) -> Tensor:
     """Negative squared Euclidean distances (Eq. 3), less each query's own square, which softmax ignores."""
     return 2 * queries @ prototypes.mT - prototypes.square().sum(-1)
+
+
+def support_and_queries(embedding: Embedding, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Embeddings of nodes (classes, shots) and (queries,), read together: each with a width appended."""
+    nodes = torch.cat([support.flatten(), query])
+    first, rest = embedding.at(nodes).split([support.numel(), len(query)])
+    return first.unflatten(0, support.shape), rest
+
+
+def after_known(few: Tensor, embedding: Embedding, class_means: ClassMeans, many: Tensor) -> Tensor:
+    """Prototypes (classes, width) of the classes known by ``many`` nodes, then the ``few`` given."""
+    return torch.cat([embedding.means(class_means)[many], few]) if len(many) else few
+
+
+def mean_prototypes(embedding: Embedding, class_means: ClassMeans, many: Tensor, support: Tensor) -> Tensor:
+    """Plain means (classes, width) of classes known by ``many`` nodes, then of those with supports."""
+    if not len(support):
+        return embedding.means(class_means)[many]
+    few = embedding.at(support.flatten()).unflatten(0, support.shape).mean(-2)
+    return after_known(few, embedding, class_means, many)

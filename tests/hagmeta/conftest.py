@@ -38,6 +38,8 @@ def small() -> Callable[..., RunConfig]:
             "episodes": 12,
             "validate_every": 4,
             "finetune_steps": 3,
+            "inner_steps": 2,
+            "memory": 4,
         }
         return RunConfig(**(settings | changes))
 

@@ -69,6 +69,23 @@ def test_a_run_writes_a_record_a_seed_and_shows_a_table(tmp_path: Path, home: Pa
     assert len(list((home / "pretrained").glob("*.pt"))) == 2
 
 
+def test_a_setting_that_does_not_apply_is_said_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TINY, "--seeds", "1", "--method", "frozen", "--no-nla"]) == 0
+    shown = capsys.readouterr()
+    left_out = ["episodes", "finetune_steps", "nla"]
+    assert [line for line in shown.err.splitlines() if line.startswith("note:")] == [
+        f"note: {key} does not apply to frozen and is left out"
+        for key in sorted(left_out, key=shown.err.find)
+    ]
+    assert "NLA" not in shown.out
+
+
+def test_an_oracle_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TINY, "--seeds", "1", "--method", "joint"]) == 0
+    shown = capsys.readouterr()
+    assert "note: joint is an oracle" in shown.err and "(an oracle)" in " ".join(shown.out.split())
+
+
 def test_datasets_are_listed() -> None:
     done = call("datasets")
     assert done.returncode == 0, done.stderr

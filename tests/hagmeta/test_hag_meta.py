@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
 SEEDS = [0, 5]
 TOGGLES = [dict(zip(("gpil", "nla", "tla"), on, strict=True)) for on in product([False, True], repeat=3)]
-SIZES = Sizes(features=30, base_classes=4, n_way=2)
+SIZES = Sizes(features=30, base_classes=4, n_way=2, classes=14)
 
 
 def normal(*shape: int) -> Tensor:
@@ -53,7 +53,7 @@ def test_with_a_seed_all_toggles_start_from_the_same_parameters(small: Small, en
 
 
 def packed(stage: Stage) -> tuple[Pack, list[Method]]:
-    sizes = Sizes(stage.graph.num_features, len(stage.worlds[0].split.base), stage.n_way)
+    sizes = Sizes(stage.graph.num_features, len(stage.worlds[0].split.base), stage.n_way, 14)
     methods = [make_method(stage.config, sizes, seed) for seed in SEEDS]
     return Pack(methods, CPU), methods
 

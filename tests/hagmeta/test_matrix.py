@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch.func import vmap
+from torch.func import grad, vmap
 
 from hagmeta.matrix import (
     DenseMatrix,
@@ -185,3 +185,37 @@ def test_no_bit_depends_on_the_pack(operation: str, width: int) -> None:
 
     for alone, together in zip(of([1]), of([2, 1, 0]), strict=True):
         assert torch.equal(alone[0], together[1])
+
+
+@pytest.mark.parametrize("operation", ["aggregate at", "seedwise"])
+def test_gradients_inside_of_vmap_are_those_outside(operation: str) -> None:
+    # MAML takes gradients seed by seed, and then gradients through those.
+    rows = torch.stack(
+        [torch.randperm(NODES, generator=torch.Generator().manual_seed(s))[:6] for s in range(PACK)]
+    )
+    scale, weight = normal(PACK, NODES).abs(), normal(PACK, 6, WIDTH, seed=1)
+    adjacency = SymmetricMatrix(random_adjacency(), CPU)
+    seedwise = SeedwiseMatrix([random_sparse(6, NODES, seed) for seed in range(PACK)], CPU)
+
+    def energy(hidden: Tensor, scale: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+        at = (
+            aggregate_at(adjacency, scale, hidden, rows)
+            if operation == "aggregate at"
+            else matmul(seedwise, hidden)
+        )
+        return (weight * at.pow(3)).sum()
+
+    def steepness(hidden: Tensor, *others: Tensor) -> Tensor:
+        return grad(energy)(hidden, *others).square().sum()
+
+    hidden = normal(NODES, PACK, WIDTH, seed=2).requires_grad_()
+    axes = (1, 0, 0, 0)
+    inside = vmap(grad(energy), in_dims=axes, out_dims=1)(hidden, scale, rows, weight)
+    total = vmap(energy, in_dims=axes)(hidden, scale, rows, weight).sum()
+    (outside,) = torch.autograd.grad(total, hidden, create_graph=True)
+    torch.testing.assert_close(inside, outside)
+    (through_inside,) = torch.autograd.grad(
+        vmap(steepness, in_dims=axes)(hidden, scale, rows, weight).sum(), hidden
+    )
+    (through_outside,) = torch.autograd.grad(outside.square().sum(), hidden)
+    torch.testing.assert_close(through_inside, through_outside)

@@ -50,12 +50,12 @@ def test_shipped_spaces_are_valid(name: str, quick: bool) -> None:
     assert len(found.description) > 20
     assert found.configs
     assert len(set(found.configs)) == len(found.configs)
-    assert len(space.read(name).seeds) == {"hyperparameters": 3, "smoke": 4}.get(name, 10)
+    assert len(space.read(name).seeds) == {"hyperparameters": 3, "tune": 3, "smoke": 4}.get(name, 10)
 
 
 def test_all_spaces_ship() -> None:
     wanted = {"ablation", "comparison", "nway_kshot", "nway_kshot_grid", "hyperparameters", "sensitivity"}
-    assert set(space.names()) == wanted | {"protocol", "paper", "smoke"}
+    assert set(space.names()) == wanted | {"protocol", "paper", "smoke", "tune"}
 
 
 def test_ablation_is_table_3() -> None:
@@ -76,16 +76,14 @@ def test_comparison_has_every_method_on_the_papers_datasets() -> None:
     found = space.read("comparison")
     for name in ("amazon-clothing", "dblp", "reddit"):
         here = [config for config in found.configs if config.dataset == name]
-        assert {config.method for config in here} == set(METHODS)
-        plain = [c.encoder for c in here if c.method == "hag-meta" and not (c.gpil or c.nla or c.tla)]
-        assert plain == ["gcn", "gat"]
+        assert sorted(config.method for config in here) == sorted(METHODS)
         assert all(config.n_way is None for config in here)  # the dataset's own
 
 
 def test_paper_is_the_union_of_what_it_includes() -> None:
     parts = [space.read(name) for name in ("comparison", "ablation", "nway_kshot")]
-    # Equal runs are one: two of Table 3's, and each dataset's own setting of Figure 3, are in Table 2.
-    assert len(space.read("paper").configs) == sum(len(part.configs) for part in parts) - 2 - 3
+    # Equal runs are one: Table 3's with all parts on, and each dataset's own setting of Figure 3, twice.
+    assert len(space.read("paper").configs) == sum(len(part.configs) for part in parts) - 1 - 3 * 2
 
 
 def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
@@ -93,6 +91,35 @@ def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
     assert found.search == Search("optuna", 64, "val_accuracy")
     assert Dimension("finetune_steps", "randint", (0, 60)) in found.sample
     assert settings_of(found, "val_classes") == [(6,)]
+
+
+OWN_SAMPLED = {
+    "meta-gnn": {"inner_steps", "inner_rate"},
+    "er-gnn": {"selection"},
+    "icarl": {"distillation", "temperature"},
+    "cec": {"cosine_scale"},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) -> None:
+    found = space.read("tune", settings={"method": method})
+    assert found.name == f"tune-{method}"  # a folder of its own: searches must not mix
+    assert found.search == Search("optuna", 16, "val_accuracy")
+    assert settings_of(found, "method", "val_classes") == [(method, 6)]
+    steps = {"finetune_steps", "finetune_rate"} if method not in ("frozen", "cec", "meta-gnn") else set()
+    own = OWN_SAMPLED.get(method, set())
+    sampled = {dimension.key for dimension in found.sample}
+    assert sampled == {"learning_rate", "weight_decay", "dropout"} | steps | own
+    assert space.read("tune", quick=True, settings={"method": method}).name == f"tune-{method}-quick"
+
+
+def test_a_setting_for_all_methods_is_harmless_where_it_does_not_apply() -> None:
+    found = space.read("comparison", datasets=["debian"], settings={"episodes": 7})
+    assert len({config.hash() for config in found.configs}) == len(METHODS)
+    plain = {c.method: c.hash() for c in space.read("comparison", datasets=["debian"]).configs}
+    same = {config.method for config in found.configs if config.hash() == plain[config.method]}
+    assert same == {"proto-gcn", "proto-gat", "frozen"}
 
 
 def test_sensitivity_changes_one_setting_at_a_time() -> None:
@@ -181,23 +208,23 @@ def test_aliases_are_followed(write: Write) -> None:
 def test_datasets_given_have_no_fallback_and_pick_their_cases() -> None:
     found = space.read("nway_kshot", datasets=["dblp"])
     assert found.fallback is None
-    assert settings_of(found, "dataset", "n_way", "k_shot") == [
-        ("dblp", 5, 3),
-        ("dblp", 5, 5),
-        ("dblp", 10, 5),
+    assert settings_of(found, "dataset", "n_way", "k_shot", "method") == [
+        ("dblp", n_way, k_shot, method)
+        for n_way, k_shot in ((5, 3), (5, 5), (10, 5))
+        for method in ("hag-meta", "cec")
     ]
 
 
 def test_a_dataset_without_cases_gets_those_of_all_others() -> None:
     found = space.read("nway_kshot", datasets=["cora-full"])
     shapes = [(3, 3), (3, 5), (5, 5), (5, 3), (10, 5), (2, 3), (2, 5)]
-    assert settings_of(found, "n_way", "k_shot") == shapes
+    assert list(dict.fromkeys(settings_of(found, "n_way", "k_shot"))) == shapes
 
 
 def test_paper_runs_on_a_given_dataset_alone() -> None:
     found = space.read("paper", datasets=["debian"])
     assert {config.dataset for config in found.configs} == {"debian"}
-    assert len(found.configs) == 3 + 8 + 3 - 2 - 1
+    assert len(found.configs) == len(METHODS) + 8 + 3 * 2 - 1 - 2
 
 
 def test_settings_override_what_is_fixed() -> None:
@@ -209,14 +236,14 @@ def test_settings_override_what_is_fixed() -> None:
     ("name", "key"),
     [
         ("ablation", "gpil"),
-        ("comparison", "encoder"),
+        ("comparison", "method"),
         ("sensitivity", "hidden"),
         ("hyperparameters", "dropout"),
         ("paper", "n_way"),
     ],
 )
 def test_settings_contradict_what_varies(name: str, key: str) -> None:
-    values: dict[str, Any] = {"gpil": True, "encoder": "gcn", "hidden": 8, "dropout": 0.1, "n_way": 2}
+    values: dict[str, Any] = {"gpil": True, "method": "gpn", "hidden": 8, "dropout": 0.1, "n_way": 2}
     with pytest.raises(UserError, match=rf"\.yaml:\d+: {key} varies in this space"):
         space.read(name, settings={key: values[key]})
 
@@ -259,7 +286,7 @@ def test_three_missing_datasets_are_one_fallback() -> None:
 
 def test_the_fallback_brings_its_own_cases() -> None:
     found = space.replace_dataset(space.read("nway_kshot"), "dblp", "debian")
-    moved = [(c.n_way, c.k_shot) for c in found.configs if c.dataset == "debian"]
+    moved = [(c.n_way, c.k_shot) for c in found.configs if c.dataset == "debian" and c.method == "cec"]
     assert moved == [(3, 3), (3, 5), (5, 5)]
     assert {config.dataset for config in found.configs} == {"amazon-clothing", "reddit", "debian"}
 

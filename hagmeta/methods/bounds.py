@@ -1,0 +1,34 @@
+"""What the other methods are read between: learning nothing in the sessions, and knowing everything."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from hagmeta.config import RunConfig
+from hagmeta.methods.base import Lesson, MetaTraining, Sizes
+from hagmeta.methods.hag_meta import HagMeta
+
+
+class Frozen(HagMeta):
+    """Lower bound: the pre-trained encoder and the nearest mean; nothing is learnt after that."""
+
+    settings: ClassVar = {"nla": False, "tla": False}
+    meta_training = MetaTraining.NONE
+    lesson = Lesson.NONE
+
+    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
+        super().__init__(config, sizes, seed)
+        self.requires_grad_(False)
+
+
+class Joint(HagMeta):
+    """Upper bound, and an oracle: it knows the train labels of every class met, the novel ones too.
+
+    Every class is known by the mean of its train nodes. Training, and then each session, takes steps of
+    cross-entropy on train nodes of all classes met so far, as many steps as the other methods take.
+    Under `released` it knows no more than the others, who there know every class met by all its nodes.
+    """
+
+    settings: ClassVar = {"nla": False, "tla": False}
+    meta_training = MetaTraining.SUPERVISED
+    oracle = True

@@ -1,0 +1,58 @@
+"""CEC (Zhang et al., CVPR 2021): continually evolved classifiers."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from hagmeta.config import RunConfig
+from hagmeta.graph import View
+from hagmeta.methods.base import Lesson, Method, Scene, Sizes, Task
+from hagmeta.nn.classifier_attention import ClassifierAttention
+from hagmeta.nn.encoder import Embedding
+from hagmeta.nn.prototypes import after_known, support_and_queries
+from hagmeta.randomness import seeded
+
+
+class Cec(Method):
+    """The encoder is frozen after pre-training; graph attention adapts all classifier vectors to each other.
+
+    What had to be decided on graphs:
+    - the pseudo-incremental episodes are those of GPIL: CEC makes pseudo-novel classes by rotating images of
+      base classes, here the novel-train classes are there for that;
+    - a class's vector is the mean of what it is known by, at unit length, and attention runs over the classes
+      alone, as the publication's text has it (its code adds the query);
+    - a frozen encoder drops nothing out; the attention does.
+    In a session nothing is learnt: new vectors join and all are adapted anew. Under `released` the attention
+    takes that protocol's step on the queries.
+    """
+
+    lesson = Lesson.NONE
+
+    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
+        super().__init__(config, sizes, seed)
+        self.encoder.requires_grad_(False)
+        self.evolution = seeded(
+            seed, "init/cec", lambda: ClassifierAttention(config.embedding, config.dropout)
+        )
+        self.scale = config.cosine_scale
+
+    def encode(self, scene: Scene, view: View, key: Tensor | None) -> Embedding:
+        embedding: Embedding = self.encoder(scene.graph, view, None)
+        return embedding
+
+    def classify(self, scene: Scene, encoded: Embedding, task: Task) -> Tensor:
+        return self._cosines(scene, encoded, task, None)
+
+    def loss(
+        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        logits = self._cosines(scene, self.encode(scene, view, key), task, key)
+        return F.cross_entropy(logits, target), logits
+
+    def _cosines(self, scene: Scene, embedding: Embedding, task: Task, key: Tensor | None) -> Tensor:
+        """Scaled cosines (queries, classes) to the adapted vectors."""
+        support, query = support_and_queries(embedding, task.support, task.query)
+        means = after_known(support.mean(-2), embedding, scene.class_means, task.many)
+        vectors = self.evolution(F.normalize(means, dim=-1), key)
+        return self.scale * F.normalize(query, dim=-1) @ F.normalize(vectors, dim=-1).mT

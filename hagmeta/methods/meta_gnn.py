@@ -1,0 +1,85 @@
+"""Meta-GNN (Zhou et al., CIKM 2019): model-agnostic meta-learning (MAML) of a graph neural network."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call, grad
+
+from hagmeta.config import RunConfig
+from hagmeta.graph import View
+from hagmeta.methods.base import Lesson, MetaTraining, Method, Scene, Sizes, Task
+from hagmeta.nn.encoder import Embedding
+from hagmeta.nn.prototypes import mean_prototypes
+from hagmeta.pack import State
+from hagmeta.randomness import fold
+
+
+class MetaGnn(Method):
+    """An encoder from which a few gradient steps on the supports of a task answer its queries.
+
+    What had to be decided, since Meta-GNN knows one N-way task at a time:
+    - tasks of training are of novel-train classes, and start from the pre-trained encoder;
+    - the classifier of a task starts at the means of what its classes are known by, where MAML meta-learns
+      N rows: so it can grow by N in a session, and old and new classes start alike;
+    - the task of a session is all classes met. Each starts again from what was meta-learnt, as MAML's tasks
+      do, and takes its inner steps on all supports met so far. (To go on from the session before, on the new
+      supports alone, was tried on Debian: the encoder leaves the older classes' rows behind.)
+    Nothing is learnt for good in a session. Under `released` it takes that protocol's step on the queries,
+    through the inner steps on the new supports.
+    """
+
+    meta_training = MetaTraining.ORDINARY
+    lesson = Lesson.NONE
+
+    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
+        super().__init__(config, sizes, seed)
+        self.steps, self.rate, self.first_order = config.inner_steps, config.inner_rate, config.first_order
+
+    def encode(self, scene: Scene, view: View, key: Tensor | None) -> View:
+        return view  # each task has passes of its own over the graph
+
+    def classify(self, scene: Scene, encoded: View, task: Task) -> Tensor:
+        return self._answer(scene, encoded, task, None)
+
+    def loss(
+        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The loss on the queries after the inner steps, to be descended through them."""
+        logits = self._answer(scene, view, task, key)
+        return F.cross_entropy(logits, target), logits
+
+    def embed(self, scene: Scene, view: View, nodes: Tensor, key: Tensor | None) -> Tensor:
+        embedding: Embedding = self.encoder(scene.graph, view, key)
+        return embedding.at(nodes)
+
+    def _answer(self, scene: Scene, view: View, task: Task, key: Tensor | None) -> Tensor:
+        """Logits (queries, classes) after the inner steps on the supports, if there are any."""
+        embedding = self.encoder(scene.graph, view, None)
+        means = mean_prototypes(embedding, scene.class_means, task.many, task.support)
+        # By this row and bias a class is as near as its mean.
+        parameters = {**dict(self.named_parameters()), "row": 2 * means, "bias": -means.square().sum(-1)}
+        known, shots = len(task.many), task.support.shape[1]
+        target = torch.arange(known, len(means), device=means.device).repeat_interleave(shots)
+
+        def support_loss(parameters: State, key: Tensor | None) -> Tensor:
+            return F.cross_entropy(self._logits(parameters, scene, view, task.support.flatten(), key), target)
+
+        for step in range(self.steps if len(task.support) else 0):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.first_order):
+                slope = grad(support_loss)(parameters, _use(key, step))
+            parameters = {name: value - self.rate * slope[name] for name, value in parameters.items()}
+        return self._logits(parameters, scene, view, task.query, _use(key, self.steps))
+
+    def _logits(
+        self, parameters: State, scene: Scene, view: View, nodes: Tensor, key: Tensor | None
+    ) -> Tensor:
+        """Logits (nodes, classes) of an encoder and a classifier with these parameters."""
+        encoder = {name: parameters[name] for name, _ in self.named_parameters()}
+        embedded: Tensor = functional_call(self, encoder, ("embed", scene, view, nodes, key))
+        return embedded @ parameters["row"].mT + parameters["bias"]
+
+
+def _use(key: Tensor | None, number: int) -> Tensor | None:
+    return None if key is None else fold(key, number)

@@ -1,0 +1,26 @@
+"""Graph attention over the vectors of a classifier, a node a class."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from hagmeta.randomness import dropout
+
+
+class ClassifierAttention(nn.Module):
+    """Every class looks at every class, itself included, and moves by what it finds."""
+
+    def __init__(self, width: int, rate: float) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.dropout = rate
+
+    def forward(self, vectors: Tensor, key: Tensor | None) -> Tensor:
+        """Classifier vectors (classes, width) to others of that shape."""
+        scores = self.query(vectors) @ self.key(vectors).mT / math.sqrt(vectors.shape[-1])
+        found = scores.softmax(-1) @ self.value(vectors)
+        return vectors + dropout(found, self.dropout, key)

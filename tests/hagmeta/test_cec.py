@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from hagmeta import released
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.gpil import meta_train
+from hagmeta.nn.classifier_attention import ClassifierAttention
+from hagmeta.pack import no_progress
+from hagmeta.pipeline import prepare, pretrain
+from hagmeta.sessions import play
+
+CPU = torch.device("cpu")
+Small = Callable[..., RunConfig]
+
+
+@pytest.mark.parametrize("protocol", ["strict", "released"])
+def test_the_encoder_does_not_move_and_the_attention_does(
+    dataset: NodeDataset, small: Small, protocol: str
+) -> None:
+    stage = prepare(small(method="cec", protocol=protocol), [0, 5], dataset, CPU)
+    pack = pretrain(stage, None, no_progress)
+    before = pack.snapshot()
+    if protocol == "released":
+        released.meta_train_and_play(stage, pack, no_progress)
+    else:
+        meta_train(stage, pack, no_progress)
+        play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+    moved = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
+    assert moved == {f"evolution.{part}.weight" for part in ("query", "key", "value")}
+
+
+def test_nothing_is_learnt_in_the_sessions(dataset: NodeDataset, small: Small) -> None:
+    stage = prepare(small(method="cec"), [0, 5], dataset, CPU)
+    pack = pretrain(stage, None, no_progress)
+    before = pack.snapshot()
+    play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+    assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())
+
+
+def test_attention_is_the_printed_formula() -> None:
+    torch.manual_seed(0)
+    attention, vectors = ClassifierAttention(4, 0.5), torch.randn(3, 4)
+    expected = []
+    for i in range(3):
+        scores = torch.stack([attention.query(vectors[i]) @ attention.key(vectors[j]) for j in range(3)]) / 2
+        weights = scores.softmax(0)
+        expected.append(vectors[i] + sum(weights[j] * attention.value(vectors[j]) for j in range(3)))
+    torch.testing.assert_close(attention(vectors, None), torch.stack(expected))
+
+
+def test_a_class_moves_with_the_others_that_are_there() -> None:
+    # That is what the attention is for: adding classes adapts the vectors of those before them.
+    torch.manual_seed(0)
+    attention, vectors = ClassifierAttention(4, 0.0), torch.randn(5, 4)
+    assert not torch.allclose(attention(vectors, None)[:3], attention(vectors[:3], None))
+
+
+@torch.no_grad()
+def test_answers_are_scaled_cosines_to_adapted_vectors(dataset: NodeDataset, small: Small) -> None:
+    stage = prepare(small(method="cec", cosine_scale=10.0), [0, 5], dataset, CPU)
+    pack = pretrain(stage, None, no_progress)
+    streams = [world.test for world in stage.worlds]
+    setting = stage.session(streams, 1)
+    scene = stage.scene(setting, len(streams[0].known), 1)
+    (logits,) = pack.run("logits", (scene,), setting.view, (stage.task(streams, 1),))
+    assert logits.abs().max() <= 10.001
+    # What attention finds moves the vectors: without it they are the plain means.
+    pack.parameters["evolution.value.weight"].zero_()
+    (plain,) = pack.run("logits", (scene,), setting.view, (stage.task(streams, 1),))
+    assert not torch.allclose(plain, logits)

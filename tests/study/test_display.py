@@ -1,0 +1,38 @@
+"""The table of a study whose methods have different settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from hagmeta.config import RunConfig
+from study.display import study_table
+
+
+def record(seed: int, oracle: bool = False, **settings: Any) -> dict[str, Any]:
+    config = RunConfig(**settings)
+    values = {"accuracy": [0.5, 0.25], "pd": 0.25, "rpd": 0.5, "oracle": oracle}
+    return {"config": config.canonical(), "config_hash": config.hash(), "seed": seed, **values}
+
+
+def shown(records: list[dict[str, Any]]) -> list[str]:
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(study_table(records))
+    return capture.get().splitlines()
+
+
+def test_methods_are_compared_by_name_and_an_oracle_is_marked() -> None:
+    methods = ("hag-meta", "frozen", "er-gnn")
+    records = [record(seed, method=method) for method in methods for seed in (0, 1)]
+    lines = shown([*records, record(0, oracle=True, method="joint")])
+    assert lines[1].split() == ["method", "seeds", "first", "last", "PD", "RPD"]
+    assert sum("joint (oracle)" in line for line in lines) == 1
+    assert sum("oracle" in line for line in lines) == 1
+
+
+def test_a_setting_that_varies_is_shown_for_the_methods_that_have_it() -> None:
+    lines = shown([record(0, method="er-gnn", memory=m) for m in (5, 10)] + [record(0, method="frozen")])
+    assert lines[1].split()[:2] == ["method", "memory"]
+    assert [line.split()[:2] for line in lines if "er-gnn" in line] == [["er-gnn", "10"], ["er-gnn", "5"]]
