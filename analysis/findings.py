@@ -10,7 +10,6 @@ from analysis.designs import effects, factorial_cells, one_at_a_time, protocol_p
 from analysis.frame import Panel, Results
 from analysis.labels import readable
 from analysis.statistics import FEWEST_SEEDS, Difference, against, difference, estimate
-from analysis.tables import ORACLES
 
 MOST_OF_A_KIND = 6
 
@@ -76,8 +75,7 @@ def _ranking(panel: Panel, several: bool) -> Iterator[str]:
     if "method" not in panel.varied():
         return
     last = panel.by_seed("last")
-    methods = panel.runs.drop_duplicates("label").set_index("label")["method"]
-    rivals = [label for label in panel.labels if methods[label] not in ORACLES]
+    rivals = [label for label in panel.labels if label not in panel.oracles]
     best = max(rivals, key=lambda label: last[label].mean())
     place = _place(panel, several)
     level = f"{100 * last[best].mean():.1f} %"

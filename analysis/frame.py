@@ -123,6 +123,11 @@ class Panel:
         """The configurations, the reference first."""
         return list(dict.fromkeys(self.runs["label"]))
 
+    @cached_property
+    def oracles(self) -> set[str]:
+        """Configurations that know labels which the others never see. Under `released` all know as much."""
+        return set() if self.leaks else set(self.runs.loc[self.runs["oracle"], "label"])
+
     @property
     def reference(self) -> str:
         """What the others are compared with."""
@@ -240,6 +245,7 @@ def _tables(found: Iterable[tuple[str, Record]]) -> tuple[pd.DataFrame, pd.DataF
                 "last": record["accuracy"][-1],
                 **{key: record.get(key) for key in ("pd", "rpd", "average_accuracy", "matrix")},
                 "validation": record["validation"].get("stream"),
+                "oracle": record.get("oracle", False),
                 **{f"seconds_{phase}": value for phase, value in record["seconds"].items()},
                 "seconds": sum(record["seconds"].values()),
                 **{key: environment.get(key) for key in ENVIRONMENT},

@@ -9,11 +9,10 @@ import pandas as pd
 
 from analysis.designs import effects, factorial_cells, one_at_a_time, protocol_pairs, toggles_of
 from analysis.frame import Panel, Results
-from analysis.labels import NAMES, readable, sort_key
+from analysis.labels import readable, sort_key
 from analysis.statistics import FEWEST_SEEDS, Difference, Estimate, against, estimate
 from analysis.table import Cell, Table
 
-ORACLES = ("joint",)  # they know labels that the others do not, so they cannot be best
 INTERVAL = "Mean ± 95 % interval over the seeds (Student's t), in percent."
 PAIRED = (
     "An asterisk marks a difference from the reference row: paired by seed, Wilcoxon signed-rank, "
@@ -239,7 +238,7 @@ def cost_table(results: Results) -> Table:
             [
                 *(Cell(word, word) for word in words),
                 Cell(packs, packs),
-                *(Cell(f"{value:.2f}", value) for value in seconds),
+                *(Cell("" if np.isnan(value) else f"{value:.2f}", value) for value in seconds),
                 Cell(f"{memory / 2**20:,.0f}", float(memory)),
             ]
         )
@@ -279,8 +278,7 @@ def difference_cell(difference: Difference | None, *, p: bool = False) -> Cell:
 
 def _estimates(panel: Panel, columns: dict[str, tuple[pd.DataFrame, bool]]) -> dict[str, list[Cell]]:
     """Cells by label; the best of each column stands out, by what is shown of it."""
-    methods = panel.runs.drop_duplicates("label").set_index("label")["method"]
-    rivals = [label for label in panel.labels if methods[label] not in ORACLES]
+    rivals = [label for label in panel.labels if label not in panel.oracles]
     cells: dict[str, list[Cell]] = {label: [] for label in panel.labels}
     for table, high_is_good in columns.values():
         means = {label: round(100 * table[label].mean(), 1) for label in rivals}
@@ -338,8 +336,8 @@ def _notes(panel: Panel, tested: bool) -> list[str]:
         notes.append("Not all rows have the same number of seeds; differences use the seeds that both have.")
     if panel.mixed:
         notes.append("† Runs of more than one commit, version of torch or device are averaged in this row.")
-    if set(panel.runs["method"]) & set(ORACLES):
-        names = _listed([NAMES[name] for name in ORACLES])
+    if panel.oracles:
+        names = _listed(sorted(panel.oracles))
         notes.append(f"{names} is given labels that the others never see: an upper bound, not a rival.")
     if panel.leaks:
         notes.append(LEAKS)

@@ -11,6 +11,8 @@ from rich.table import Table
 from hagmeta.display import percent
 from study.store import Record
 
+TASK = ("dataset", "method", "protocol", "n_way", "k_shot")
+
 
 def study_table(records: Sequence[Record]) -> Table:
     """One row a configuration, named by the settings in which the configurations differ."""
@@ -28,7 +30,7 @@ def study_table(records: Sequence[Record]) -> Table:
         table.add_column(key)
     for column in ("seeds", "first", "last", "PD", "RPD"):
         table.add_column(column, justify="right")
-    for group in sorted(groups, key=lambda group: [_readable(group[0], key) for key in varied]):
+    for group in sorted(groups, key=lambda group: [_order(group[0]["config"].get(key)) for key in varied]):
         table.add_row(
             *(_readable(group[0], key) for key in varied or ["dataset"]),
             str(len(group)),
@@ -40,9 +42,24 @@ def study_table(records: Sequence[Record]) -> Table:
 
 
 def _varied(configs: Sequence[dict[str, Any]]) -> list[str]:
-    """The settings in which configurations differ; those that do not apply to a method are not in its own."""
+    """The settings that tell configurations apart: the task's, and those that differ within a method.
+
+    Sessions follow from N, and training queries from K and the protocol, where those vary.
+    """
     keys = dict.fromkeys(key for config in configs for key in config)
-    return [key for key in keys if len({str(config[key]) for config in configs if key in config}) > 1]
+    methods = dict.fromkeys(config["method"] for config in configs)
+
+    def differs(key: str) -> bool:
+        if key in TASK:
+            return len({str(config[key]) for config in configs}) > 1
+        return any(
+            len({str(config[key]) for config in configs if config["method"] == method and key in config}) > 1
+            for method in methods
+        )
+
+    found = [key for key in keys if differs(key)]
+    implied = {"sessions": {"n_way"}, "query_shot": {"k_shot", "protocol"}}
+    return [key for key in found if not implied.get(key, set()) & set(found)]
 
 
 def _readable(record: Record, key: str) -> str:
@@ -50,3 +67,9 @@ def _readable(record: Record, key: str) -> str:
     value = record["config"].get(key, "")
     mark = " (oracle)" if key == "method" and record.get("oracle") else ""
     return {True: "yes", False: ""}[value] if isinstance(value, bool) else f"{value}{mark}"
+
+
+def _order(value: Any) -> tuple[bool, float, str]:
+    """Numbers by size, then names."""
+    number = isinstance(value, (int, float))
+    return (not number, value if number else 0.0, str(value))

@@ -35,4 +35,16 @@ def test_methods_are_compared_by_name_and_an_oracle_is_marked() -> None:
 def test_a_setting_that_varies_is_shown_for_the_methods_that_have_it() -> None:
     lines = shown([record(0, method="er-gnn", memory=m) for m in (5, 10)] + [record(0, method="frozen")])
     assert lines[1].split()[:2] == ["method", "memory"]
-    assert [line.split()[:2] for line in lines if "er-gnn" in line] == [["er-gnn", "10"], ["er-gnn", "5"]]
+    assert [line.split()[:2] for line in lines if "er-gnn" in line] == [["er-gnn", "5"], ["er-gnn", "10"]]
+
+
+def test_settings_that_only_follow_from_the_method_or_the_task_are_left_out() -> None:
+    tuned = [("hag-meta", 0.01), ("cec", 0.02)]
+    lines = shown(
+        [
+            record(0, method=method, learning_rate=rate, protocol=protocol, query_shot=queries)
+            for method, rate in tuned
+            for protocol, queries in (("strict", 5), ("released", 20))
+        ]
+    )
+    assert lines[1].split() == ["method", "protocol", "seeds", "first", "last", "PD", "RPD"]
