@@ -11,7 +11,7 @@ from analysis.frame import Panel, Results
 from analysis.labels import readable
 from analysis.statistics import FEWEST_SEEDS, Difference, against, difference, estimate
 
-MOST_OF_A_KIND = 6
+MOST_OF_A_KIND = 4
 
 
 def findings(results: Results) -> list[str]:

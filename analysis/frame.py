@@ -57,9 +57,12 @@ class Results:
         if self.runs.groupby(["dataset", "n_way"])["sessions"].nunique().max() == 1:
             parting = [key for key in parting if key != "sessions"]  # N alone decides them
         panels = [self._panel(runs.index, parting) for _, runs in groups]
-        return sorted(
-            panels, key=lambda panel: [sort_key(panel.runs[key].iloc[0]) for key in order + parting]
-        )
+
+        def place(panel: Panel) -> list[Any]:
+            first = panel.runs.iloc[0]
+            return [panel.leaks, *(sort_key(first[key]) for key in (*order, *parting))]
+
+        return sorted(panels, key=place)
 
     def _panel(self, rows: pd.Index, parting: list[str]) -> Panel:
         runs = self.runs.loc[rows]

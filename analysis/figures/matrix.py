@@ -25,11 +25,12 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def contrast(panel: Panel) -> str | None:
-    """All switches off; or the best of another method; or the worst configuration."""
-    last = panel.runs.groupby("label", sort=False)["last"].mean().drop(panel.reference)
+    """All switches off; or the best of another method that is no oracle; or the worst configuration."""
+    first = panel.runs.drop_duplicates("label").set_index("label")
+    apart = {panel.reference, *first.index[first["oracle"]]}
+    last = panel.runs.groupby("label", sort=False)["last"].mean().drop(list(apart))
     if last.empty:
         return None
-    first = panel.runs.drop_duplicates("label").set_index("label")
     own = first["method"] == first.loc[panel.reference, "method"]
     off = own & (first.reindex(columns=list(TOGGLES)) == False).all(axis=1)  # noqa: E712
     if off.any() and off.idxmax() != panel.reference:
