@@ -31,6 +31,18 @@ def printed_for(panel: Panel) -> pd.DataFrame:
     return printed.assign(ours=printed["method"].map(_our_name))
 
 
+def printed_curves(panel: Panel) -> dict[str, dict[int, float]]:
+    """The paper's percent by session, by our label, for the configurations that both have."""
+    printed = printed_for(panel)
+    curves = {}
+    for label, run in panel.runs.drop_duplicates("label").set_index("label").iterrows():
+        theirs = printed[(printed["ours"] == _identity(run)) & printed["session"].str.isdigit()]
+        if not theirs.empty:
+            first = theirs[theirs["table"] == theirs["table"].iloc[0]]
+            curves[str(label)] = dict(zip(first["session"].astype(int), first["percent"], strict=True))
+    return curves
+
+
 def published_tables(results: Results) -> Iterator[Table]:
     """For every panel on one of the paper's datasets: its numbers, ours, and the differences."""
     for panel in results.panels():

@@ -15,6 +15,7 @@ from analysis.figures import (
     curves,
     matrix,
     protocol,
+    published,
     search,
     sensitivity,
     settings,
@@ -25,7 +26,7 @@ from analysis.figures.style import RC
 from analysis.frame import Results
 
 __all__ = ["Drawing", "draw_all", "save"]
-MODULES = (curves, ablation, settings, sensitivity, search, matrix, tradeoff, protocol, cost, tsne)
+MODULES = (curves, ablation, settings, sensitivity, search, matrix, tradeoff, protocol, published, cost, tsne)
 PIXELS_PER_INCH = 200
 
 

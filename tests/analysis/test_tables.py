@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from analysis.figures import published
 from analysis.findings import findings
 from analysis.frame import read
 from analysis.published import published_tables
@@ -152,6 +153,16 @@ def test_the_papers_numbers_stand_beside_ours(write: Write) -> None:
     paper, ours, less = (float(cell.value) for cell in table.rows[0][2:5])
     assert ours == pytest.approx(80.0) and less == pytest.approx(ours - paper)
     assert "released" in table.caption
+
+
+def test_the_papers_curves_are_drawn_beside_ours_and_not_with_them(write: Write) -> None:
+    results = read([write(FULL, dataset="amazon-clothing")])
+    (drawing,) = published.draw(results)
+    ours, paper = drawing.figure.axes[0].lines
+    assert list(ours.get_ydata())[:2] == pytest.approx([80.0, 70.0])
+    assert list(paper.get_ydata())[:2] == [84.15, 75.32] and len(paper.get_ydata()) == 10
+    assert "strict" in drawing.caption
+    assert not list(published.draw(read([write(FULL, study="other")])))
 
 
 def test_markdown_and_latex_keep_every_cell(study: Path) -> None:
