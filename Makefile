@@ -17,8 +17,9 @@ $(READY): pyproject.toml constraints.txt
 ablation: setup  ## what NLA, TLA and GPIL are worth, on the embedded dataset: a first look
 	$(BIN)/python study/launch.py --space ablation --quick
 
-test: setup
-	$(BIN)/python -m pytest
+test: setup  ## what needs no Ray in two processes; then real studies, which use all cores themselves
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/study
+	$(BIN)/python -m pytest tests/study
 
 lint: setup
 	$(BIN)/ruff check .

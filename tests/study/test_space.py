@@ -55,7 +55,7 @@ def test_shipped_spaces_are_valid(name: str, quick: bool) -> None:
 
 def test_all_spaces_ship() -> None:
     wanted = {"ablation", "comparison", "nway_kshot", "nway_kshot_grid", "hyperparameters", "sensitivity"}
-    assert set(space.names()) == wanted | {"protocol", "paper", "smoke", "tune"}
+    assert set(space.names()) == wanted | {"comparison_tuned", "protocol", "paper", "smoke", "tune"}
 
 
 def test_ablation_is_table_3() -> None:
@@ -573,3 +573,9 @@ def test_mutated_files_give_a_space_or_one_line(
     else:
         assert found.configs
         assert found.seeds
+
+
+def test_the_tuned_comparison_has_every_method_and_no_seed_of_the_search() -> None:
+    found = space.read("comparison_tuned")
+    assert {config.method for config in found.configs} == set(METHODS)
+    assert not set(found.seeds) & set(space.read("tune").seeds)
