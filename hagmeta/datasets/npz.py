@@ -74,6 +74,9 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         if isinstance(archive, np.ndarray):
             raise TypeError("it holds a single array, not an archive of arrays")
         with archive:
+            # A damaged length of a comment swallows the entries after it; nobody writes comments.
+            if any(entry.comment for entry in archive.zip.infolist()):
+                raise ValueError("its table of contents is damaged")
             # All of them, known or not: what a damaged name hides shows only when its content is read.
             return {key: archive[key] for key in archive.files}
     except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise nearly anything

@@ -114,6 +114,17 @@ def test_missing_file_is_said_in_one_line(tmp_path: Path) -> None:
     assert_one_line(tmp_path / "g.npz", "there is no such file")
 
 
+def test_a_table_of_contents_that_hides_an_array_is_damage(tmp_path: Path) -> None:
+    # The length of an entry's comment, made longer, swallows the entry that follows: here the values.
+    np.savez_compressed(tmp_path / "g.npz", **VALID, feature_values=[1.0, 2.0, 3.0])
+    content = bytearray((tmp_path / "g.npz").read_bytes())
+    entry = content.rindex(b"PK\x01\x02", 0, content.rindex(b"feature_values"))
+    before = content.rindex(b"PK\x01\x02", 0, entry)
+    content[before + 33] ^= 1  # the high byte of the comment's length
+    (tmp_path / "g.npz").write_bytes(content)
+    assert_one_line(tmp_path / "g.npz", "table of contents is damaged")
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_truncated_or_flipped_file_never_gives_another_graph(
