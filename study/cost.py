@@ -10,8 +10,8 @@ from hagmeta.config import RunConfig
 from hagmeta.pipeline import resolve
 
 # Of one core of a small machine, for one seed in a pack: of each training step, and of each edge in it.
-SECONDS_A_STEP = 0.008
-SECONDS_AN_EDGE = 1.5e-7
+SECONDS_A_STEP = 0.012
+SECONDS_AN_EDGE = 2.2e-7
 STOPPED_EARLY = 0.6  # the share of the episodes that a run needs before early stopping ends it
 
 
