@@ -7,7 +7,6 @@ planned and are not there, and runs that two folders tell differently are kept b
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.labels import NAMES, SETTING, TOGGLES, labelled, readable, sort_key, varied  # noqa: F401
+from analysis.labels import SETTING, labelled, readable, slug, varied
+from hagmeta.config import sort_key
 from hagmeta.errors import UserError, choose
 from study.store import Record, Store, read_record
 
@@ -115,7 +115,7 @@ class Panel:
     @property
     def slug(self) -> str:
         """For file names."""
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        return slug(self.title)
 
     @property
     def leaks(self) -> bool:
@@ -151,12 +151,8 @@ class Panel:
         return set(versions.index[(versions > 1).any(axis=1)])
 
     def by_seed(self, column: str, session: int | None = None) -> pd.DataFrame:
-        """(seeds, configurations): a column of the runs, or of one session; the last is -1."""
-        rows = self.runs
-        if session is not None:
-            rows = self.sessions
-            wanted = rows["session"].max() if session == -1 else session
-            rows = rows[rows["session"] == wanted]
+        """(seeds, configurations): a column of the runs, or of one session."""
+        rows = self.runs if session is None else self.sessions[self.sessions["session"] == session]
         return rows.pivot(index="seed", columns="label", values=column)[self.labels]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from numbers import Real
 from typing import Any
 
 import pandas as pd
 
-from hagmeta.config import RELEASED_QUERIES, RunConfig
+from hagmeta.config import RELEASED_QUERIES, RunConfig, sort_key
 
 # Accuracies are comparable only where all of these are equal.
 SETTING = (
@@ -104,10 +104,9 @@ def readable(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def sort_key(value: Any) -> tuple[bool, float, str]:
-    """Numbers by size, then the rest by name."""
-    number = isinstance(value, Real) and not is_absent(value)  # NumPy's too
-    return (not number, float(value) if number else 0.0, str(value))
+def slug(*parts: object) -> str:
+    """For file names."""
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(map(str, parts)).lower()).strip("-")
 
 
 def _usual(values: pd.Series, key: str) -> Any:

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
+from hagmeta.interval import student
+
 FEWEST_SEEDS = 5  # below this no significance is claimed
 LEVEL = 0.05
 RESAMPLES = 10_000
@@ -55,13 +57,8 @@ def estimate(values: Sequence[float] | np.ndarray) -> Estimate:
     mean = float(array.mean())
     if len(array) == 1:
         return Estimate(mean, np.nan, np.nan, 1)
-    half = _student(len(array)) * array.std(ddof=1) / np.sqrt(len(array))
+    half = student(len(array)) * array.std(ddof=1) / np.sqrt(len(array))
     return Estimate(mean, mean - half, mean + half, len(array))
-
-
-@cache
-def _student(count: int) -> float:
-    return float(scipy.stats.t.ppf(0.975, count - 1))
 
 
 def difference(differences: Sequence[float] | np.ndarray) -> Difference:

@@ -9,9 +9,10 @@ import pandas as pd
 
 from analysis.designs import effects, factorial_cells, one_at_a_time, protocol_pairs, toggles_of
 from analysis.frame import Panel, Results
-from analysis.labels import readable, sort_key
+from analysis.labels import readable, slug
 from analysis.statistics import FEWEST_SEEDS, Difference, Estimate, against, estimate
 from analysis.table import Cell, Table
+from hagmeta.config import sort_key
 
 INTERVAL = "Mean ± 95 % interval over the seeds (Student's t), in percent."
 PAIRED = (
@@ -180,7 +181,7 @@ def settings_tables(results: Results) -> Iterator[Table]:
                 for name, each in zip(columns, found, strict=True)
             ]
         yield Table(
-            name=f"settings-{dataset}-{protocol}".replace(":", "-").replace("/", "-"),
+            name=slug("settings", dataset, protocol),
             section="settings",
             title=f"N-way K-shot: {dataset}, {protocol}",
             caption=f"{INTERVAL} Settings with other N have other numbers of sessions: compare within one N.",

@@ -67,6 +67,7 @@ def empty() -> None:
         tune.Tuner(
             tune.with_resources(nothing, {"cpu": 1}),
             param_space={"number": tune.grid_search(list(range(200)))},
+            tune_config=tune.TuneConfig(reuse_actors=True),  # as studies do
             run_config=tune.RunConfig(storage_path=folder, verbose=0),
         ).fit()
         taken = time.perf_counter() - start

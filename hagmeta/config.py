@@ -9,6 +9,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import Any
 
 from hagmeta.errors import UserError, choose
@@ -205,6 +206,12 @@ def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
     for words, limit in item.metadata["limits"].items():
         if limit is not None and not holds[words](value, limit):
             raise UserError(f"{item.name} is {value}; it must be {words} {limit}.")
+
+
+def sort_key(value: Any) -> tuple[bool, float, str]:
+    """Orders the values of a setting: numbers by size, NumPy's too, then names; what is absent comes last."""
+    number = isinstance(value, Real) and value == value
+    return (not number, float(value) if number else 0.0, str(value))
 
 
 def parse_seeds(text: str) -> list[int]:

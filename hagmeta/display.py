@@ -7,12 +7,12 @@ from types import TracebackType
 
 import numpy as np
 import rich.box
-import scipy.stats
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from hagmeta.datasets import DatasetInfo
+from hagmeta.interval import student
 from hagmeta.pipeline import Record
 
 PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "validate", "test": "sessions"}
@@ -60,8 +60,7 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     array = np.asarray(values, dtype=float)
     if len(array) < 2:
         return float(array.mean()), float("nan")
-    half = scipy.stats.t.ppf(0.975, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array))
-    return float(array.mean()), float(half)
+    return float(array.mean()), float(student(len(array)) * array.std(ddof=1) / np.sqrt(len(array)))
 
 
 def percent(values: Sequence[float]) -> str:

@@ -47,6 +47,11 @@ def fold(key: Tensor, number: int) -> Tensor:
     return _mix(key + (number + 1) * _FOLD % 2**63)
 
 
+def part(key: Tensor | None, number: int) -> Tensor | None:
+    """The same where there may be no key, in evaluation mode."""
+    return None if key is None else fold(key, number)
+
+
 def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
     """Drop a share ``rate`` of ``values`` (rows, width) and scale the rest; without a key, do nothing.
 

@@ -28,7 +28,7 @@ from hagmeta.pack import Pack, Progress, descend, stack
 from hagmeta.randomness import fold, keys
 from hagmeta.sessions import meet, meet_trained
 from hagmeta.snapshots import Snapshots
-from hagmeta.stage import Stage
+from hagmeta.stage import Setting, Stage
 from hagmeta.stream import Stream
 
 Answered = tuple[Episode, np.ndarray]  # with the positions (pack, queries) that were answered
@@ -46,18 +46,20 @@ def meta_train_and_play(
         queries = [episode.task.query[index].cpu().numpy() for episode, _ in last]
         classes = [episode.classes[index][answer[index]] for episode, answer in last]
         evaluator.record(np.concatenate(queries), np.concatenate(classes))
+    setting = stage.session(streams, 0)
     if snapshots:
-        snapshots.take(stage, pack, stage.session(streams, 0), streams, 0)
-    meet(stage, pack, stage.session(streams, 0), streams, 0)
+        snapshots.take(stage, pack, setting, streams, 0)
+    meet(stage, pack, setting, streams, 0)
     key = keys(stage.seeds, "dropout/test", stage.device)
     for session in range(1, streams[0].sessions + 1):
         meanings = [_meanings(stage, stream, session) for stream in streams]
-        losses, chosen = _answer(stage, pack, streams, session, meanings, fold(key, session))
+        setting = stage.session(streams, session)
+        losses, chosen = _answer(stage, pack, setting, streams, session, meanings, fold(key, session))
         for evaluator, stream, meaning, row in zip(evaluators, streams, meanings, chosen, strict=True):
             evaluator.record(stream.queries[session], meaning[row])
         descend(optimizer, losses)  # on the labels just scored
         if snapshots:
-            snapshots.take(stage, pack, stage.session(streams, session), streams, session)
+            snapshots.take(stage, pack, setting, streams, session)
         progress("test", session, streams[0].sessions, {})
     return evaluators
 
@@ -86,10 +88,16 @@ def _meta_train(
 
 
 def _answer(
-    stage: Stage, pack: Pack, streams: Sequence[Stream], session: int, meanings: list[np.ndarray], key: Tensor
+    stage: Stage,
+    pack: Pack,
+    setting: Setting,
+    streams: Sequence[Stream],
+    session: int,
+    meanings: list[np.ndarray],
+    key: Tensor,
 ) -> tuple[Tensor, np.ndarray]:
     """A session's losses (pack,), and the positions (pack, queries) that are answered, in training mode."""
-    setting, doubles = stage.session(streams, session), stage.method.doubles
+    doubles = stage.method.doubles
     meet(stage, pack, setting, streams, session)
     many = [s.met(session if doubles else session - 1) for s in streams]
     classes = [np.concatenate([m, s.arriving[session - 1]]) for m, s in zip(many, streams, strict=True)]

@@ -1,4 +1,4 @@
-"""The table that ends a study, until there is a report."""
+"""The table that ends a study, on the terminal; the report says the rest."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import rich.box
 from rich.table import Table
 
+from hagmeta.config import sort_key
 from hagmeta.display import percent
 from study.store import Record
 
@@ -30,7 +31,7 @@ def study_table(records: Sequence[Record]) -> Table:
         table.add_column(key)
     for column in ("seeds", "first", "last", "PD", "RPD"):
         table.add_column(column, justify="right")
-    for group in sorted(groups, key=lambda group: [_order(group[0]["config"].get(key)) for key in varied]):
+    for group in sorted(groups, key=lambda group: [sort_key(group[0]["config"].get(key)) for key in varied]):
         table.add_row(
             *(_readable(group[0], key) for key in varied or ["dataset"]),
             str(len(group)),
@@ -67,9 +68,3 @@ def _readable(record: Record, key: str) -> str:
     value = record["config"].get(key, "")
     mark = " (oracle)" if key == "method" and record.get("oracle") else ""
     return {True: "yes", False: ""}[value] if isinstance(value, bool) else f"{value}{mark}"
-
-
-def _order(value: Any) -> tuple[bool, float, str]:
-    """Numbers by size, then names."""
-    number = isinstance(value, (int, float))
-    return (not number, value if number else 0.0, str(value))

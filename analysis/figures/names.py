@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 
 from analysis.frame import Panel
-from analysis.labels import describe, readable
+from analysis.labels import describe, readable, slug
 from hagmeta.config import RELEASED_QUERIES
 
+__all__ = ["across", "shown", "slug", "text"]
 LONGEST = 70  # characters
 
 
@@ -52,9 +53,3 @@ def text(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:.3g}" if isinstance(value, float) else readable(value)
-
-
-def slug(*parts: object) -> str:
-    """For file names."""
-    letters = "".join(c if c.isalnum() else "-" for c in "-".join(map(str, parts)).lower())
-    return "-".join(word for word in letters.split("-") if word)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 import pandas as pd
-import scipy.stats
 
 from analysis.frame import Panel
+from hagmeta.interval import student
 
 MOST_PANELS = 4  # session curves; of other figures 2 of a kind: saving one takes up to a second
 LEAKS = "the released protocol leaks"
@@ -18,8 +18,7 @@ def estimates(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFram
     """``statistics.estimate`` of each group, in percent: columns mean, low, high and seeds."""
     groups = rows.groupby(list(by), sort=False)[column]
     table = groups.agg(mean="mean", deviation="std", seeds="count")
-    half = scipy.stats.t.ppf(0.975, (table["seeds"] - 1).clip(lower=1)) * table["deviation"]
-    half = half / np.sqrt(table["seeds"])  # NaN for a single seed
+    half = table["seeds"].map(student) * table["deviation"] / np.sqrt(table["seeds"])
     percent = {"mean": table["mean"], "low": table["mean"] - half, "high": table["mean"] + half}
     return pd.DataFrame({key: 100 * value for key, value in percent.items()}).assign(seeds=table["seeds"])
 

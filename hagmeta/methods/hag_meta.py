@@ -15,7 +15,7 @@ from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.node_attention import NodeAttention, NodeScores
 from hagmeta.nn.prototypes import after_known, distance_logits, support_and_queries, weighted_prototypes
 from hagmeta.nn.task_attention import TaskAttention
-from hagmeta.randomness import fold, seeded
+from hagmeta.randomness import part, seeded
 
 
 class Encoded(NamedTuple):
@@ -42,9 +42,9 @@ class HagMeta(Method):
         self.criterion = {"categorical": categorical_loss, "binary": binary_loss}[config.loss]
 
     def encode(self, scene: Scene, view: View, key: Tensor | None) -> Encoded:
-        embedding = self.encoder(scene.graph, view, _use(key, 0))
+        embedding = self.encoder(scene.graph, view, part(key, 0))
         attention = self.node_attention
-        scores = attention(scene.graph, view, _use(key, 1)) if attention is not None else None
+        scores = attention(scene.graph, view, part(key, 1)) if attention is not None else None
         return Encoded(embedding, scores)
 
     def classify(self, scene: Scene, encoded: Encoded, task: Task) -> Tensor:
@@ -56,7 +56,7 @@ class HagMeta(Method):
         logits, prototypes = self._answer(scene, self.encode(scene, view, key), task)
         weights = torch.ones_like(logits[0])
         if self.task_attention is not None:
-            weights = weights + self.task_attention(prototypes, scene.task_sizes, _use(key, 2))  # Eq. 13
+            weights = weights + self.task_attention(prototypes, scene.task_sizes, part(key, 2))  # Eq. 13
         return self.criterion(logits, target, weights), logits
 
     def _answer(self, scene: Scene, encoded: Encoded, task: Task) -> tuple[Tensor, Tensor]:
@@ -81,7 +81,3 @@ def binary_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
     log_no = torch.log1p(-log_yes.exp().clamp(max=1 - 1e-6))
     truth = F.one_hot(target, logits.shape[-1])
     return -(weights * torch.where(truth.bool(), log_yes, log_no)).sum(-1).mean()
-
-
-def _use(key: Tensor | None, number: int) -> Tensor | None:
-    return None if key is None else fold(key, number)

@@ -13,7 +13,7 @@ from hagmeta.methods.base import Lesson, MetaTraining, Method, Scene, Sizes, Tas
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.pack import State
-from hagmeta.randomness import fold
+from hagmeta.randomness import part
 
 
 class MetaGnn(Method):
@@ -68,9 +68,9 @@ class MetaGnn(Method):
 
         for step in range(self.steps if len(task.support) else 0):
             with torch.set_grad_enabled(torch.is_grad_enabled() and not self.first_order):
-                slope = grad(support_loss)(parameters, _use(key, step))
+                slope = grad(support_loss)(parameters, part(key, step))
             parameters = {name: value - self.rate * slope[name] for name, value in parameters.items()}
-        return self._logits(parameters, scene, view, task.query, _use(key, self.steps))
+        return self._logits(parameters, scene, view, task.query, part(key, self.steps))
 
     def _logits(
         self, parameters: State, scene: Scene, view: View, nodes: Tensor, key: Tensor | None
@@ -79,7 +79,3 @@ class MetaGnn(Method):
         encoder = {name: parameters[name] for name, _ in self.named_parameters()}
         embedded: Tensor = functional_call(self, encoder, ("embed", scene, view, nodes, key))
         return embedded @ parameters["row"].mT + parameters["bias"]
-
-
-def _use(key: Tensor | None, number: int) -> Tensor | None:
-    return None if key is None else fold(key, number)
