@@ -21,12 +21,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta import datasets
+from hagmeta.capture import Steps
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.gpil import Episode, pseudo_episodes
 from hagmeta.methods.hag_meta import categorical_loss
 from hagmeta.nn.task_attention import TaskAttention
-from hagmeta.pack import Pack, descend, no_progress
+from hagmeta.pack import Pack, no_progress
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.randomness import fold, keys
 from hagmeta.stage import Stage
@@ -99,9 +100,9 @@ class DenseStep:
 
 def pack_step(stage: Stage) -> Callable[[Episode], None]:
     pack: Pack = pretrain(stage, None, no_progress)
-    optimizer = pack.optimizer(0.005, 0.0005)
-    key = fold(keys(stage.seeds, "benchmark", stage.device), 0)
-    return lambda episode: descend(optimizer, episode.loss(pack, key)[0])
+    steps = Steps(pack, 0.005, 0.0005, stage.capture())
+    key = fold(keys(stage.seeds, "benchmark"), 0)
+    return lambda episode: episode.learn(steps, key)
 
 
 def seconds(stage: Stage, repeat: int, step: Callable[[Episode], object]) -> float:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
+from hagmeta.capture import Capture, Steps, ahead
 from hagmeta.episodes import BatchSampler, EpisodeSampler, TaskSampler
 from hagmeta.graph import View
 from hagmeta.methods.base import MetaTraining, Scene, Task
-from hagmeta.pack import EarlyStopping, Pack, Progress, descend, stack
+from hagmeta.pack import EarlyStopping, Pack, Progress, stack
 from hagmeta.randomness import fold, keys
-from hagmeta.sessions import meet_trained, validate, validation_settings
+from hagmeta.sessions import Validation, meet_trained
 from hagmeta.stage import Setting, Stage
 
 
-@dataclass(frozen=True)
-class Episode:
-    """One task of meta-training, with a leading pack axis on every tensor."""
+class Episode(NamedTuple):
+    """One task of meta-training, with a leading pack axis on every tensor; the task lies on the host."""
 
     scene: Scene
     view: View
@@ -29,8 +29,14 @@ class Episode:
 
     def loss(self, pack: Pack, key: Tensor) -> tuple[Tensor, Tensor]:
         """Losses (pack,) and logits (pack, queries, classes) in training mode."""
-        losses, logits = pack.run("loss", (self.scene,), self.view, self.task, self.target, key)
+        device = self.view.scale.device
+        drawn = self.task.on(device), self.target.to(device), key.to(device)
+        losses, logits = pack.run("loss", (self.scene,), self.view, *drawn)
         return losses, logits
+
+    def learn(self, steps: Steps, key: Tensor) -> Tensor:
+        """One step down those losses; returns the logits, until the next."""
+        return steps.take("loss", (self.scene,), (self.view,), (self.task, self.target, key))
 
 
 def pseudo_episodes(stage: Stage, setting: Setting) -> Iterator[Episode]:
@@ -41,7 +47,7 @@ def pseudo_episodes(stage: Stage, setting: Setting) -> Iterator[Episode]:
         drawn = [sampler.draw() for sampler in samplers]
         for session in range(sessions):
             task, target = stage.episode(drawn, session)
-            targets = stack([target] * len(drawn), stage.device)
+            targets = stack([target] * len(drawn))
             classes = np.stack(
                 [np.concatenate([w.split.base, d.order]) for w, d in zip(stage.worlds, drawn, strict=True)]
             )
@@ -82,7 +88,7 @@ def _episode(
     target = np.repeat(np.arange(classes.shape[1]), query.shape[2])
     nodes = query.reshape(len(query), -1)
     task = stage.stacked(classes, many, support, nodes)
-    return Episode(scene, setting.view, task, stack([target] * len(classes), stage.device), classes)
+    return Episode(scene, setting.view, task, stack([target] * len(classes)), classes)
 
 
 EPISODES = {
@@ -96,18 +102,22 @@ def meta_train(stage: Stage, pack: Pack, progress: Progress) -> list[float | Non
     """Train the pack to each seed's best validation accuracy, which is returned; None without training."""
     if stage.meta_training is MetaTraining.NONE:
         return [None] * pack.size
-    config = stage.config
-    training, validation = stage.training(), validation_settings(stage)
+    with stage.capture() as capture:
+        return _meta_train(stage, pack, capture, progress)
+
+
+def _meta_train(stage: Stage, pack: Pack, capture: Capture, progress: Progress) -> list[float | None]:
+    config, training = stage.config, stage.training()
+    validation = Validation(stage, capture)
     meet_trained(stage, pack, training)
-    optimizer = pack.optimizer(config.learning_rate, config.weight_decay)
+    steps = Steps(pack, config.learning_rate, config.weight_decay, capture)
     stopping = EarlyStopping(pack, config.patience)
-    key = keys(stage.seeds, "dropout/gpil", stage.device)
-    episodes = EPISODES[stage.meta_training](stage, training)
+    key = keys(stage.seeds, "dropout/gpil")
+    episodes = ahead(EPISODES[stage.meta_training](stage, training), stage.device)
     for number, episode in zip(range(config.episodes), episodes, strict=False):
-        losses, _ = episode.loss(pack, fold(key, number))
-        descend(optimizer, losses)
+        episode.learn(steps, fold(key, number))
         if (number + 1) % config.validate_every == 0 or number + 1 == config.episodes:
-            accuracy = validate(stage, pack, validation)
+            accuracy = validation.accuracy(pack)
             stopping.update(accuracy)
             progress("meta-train", number + 1, config.episodes, {"val": float(accuracy.mean())})
             if stopping.finished:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -19,7 +19,12 @@ from hagmeta.matrix import (
     SymmetricMatrix,
     aggregate,
     aggregate_at,
+    hidden_layer,
 )
+from hagmeta.randomness import dropout_scale, dropout_threshold, relu_dropout
+
+if TYPE_CHECKING or torch.cuda.is_available():
+    from hagmeta import attention_kernels
 
 
 class View(NamedTuple):
@@ -61,9 +66,25 @@ class Graph:
         """The same for a few nodes (nodes,) only."""
         return aggregate_at(self.adjacency, view.scale, hidden, nodes)
 
+    def hidden_layer(
+        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+    ) -> Tensor:
+        """The same with a bias, ReLU and, where there is a key, dropout."""
+        scale = dropout_scale(rate, key)
+        if not self.adjacency.on_gpu:
+            return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
+        if rate == 0:
+            key = None
+        weights = view.scale if scale == 1 else view.scale * math.sqrt(scale)
+        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, dropout_threshold(rate))
+
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
         """Averages over nodes, one matrix (classes, nodes) a seed, under a view of them."""
         return ClassMeans(self, members, visible)
+
+    def attends_in_one_pass(self, width: int, heads: int) -> bool:
+        """Whether graph attention of this shape needs nothing kept for an edge."""
+        return self.adjacency.on_gpu and attention_kernels.fits(width, heads)
 
     @cached_property
     def edges(self) -> EdgeIndex:
@@ -85,12 +106,28 @@ class ClassMeans:
     def aggregated(self) -> SeedwiseMatrix:
         """The same after ``Graph.aggregate``: a last, linear layer need not be run for every node."""
         loops = self._graph.loops
+        if self._graph.adjacency.on_gpu:
+            return SeedwiseMatrix.from_transposed(self._aggregated_transposed())
         matrices = []
         for members, visible in zip(self._members, self._visible, strict=True):
             scale = visible / np.sqrt(np.maximum(loops @ visible.astype(np.float32), 1))
             weights = scipy.sparse.diags(scale.astype(np.float32))
             matrices.append((members @ weights @ loops @ weights).tocsr())
         return SeedwiseMatrix(matrices, self._graph.device)
+
+    def _aggregated_transposed(self) -> Tensor:
+        """(nodes, pack, classes), computed on the device: on large graphs much faster."""
+        device, pack = self._graph.device, len(self._members)
+        averages = torch.zeros(self._graph.num_nodes, pack, self._members[0].shape[0], device=device)
+        for seed, members in enumerate(self._members):
+            entries = members.tocoo()
+            place = (
+                torch.from_numpy(entries.col).long(),
+                torch.tensor(seed),
+                torch.from_numpy(entries.row).long(),
+            )
+            averages[place] = torch.from_numpy(entries.data).to(device)
+        return self._graph.adjacency.scaled_product(self._graph.view(self._visible).scale, averages)
 
 
 class EdgeIndex:

@@ -56,7 +56,7 @@ class HeldOutLesson(SessionLesson):
         return ClassPools([nodes[world.labels[nodes] == c] for c in stream.met(session)])
 
     def task(self, session: int) -> tuple[Task, Tensor]:
-        device, oracle = self.stage.device, self.stage.method.oracle
+        oracle = self.stage.method.oracle
         supports, queries = [], []
         for rng, pools, stream in zip(self.rng, self.pools, self.streams, strict=True):
             rows = np.arange(len(pools.sizes))
@@ -74,7 +74,7 @@ class HeldOutLesson(SessionLesson):
         classes = [s.met(session) for s in self.streams]
         many = [c[:known] for c in classes]
         task = self.stage.stacked(classes, many, supports, queries)
-        return task, stack([target] * len(self.streams), device)
+        return task, stack([target] * len(self.streams))
 
 
 class ReplayLesson(SessionLesson):
@@ -92,9 +92,9 @@ class ReplayLesson(SessionLesson):
         target = np.concatenate([self.memory.targets(), np.repeat(first + np.arange(ways), shots)])
         nothing = [c[:0] for c in classes]
         none_known = [c[:0, None] for c in classes]
-        batch = self.stage.stacked(classes, nothing, none_known, queries)
+        batch = self.stage.stacked(classes, nothing, none_known, queries).on(self.stage.device)
         self.batch = batch._replace(recalled=recall(pack, scene, view, batch))
-        self.target = stack([target] * len(self.streams), self.stage.device)
+        self.target = stack([target] * len(self.streams)).to(self.stage.device)
 
     def task(self, session: int) -> tuple[Task, Tensor]:
         return self.batch, self.target

@@ -26,17 +26,14 @@ class Memory:
         stage, streams = self.stage, self.streams
         scene = stage.scene(setting, len(streams[0].known), session)
         described = pack.run("describe", (scene,), setting.view, stage.task(streams, session))
-        embeddings, logits = (tensor.cpu().numpy() for tensor in described)
         assert stage.config.k_shot
         size = stage.config.memory if session == 0 else min(stage.config.memory, stage.config.k_shot)
         for seed, (world, stream) in enumerate(zip(stage.worlds, streams, strict=True)):
             candidates = _candidates(world, stream, session)
-            chosen = stage.method.select(
-                stage.config,
-                [embeddings[seed][nodes] for nodes in candidates],
-                [logits[seed][nodes] for nodes in candidates],
-                size,
-            )
+            nodes = torch.from_numpy(np.concatenate(candidates)).to(stage.device)
+            ends = np.cumsum([len(of_class) for of_class in candidates])[:-1]
+            embeddings, logits = (np.split(x[seed, nodes].cpu().numpy(), ends) for x in described)
+            chosen = stage.method.select(stage.config, embeddings, logits, size)
             # A class with fewer nodes keeps them all, and the first of them twice: rows are of one length.
             rows = [np.resize(nodes[picks], size) for nodes, picks in zip(candidates, chosen, strict=True)]
             self.kept[seed].append(np.stack(rows))

@@ -42,7 +42,10 @@ class Pack:
     def optimizer(self, rate: float, weight_decay: float) -> torch.optim.Optimizer:
         """Adam is elementwise: one optimizer serves the pack, each seed as if it were alone."""
         learning = [value for value in self.parameters.values() if value.requires_grad]
-        return torch.optim.Adam([{"params": learning}], lr=rate, weight_decay=weight_decay, fused=True)
+        on_gpu = all(value.is_cuda for value in learning)
+        return torch.optim.Adam(
+            [{"params": learning}], lr=rate, weight_decay=weight_decay, fused=True, capturable=on_gpu
+        )
 
     def snapshot(self) -> State:
         return {name: value.detach().clone() for name, value in self.parameters.items()}
@@ -84,32 +87,25 @@ class EarlyStopping:
         better = (score > self.best) & (self._waited < self._patience)
         self.best = np.where(better, score, self.best)
         self._waited = np.where(better, 0, self._waited + (self._waited < self._patience))
-        for index in np.flatnonzero(better).tolist():
+        if better.any():
+            chosen = torch.from_numpy(better).unsqueeze(-1)
             for name, value in self._pack.parameters.items():
-                self._state[name].select(-2, index).copy_(value.select(-2, index).detach())
+                kept = self._state[name]
+                torch.where(chosen.to(kept.device), value.detach(), kept, out=kept)
 
     def restore_best(self) -> None:
         self._pack.restore(self._state)
 
 
-def stack(arrays: Iterable[np.ndarray], device: torch.device) -> Tensor:
-    """One array a seed to one tensor with a leading pack axis."""
-    return torch.from_numpy(np.stack(list(arrays))).to(device)
+def stack(arrays: Iterable[np.ndarray]) -> Tensor:
+    """One array a seed to one tensor with a leading pack axis, on the host."""
+    return torch.from_numpy(np.stack(list(arrays)))
 
 
-def stack_padded(arrays: Sequence[np.ndarray], device: torch.device) -> Tensor:
+def stack_padded(arrays: Sequence[np.ndarray]) -> Tensor:
     """As ``stack``, for rows of unequal length; the shorter are filled up with their own first element."""
     longest = max(len(array) for array in arrays)
-    return stack([np.pad(a, (0, longest - len(a)), constant_values=a[0]) for a in arrays], device)
-
-
-def descend(optimizer: torch.optim.Optimizer, losses: Tensor) -> None:
-    """One step of every seed: the sum hands each its own gradient."""
-    if not losses.requires_grad:  # of a method in which nothing learns
-        return
-    optimizer.zero_grad(set_to_none=True)
-    losses.sum().backward()
-    optimizer.step()
+    return stack([np.pad(a, (0, longest - len(a)), constant_values=a[0]) for a in arrays])
 
 
 Progress = Callable[[str, int, int, dict[str, float]], None]

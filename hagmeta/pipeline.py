@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from hagmeta import datasets, released
+from hagmeta.capture import stream_of
 from hagmeta.config import RELEASED_QUERIES, RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.errors import UserError, choose
@@ -44,12 +45,30 @@ def run(
     cache: Path | None = None,
     progress: Progress = no_progress,
     snapshots: Snapshots | None = None,
+    eager: bool = False,
 ) -> list[Record]:
-    """Run one configuration for a pack of seeds; a seed's record does not depend on the others."""
+    """Run one configuration for a pack of seeds; a seed's record does not depend on the others.
+
+    ``eager`` keeps a GPU from capturing steps and replaying them: slower, and for debugging.
+    """
     _forget_peaks(device)
+    with stream_of(device):
+        return _run(config, seeds, dataset, device, cache, progress, snapshots, eager)
+
+
+def _run(
+    config: RunConfig,
+    seeds: Sequence[int],
+    dataset: NodeDataset,
+    device: torch.device,
+    cache: Path | None,
+    progress: Progress,
+    snapshots: Snapshots | None,
+    eager: bool,
+) -> list[Record]:
     clock = Clock(len(seeds), device)
     with clock("prepare"):
-        stage = prepare(config, seeds, dataset, device)
+        stage = prepare(config, seeds, dataset, device, eager=eager)
     with clock("pretrain"):
         pack = pretrain(stage, Cache(cache, datasets.fingerprint(dataset)) if cache else None, progress)
     validation: list[Validation] = [{"gpil": None, "stream": None} for _ in seeds]
@@ -81,12 +100,19 @@ def run(
     ]
 
 
-def prepare(config: RunConfig, seeds: Sequence[int], dataset: NodeDataset, device: torch.device) -> Stage:
+def prepare(
+    config: RunConfig,
+    seeds: Sequence[int],
+    dataset: NodeDataset,
+    device: torch.device,
+    *,
+    eager: bool = False,
+) -> Stage:
     """Draw every seed's world, and put the graph on its device."""
     config = resolve(config)
     assert config.n_way
     worlds = [make_world(dataset, config, seed) for seed in seeds]
-    return Stage(Graph(dataset, device), worlds, config, config.n_way)
+    return Stage(Graph(dataset, device), worlds, config, config.n_way, eager)
 
 
 def pretrain(stage: Stage, cache: Cache | None, progress: Progress) -> Pack:

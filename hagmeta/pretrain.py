@@ -14,12 +14,13 @@ import torch.nn.functional as F
 from filelock import FileLock
 from torch import Tensor, nn
 
+from hagmeta.capture import Capture, Steps
 from hagmeta.config import RunConfig
 from hagmeta.errors import UserError
 from hagmeta.files import written_whole
 from hagmeta.graph import Graph, View
 from hagmeta.nn.encoder import make_encoder
-from hagmeta.pack import EarlyStopping, Pack, Progress, State, descend, stack
+from hagmeta.pack import EarlyStopping, Pack, Progress, State, stack
 from hagmeta.randomness import fold, keys, seeded
 from hagmeta.splits import TRAIN, VAL
 from hagmeta.stage import Stage
@@ -41,9 +42,11 @@ class Pretrainer(nn.Module):
         self.encoder = seeded(seed, "init/encoder", lambda: make_encoder(num_features, config))
         self.head = seeded(seed, "init/head", lambda: nn.Linear(config.embedding, num_classes))
 
-    def loss(self, graph: Graph, view: View, target: Tensor, weight: Tensor, key: Tensor) -> Tensor:
+    def loss(
+        self, graph: Graph, view: View, target: Tensor, weight: Tensor, key: Tensor
+    ) -> tuple[Tensor, Tensor]:
         logits = self.head(self.encoder(graph, view, key).all())
-        return (weight * F.cross_entropy(logits, target, reduction="none")).sum()
+        return (weight * F.cross_entropy(logits, target, reduction="none")).sum(), logits
 
     def accuracy(self, graph: Graph, view: View, target: Tensor, weight: Tensor) -> Tensor:
         logits = self.head(self.encoder(graph, view, None).all())
@@ -85,28 +88,39 @@ def _pretrain(stage: Stage, worlds: Sequence[World], progress: Progress) -> list
     seeds = [world.seed for world in worlds]
     num_classes = len(pretrain_classes(worlds[0], config))
     pack = Pack([Pretrainer(graph.num_features, num_classes, config, s) for s in seeds], graph.device)
-    view = graph.view(np.stack([world.validation.visible(0) for world in worlds]))
-    target, train, val = (
-        stack(arrays, graph.device) for arrays in zip(*(_supervision(w, config) for w in worlds), strict=True)
-    )
-    optimizer = pack.optimizer(config.learning_rate, config.weight_decay)
-    stopping = EarlyStopping(pack, config.pretrain_patience)
-    key = keys(seeds, "dropout/pretrain", graph.device)
-    for epoch in range(config.pretrain_epochs):
-        descend(optimizer, pack.run("loss", (graph,), view, target, train, fold(key, epoch)))
-        if (epoch + 1) % EVALUATE_EVERY == 0 or epoch + 1 == config.pretrain_epochs:
-            with torch.no_grad():
-                accuracy = pack.run("accuracy", (graph,), view, target, val).cpu().numpy()
-            stopping.update(accuracy)
-            progress("pre-train", epoch + 1, config.pretrain_epochs, {"val": float(accuracy.mean())})
-            if stopping.finished:
-                break
-    stopping.restore_best()
+    with stage.capture() as capture:
+        _train(stage, worlds, pack, capture, progress)
     prefix = "encoder."
     return [
         {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         for state in pack.states()
     ]
+
+
+def _train(stage: Stage, worlds: Sequence[World], pack: Pack, capture: Capture, progress: Progress) -> None:
+    """Train a pack to each seed's best validation accuracy."""
+    config, graph = stage.config, stage.graph
+    view = graph.view(np.stack([world.validation.visible(0) for world in worlds]))
+    supervision = zip(*(_supervision(world, config) for world in worlds), strict=True)
+    target, train, val = (stack(arrays).to(graph.device) for arrays in supervision)
+    steps = Steps(pack, config.learning_rate, config.weight_decay, capture)
+    stopping = EarlyStopping(pack, config.pretrain_patience)
+    key = keys([world.seed for world in worlds], "dropout/pretrain")
+
+    @torch.no_grad()
+    def accuracies() -> Tensor:
+        result: Tensor = pack.run("accuracy", (graph,), view, target, val)
+        return result
+
+    for epoch in range(config.pretrain_epochs):
+        steps.take("loss", (graph,), (view, target, train), (fold(key, epoch),))
+        if (epoch + 1) % EVALUATE_EVERY == 0 or epoch + 1 == config.pretrain_epochs:
+            accuracy = capture.run("accuracy", accuracies, ()).cpu().numpy()
+            stopping.update(accuracy)
+            progress("pre-train", epoch + 1, config.pretrain_epochs, {"val": float(accuracy.mean())})
+            if stopping.finished:
+                break
+    stopping.restore_best()
 
 
 def pretrain_classes(world: World, config: RunConfig) -> np.ndarray:

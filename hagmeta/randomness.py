@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hagmeta.matrix import sum_rows
+
 Built = TypeVar("Built")
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
@@ -36,10 +38,9 @@ def seeded(seed: int, purpose: str, build: Callable[[], Built]) -> Built:
         return build()
 
 
-def keys(seeds: list[int], purpose: str, device: torch.device) -> Tensor:
+def keys(seeds: list[int], purpose: str) -> Tensor:
     """One 64-bit key a seed: (seeds,)."""
-    drawn = [int(stream(seed, purpose).integers(2**62)) for seed in seeds]
-    return torch.tensor(drawn, dtype=torch.int64, device=device)
+    return torch.tensor([int(stream(seed, purpose).integers(2**62)) for seed in seeds])
 
 
 def fold(key: Tensor, number: int) -> Tensor:
@@ -79,12 +80,13 @@ def dropout_scale(rate: float, key: Tensor | None) -> float:
     return 1.0 if key is None else _scale(rate)
 
 
-def _threshold(rate: float) -> int:
+def dropout_threshold(rate: float) -> int:
+    """Random bytes below it drop."""
     return round(rate * 256)
 
 
 def _scale(rate: float) -> float:
-    return 256 / (256 - _threshold(rate))
+    return 256 / (256 - dropout_threshold(rate))
 
 
 def _mix(word: Tensor) -> Tensor:
@@ -100,7 +102,8 @@ def _kept(values: Tensor, key: Tensor, rate: float) -> Tensor:
     counter = torch.arange(1, rows * words + 1, device=key.device).view(rows, 1, words)
     random_bytes = _mix(key.view(1, -1, 1) + counter * _GOLDEN).view(torch.uint8)[..., :width]
     kept = torch.empty_like(values)
-    torch.ge(random_bytes.view_as(kept), _threshold(rate), out=kept)  # as floats: multiplied at full speed
+    # As floats: multiplied at full speed.
+    torch.ge(random_bytes.view_as(kept), dropout_threshold(rate), out=kept)
     return kept
 
 
@@ -138,9 +141,7 @@ class _ReluDropout(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (output,) = ctx.saved_tensors
         grad = torch.ops.aten.threshold_backward(grad, output, 0)
-        # A product with ones sums rows in a quarter of the time that `sum` takes.
-        total = grad.flatten(1).mT @ grad.new_ones(len(grad))
-        return grad, total.view(grad.shape[1:]), None, None
+        return grad, sum_rows(grad), None, None
 
     @staticmethod
     def vmap(

@@ -17,100 +17,103 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from hagmeta.capture import Steps, ahead
 from hagmeta.evaluate import Evaluator
 from hagmeta.gpil import EPISODES, Episode, pseudo_episodes
 from hagmeta.lessons import recall
 from hagmeta.methods.base import MetaTraining
-from hagmeta.pack import Pack, Progress, descend, stack
+from hagmeta.pack import Pack, Progress, stack
 from hagmeta.randomness import fold, keys
 from hagmeta.sessions import meet, meet_trained
 from hagmeta.snapshots import Snapshots
 from hagmeta.stage import Setting, Stage
 from hagmeta.stream import Stream
 
-Answered = tuple[Episode, np.ndarray]  # with the positions (pack, queries) that were answered
+Answered = tuple[Episode, Tensor]  # with the positions (pack, queries) that were answered
 
 
 def meta_train_and_play(
     stage: Stage, pack: Pack, progress: Progress, snapshots: Snapshots | None = None
 ) -> list[Evaluator]:
     """Meta-training without early stopping, then the sessions, with one optimizer throughout."""
+    with stage.capture() as capture:
+        steps = Steps(pack, stage.config.learning_rate, stage.config.weight_decay, capture)
+        return _meta_train_and_play(stage, pack, steps, progress, snapshots)
+
+
+def _meta_train_and_play(
+    stage: Stage, pack: Pack, steps: Steps, progress: Progress, snapshots: Snapshots | None
+) -> list[Evaluator]:
     streams = [world.test for world in stage.worlds]
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
-    optimizer = pack.optimizer(stage.config.learning_rate, stage.config.weight_decay)
-    last = _meta_train(stage, pack, optimizer, progress)
+    last = _meta_train(stage, pack, steps, progress)
     for index, evaluator in enumerate(evaluators):
-        queries = [episode.task.query[index].cpu().numpy() for episode, _ in last]
-        classes = [episode.classes[index][answer[index]] for episode, answer in last]
+        queries = [episode.task.query[index].numpy() for episode, _ in last]
+        classes = [episode.classes[index][answer[index].cpu().numpy()] for episode, answer in last]
         evaluator.record(np.concatenate(queries), np.concatenate(classes))
     setting = stage.session(streams, 0)
     if snapshots:
         snapshots.take(stage, pack, setting, streams, 0)
     meet(stage, pack, setting, streams, 0)
-    key = keys(stage.seeds, "dropout/test", stage.device)
+    key = keys(stage.seeds, "dropout/test")
     for session in range(1, streams[0].sessions + 1):
         meanings = [_meanings(stage, stream, session) for stream in streams]
         setting = stage.session(streams, session)
-        losses, chosen = _answer(stage, pack, setting, streams, session, meanings, fold(key, session))
+        chosen = _answer(stage, pack, steps, setting, streams, session, meanings, fold(key, session))
         for evaluator, stream, meaning, row in zip(evaluators, streams, meanings, chosen, strict=True):
             evaluator.record(stream.queries[session], meaning[row])
-        descend(optimizer, losses)  # on the labels just scored
         if snapshots:
             snapshots.take(stage, pack, setting, streams, session)
         progress("test", session, streams[0].sessions, {})
     return evaluators
 
 
-def _meta_train(
-    stage: Stage, pack: Pack, optimizer: torch.optim.Optimizer, progress: Progress
-) -> Sequence[Answered]:
+def _meta_train(stage: Stage, pack: Pack, steps: Steps, progress: Progress) -> Sequence[Answered]:
     """Train, and return the answers to a pseudo-stream: the last, or one after another training."""
     config, kind, training = stage.config, stage.meta_training, stage.training()
     meet_trained(stage, pack, training)
-    key = keys(stage.seeds, "dropout/gpil", stage.device)
+    key = keys(stage.seeds, "dropout/gpil")
     last = deque[Answered](maxlen=len(stage.worlds[0].meta_classes) // stage.n_way)
     if kind is not MetaTraining.NONE:
-        for number, episode in zip(range(config.episodes), EPISODES[kind](stage, training), strict=False):
-            losses, logits = episode.loss(pack, fold(key, number))
-            last.append((episode, logits.argmax(-1).cpu().numpy()))
-            descend(optimizer, losses)
+        episodes = ahead(EPISODES[kind](stage, training), stage.device)
+        for number, episode in zip(range(config.episodes), episodes, strict=False):
+            last.append((episode, episode.learn(steps, fold(key, number)).argmax(-1)))
             if (number + 1) % config.validate_every == 0 or number + 1 == config.episodes:
-                accuracy = float((last[-1][1] == episode.target.cpu().numpy()).mean())
+                accuracy = float((last[-1][1].cpu() == episode.target).float().mean())
                 progress("meta-train", number + 1, config.episodes, {"query": accuracy})
     if kind is not MetaTraining.INCREMENTAL:
         for number, episode in zip(range(last.maxlen or 1), pseudo_episodes(stage, training), strict=False):
-            _, logits = episode.loss(pack, fold(key, number))
-            last.append((episode, logits.argmax(-1).cpu().numpy()))
+            last.append((episode, episode.loss(pack, fold(key, number))[1].argmax(-1)))
     return last
 
 
 def _answer(
     stage: Stage,
     pack: Pack,
+    steps: Steps,
     setting: Setting,
     streams: Sequence[Stream],
     session: int,
     meanings: list[np.ndarray],
     key: Tensor,
-) -> tuple[Tensor, np.ndarray]:
-    """A session's losses (pack,), and the positions (pack, queries) that are answered, in training mode."""
+) -> np.ndarray:
+    """The positions (pack, queries) that are answered, in training mode; a step on their labels follows."""
     doubles = stage.method.doubles
     meet(stage, pack, setting, streams, session)
     many = [s.met(session if doubles else session - 1) for s in streams]
     classes = [np.concatenate([m, s.arriving[session - 1]]) for m, s in zip(many, streams, strict=True)]
     supports, queries = [s.support[session - 1] for s in streams], [s.queries[session] for s in streams]
-    task = stage.stacked(classes, many, supports, queries)
+    task = stage.stacked(classes, many, supports, queries).on(stage.device)
     target = [
         _positions(meaning, world.labels[nodes])
         for meaning, world, nodes in zip(meanings, stage.worlds, queries, strict=True)
     ]
     scene = stage.scene(setting, len(streams[0].known), session + doubles)
     task = task._replace(recalled=recall(pack, scene, setting.view, task))
-    losses, logits = pack.run("session_loss", (scene,), setting.view, task, stack(target, stage.device), key)
-    return losses, logits.argmax(-1).cpu().numpy()
+    logits = steps.take("session_loss", (scene,), (setting.view,), (task, stack(target), key))
+    return logits.argmax(-1).cpu().numpy()
 
 
 def _meanings(stage: Stage, stream: Stream, session: int) -> np.ndarray:

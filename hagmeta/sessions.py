@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from hagmeta.capture import Capture, Steps, ahead
 from hagmeta.evaluate import Evaluator
 from hagmeta.lessons import HeldOutLesson, ReplayLesson, SessionLesson
 from hagmeta.memory import Memory
 from hagmeta.methods.base import Lesson, MetaTraining, Scene, Task
-from hagmeta.pack import Pack, Progress, descend, stack
+from hagmeta.pack import Pack, Progress, stack
 from hagmeta.randomness import fold, keys
 from hagmeta.snapshots import Snapshots
 from hagmeta.stage import Setting, Stage
@@ -40,7 +43,7 @@ def play(
         if memory is not None:
             memory.keep(pack, setting, session)
             setting = stage.known_by(streams, session, memory.nodes())
-        (predictions,) = predict(stage, pack, setting, streams, [session])
+        predictions = predict(stage, pack, setting, streams, session)
         for evaluator, answer in zip(evaluators, predictions, strict=True):
             evaluator.score(answer)
         if snapshots:
@@ -59,20 +62,20 @@ class _FineTuning:
             self.lesson = ReplayLesson(stage, streams, memory)
         else:
             self.lesson = HeldOutLesson(stage, streams, purpose)
-        self.key = keys(stage.seeds, f"dropout/{purpose}", stage.device)
+        self.key = keys(stage.seeds, f"dropout/{purpose}")
         self.step = 0
 
     def learn(self, pack: Pack, setting: Setting, session: int) -> None:
         config = self.stage.config
-        optimizer = pack.optimizer(config.finetune_rate, config.weight_decay)
         scene = self.stage.scene(setting, len(self.streams[0].known), session)
         self.lesson.begin(pack, scene, setting.view, session)
-        for _ in range(config.finetune_steps):
-            task, target = self.lesson.task(session)
-            key = fold(self.key, self.step)
-            losses, _ = pack.run("session_loss", (scene,), setting.view, task, target, key)
-            descend(optimizer, losses)
-            self.step += 1
+        lessons = (self.lesson.task(session) for _ in range(config.finetune_steps))
+        with self.stage.capture() as capture:
+            steps = Steps(pack, config.finetune_rate, config.weight_decay, capture)
+            for task, target in ahead(lessons, self.stage.device):
+                key = fold(self.key, self.step)
+                steps.take("session_loss", (scene,), (setting.view,), (task, target, key))
+                self.step += 1
 
 
 def meet(stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], session: int) -> None:
@@ -86,7 +89,7 @@ def meet(stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], 
 def meet_trained(stage: Stage, pack: Pack, training: Setting) -> None:
     """The same for the classes that supervised training knows, before it begins."""
     if stage.method.grows and stage.meta_training is MetaTraining.SUPERVISED:
-        classes = stack((world.trained for world in stage.worlds), stage.device)
+        classes = stack(world.trained for world in stage.worlds).to(stage.device)
         known = classes.shape[1]
         scene = Scene(stage.graph, training.class_means, (known,))
         nothing = classes[:, :0]
@@ -110,41 +113,80 @@ def _newcomers(stage: Stage, streams: Sequence[Stream], session: int) -> int:
 
 @torch.no_grad()
 def predict(
-    stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], sessions: Sequence[int]
-) -> list[Predictions]:
-    """Answers to the queries of some sessions from one pass over the graph, in evaluation mode."""
-    tasks = tuple(stage.task(streams, session, setting.complete) for session in sessions)
-    scene = stage.scene(setting, len(streams[0].known), sessions[-1])
-    answers = [
-        logits.argmax(-1).cpu().numpy() for logits in pack.run("logits", (scene,), setting.view, tasks)
-    ]
-    return [
-        [row[: len(s.queries[session])] for row, s in zip(answer, streams, strict=True)]
-        for session, answer in zip(sessions, answers, strict=True)
-    ]
+    stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], session: int
+) -> Predictions:
+    """Answers to the queries of a session, in evaluation mode."""
+    task = stage.task(streams, session, setting.complete)
+    scene = stage.scene(setting, len(streams[0].known), session)
+    (logits,) = pack.run("logits", (scene,), setting.view, (task,))
+    answers = logits.argmax(-1).cpu().numpy()
+    return [row[: len(s.queries[session])] for row, s in zip(answers, streams, strict=True)]
 
 
-def validate(stage: Stage, pack: Pack, settings: Sequence[Setting]) -> np.ndarray:
-    """Mean accuracy over the sessions of each seed's validation stream, without learning in them."""
-    streams = [world.validation for world in stage.worlds]
-    evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
-    sessions = list(range(streams[0].sessions + 1))
-    moments = [sessions] if len(settings) == 1 else [[session] for session in sessions]
-    before = pack.snapshot()
-    for setting, moment in zip(settings, moments, strict=True):
-        meet(stage, pack, setting, streams, moment[0])
-        for predictions in predict(stage, pack, setting, streams, moment):
-            for evaluator, answer in zip(evaluators, predictions, strict=True):
-                evaluator.score(answer)
-    pack.restore(before)
-    return np.array([np.mean(evaluator.accuracy()) for evaluator in evaluators])
+class Validation:
+    """Each seed's validation stream, answered without learning in it: what early stopping goes by."""
+
+    def __init__(self, stage: Stage, capture: Capture) -> None:
+        self._stage, self._capture = stage, capture
+        self._streams = [world.validation for world in stage.worlds]
+        sessions = list(range(self._streams[0].sessions + 1))
+        changes = stage.config.val_classes or stage.method.oracle
+        if changes or any(_newcomers(stage, self._streams, session) for session in sessions):
+            self._moments = [self._moment([session]) for session in sessions]
+        else:
+            # Where nothing changes on the way, one pass over the graph answers all sessions.
+            self._moments = [self._moment(sessions)]
+
+    def _moment(self, sessions: list[int]) -> _Moment:
+        stage, streams = self._stage, self._streams
+        setting = stage.session(streams, sessions[0])
+        return _Moment(
+            setting,
+            stage.scene(setting, len(streams[0].known), sessions[-1]),
+            sessions,
+            tuple(stage.task(streams, session, setting.complete) for session in sessions),
+            tuple(self._truth(session).to(stage.device) for session in sessions),
+        )
+
+    def _truth(self, session: int) -> Tensor:
+        """The position of each query's class (pack, queries); -1 where a seed has fewer queries."""
+        rows = []
+        for world, stream in zip(self._stage.worlds, self._streams, strict=True):
+            positions = np.zeros(world.num_classes, dtype=np.int64)
+            met = stream.met(session)
+            positions[met] = np.arange(len(met))
+            rows.append(positions[world.labels[stream.queries[session]]])
+        longest = max(map(len, rows))
+        return stack(np.pad(row, (0, longest - len(row)), constant_values=-1) for row in rows)
+
+    @torch.no_grad()
+    def accuracy(self, pack: Pack) -> np.ndarray:
+        """Of each seed, the mean over its sessions."""
+        before = pack.snapshot() if self._stage.method.grows else None
+        shares = []
+        for moment in self._moments:
+            meet(self._stage, pack, moment.setting, self._streams, moment.sessions[0])
+
+            def correct(moment: _Moment = moment) -> Tensor:
+                logits = pack.run("logits", (moment.scene,), moment.setting.view, moment.tasks)
+                pairs = zip(logits, moment.truth, strict=True)
+                return torch.stack([(answer.argmax(-1) == truth).sum(-1) for answer, truth in pairs], dim=-1)
+
+            counts = self._capture.run(("validation", *moment.sessions), correct, ()).cpu().numpy()
+            sizes = [
+                [len(stream.queries[session]) for session in moment.sessions] for stream in self._streams
+            ]
+            shares.append(counts / np.array(sizes))
+        if before is not None:
+            pack.restore(before)
+        return np.array([np.mean(row) for row in np.concatenate(shares, axis=1)])
 
 
-def validation_settings(stage: Stage) -> list[Setting]:
-    """Where nothing changes on the way, one pass over the graph answers all sessions."""
-    streams = [world.validation for world in stage.worlds]
-    sessions = range(streams[0].sessions + 1)
-    changes = stage.config.val_classes or stage.method.oracle
-    if changes or any(_newcomers(stage, streams, session) for session in sessions):
-        return [stage.session(streams, session) for session in sessions]
-    return [stage.session(streams, 0)]
+class _Moment(NamedTuple):
+    """Sessions that are answered together."""
+
+    setting: Setting
+    scene: Scene
+    sessions: list[int]
+    tasks: tuple[Task, ...]
+    truth: tuple[Tensor, ...]

@@ -29,7 +29,7 @@ class Snapshots:
             return
         queries = [stream.queries[session] for stream in streams]
         scene = stage.scene(setting, len(streams[0].known), session)
-        nodes = stack_padded(queries, stage.device)
+        nodes = stack_padded(queries).to(stage.device)
         embedded = pack.run("embeddings", (scene,), setting.view, nodes).cpu().numpy()
         for world, stream, query, rows in zip(stage.worlds, streams, queries, embedded, strict=True):
             labels = world.labels[query]

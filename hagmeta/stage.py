@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 import torch
 
+from hagmeta.capture import Capture
 from hagmeta.config import RunConfig
 from hagmeta.episodes import PseudoStream
 from hagmeta.graph import ClassMeans, Graph, View
@@ -38,10 +39,15 @@ class Stage:
     worlds: Sequence[World]
     config: RunConfig
     n_way: int
+    eager: bool = False  # on a GPU, nothing is captured
 
     @property
     def device(self) -> torch.device:
         return self.graph.device
+
+    def capture(self) -> Capture:
+        """What runs the computations of a phase."""
+        return Capture(self.device, eager=self.eager)
 
     @property
     def seeds(self) -> list[int]:
@@ -131,17 +137,12 @@ class Stage:
         known = [s.met(session) if complete else s.known for s in streams]
         supports = [s.support[: 0 if complete else session] for s in streams]
         return Task(
-            classes=stack((s.met(session) for s in streams), self.device),
-            many=stack(known, self.device),
-            support=stack((s.reshape(-1, s.shape[-1]) for s in supports), self.device),
-            query=stack_padded([s.queries[session] for s in streams], self.device),
-        )
+            classes=stack(s.met(session) for s in streams),
+            many=stack(known),
+            support=stack(s.reshape(-1, s.shape[-1]) for s in supports),
+            query=stack_padded([s.queries[session] for s in streams]),
+        ).on(self.device)
 
     def stacked(self, classes: Arrays, many: Arrays, support: Arrays, query: Arrays) -> Task:
-        """A task from one array a seed of each of its parts."""
-        return Task(
-            stack(classes, self.device),
-            stack(many, self.device),
-            stack(support, self.device),
-            stack(query, self.device),
-        )
+        """A task from one array a seed of each of its parts; it lies on the host, where it was drawn."""
+        return Task(stack(classes), stack(many), stack(support), stack(query))

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
@@ -29,6 +30,11 @@ class Task(NamedTuple):
     support: Tensor  # (classes known by few, shots) nodes
     query: Tensor  # (queries,) nodes
     recalled: tuple[Tensor, ...] = ()  # what ``Method.recall`` gave when the session began
+
+    def on(self, device: torch.device) -> Task:
+        """The same on a device."""
+        classes, many, support, query = (part.to(device) for part in self[:4])
+        return Task(classes, many, support, query, self.recalled)
 
 
 @dataclass(frozen=True)

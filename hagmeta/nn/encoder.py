@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
 from hagmeta.graph import ClassMeans, Graph, View
-from hagmeta.matrix import matmul, row_maximum
-from hagmeta.randomness import dropout, dropout_scale, relu_dropout
+from hagmeta.matrix import attend, matmul, row_maximum
+from hagmeta.randomness import dropout
 
 
 class Embedding(ABC):
@@ -48,9 +48,7 @@ class HiddenConvolution(GraphConvolution):
     """The first layer, over the graph's own features, with ReLU and dropout."""
 
     def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
-        mapped = matmul(graph.features, self.weight)
-        scale = dropout_scale(rate, key)
-        return relu_dropout(graph.aggregate(mapped, view, scale), scale * self.bias, rate, key)
+        return graph.hidden_layer(matmul(graph.features, self.weight), self.bias, view, rate, key)
 
 
 class LastConvolution(GraphConvolution):
@@ -98,21 +96,24 @@ class GCN(nn.Module):
 class GraphAttention(nn.Module):
     """One layer of Velickovic et al. (2018), attention among visible neighbours; heads side by side."""
 
-    def __init__(self, inputs: int, outputs: int, heads: int) -> None:
+    def __init__(self, inputs: int, outputs: int, heads: int, twice: bool = False) -> None:
         super().__init__()
         self.shape = (heads, outputs // heads)
+        self.twice = twice  # it is differentiated twice
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inputs, outputs)))
         self.source = nn.Parameter(nn.init.xavier_uniform_(torch.empty(self.shape)))
         self.target = nn.Parameter(nn.init.xavier_uniform_(torch.empty(self.shape)))
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, graph: Graph, view: View, hidden: Tensor | None = None) -> Tensor:
-        edges = graph.edges
         mapped = matmul(graph.features, self.weight) if hidden is None else hidden @ self.weight
         by_head = mapped.unflatten(-1, self.shape)
+        source, target = ((by_head * weight).sum(-1) for weight in (self.source, self.target))
+        if graph.attends_in_one_pass(mapped.shape[-1], self.shape[0]) and not self.twice:
+            return attend(graph.adjacency, view.visible, mapped, source, target) + self.bias
+        edges = graph.edges
         score = F.leaky_relu(
-            matmul(edges.out_of.transposed, (by_head * self.source).sum(-1))
-            + matmul(edges.into.transposed, (by_head * self.target).sum(-1)),
+            matmul(edges.out_of.transposed, source) + matmul(edges.into.transposed, target),
             negative_slope=0.2,
         )  # (edges, heads)
         visible = view.visible.unsqueeze(-1)
@@ -150,8 +151,9 @@ class GAT(nn.Module):
 
     def __init__(self, num_features: int, config: RunConfig) -> None:
         super().__init__()
-        self.first = GraphAttention(num_features, config.hidden, config.heads)
-        self.second = GraphAttention(config.hidden, config.embedding, heads=1)
+        twice = config.applies("first_order") and not config.first_order
+        self.first = GraphAttention(num_features, config.hidden, config.heads, twice)
+        self.second = GraphAttention(config.hidden, config.embedding, 1, twice)
         self.dropout = config.dropout
 
     def forward(self, graph: Graph, view: View, key: Tensor | None) -> Embedding:

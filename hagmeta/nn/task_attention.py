@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.randomness import dropout
+
+
+@lru_cache(maxsize=256)
+def _counted(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The sizes, and every class's task: kept, since a GPU would wait for them each time."""
+    counts = torch.tensor(sizes)
+    return counts.to(device), torch.arange(len(sizes)).repeat_interleave(counts).to(device)
 
 
 class TaskAttention(nn.Module):
@@ -30,8 +39,8 @@ class TaskAttention(nn.Module):
         tasks = torch.stack([hidden, *(self._padded(task).mT for task in later)])  # (tasks, width, n_way)
         vectors = self.shared(tasks).squeeze(-1)  # (tasks, width)
         weights = (vectors @ vectors[-1]).softmax(0)  # Eq. 5
-        counts = torch.tensor(sizes, device=weights.device)
-        return (weights / counts).repeat_interleave(counts, output_size=sum(sizes))  # Eq. 6
+        counts, task_of_class = _counted(sizes, weights.device)
+        return (weights / counts).index_select(0, task_of_class)  # Eq. 6
 
     def _padded(self, task: Tensor) -> Tensor:
         """A task with fewer than N classes is filled up with its mean prototype."""

@@ -125,7 +125,7 @@ def test_an_encoder_is_pyg_s_on_the_visible_subgraph(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["gcn", "gat"])
 def test_some_nodes_and_means_agree_with_all_nodes(kind: str, training: bool) -> None:
     modules = [Reading(kind, seed) for seed in range(2)]
-    everywhere, some, means = read(modules, keys([0, 1], "dropout", CPU) if training else None)
+    everywhere, some, means = read(modules, keys([0, 1], "dropout") if training else None)
     torch.testing.assert_close(some, everywhere[torch.arange(2)[:, None], CHOSEN], rtol=1e-4, atol=1e-5)
     average = class_means()[1]
     met = average.sum(-1) > 0  # what a class without nodes has for a mean, nobody asks
@@ -135,7 +135,7 @@ def test_some_nodes_and_means_agree_with_all_nodes(kind: str, training: bool) ->
 @pytest.mark.parametrize("kind", ["gcn", "gat"])
 def test_dropout_is_drawn_in_training_alone(kind: str) -> None:
     modules = [Reading(kind, seed) for seed in range(2)]
-    evaluated, trained = read(modules)[0], read(modules, keys([0, 1], "dropout", CPU))[0]
+    evaluated, trained = read(modules)[0], read(modules, keys([0, 1], "dropout"))[0]
     assert torch.equal(evaluated, read(modules)[0])
     assert not torch.allclose(evaluated, trained)
 
@@ -145,7 +145,7 @@ def test_the_hidden_layer_drops_after_its_relu() -> None:
     layer = HiddenConvolution(FEATURES, 7)
     generator = torch.Generator().manual_seed(0)
     given = torch.randn(FEATURES, 7, generator=generator), torch.randn(7, generator=generator)
-    view, key, rate = View(*(each[0] for each in GRAPH.view(VISIBLE))), keys([3], "dropout", CPU)[0], 0.3
+    view, key, rate = View(*(each[0] for each in GRAPH.view(VISIBLE))), keys([3], "dropout")[0], 0.3
     mask = dropout(torch.ones(NODES, 7), rate, key)
     features = torch.from_numpy(dense_features())
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from hagmeta.capture import Steps
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.gpil import pseudo_episodes
-from hagmeta.pack import Pack, descend, no_progress
+from hagmeta.pack import Pack, no_progress
 from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.randomness import fold, keys
 
@@ -24,10 +25,10 @@ def trained(config: RunConfig, seeds: list[int], dataset: NodeDataset, device: t
     """A pack after a dozen steps of meta-training from its initial parameters."""
     stage = prepare(config, seeds, dataset, device)
     pack = pretrain(stage, None, no_progress)
-    optimizer = pack.optimizer(config.learning_rate, config.weight_decay)
-    key = keys(seeds, "test", device)
+    steps = Steps(pack, config.learning_rate, config.weight_decay, stage.capture())
+    key = keys(seeds, "test")
     for number, episode in zip(range(12), pseudo_episodes(stage, stage.training()), strict=False):
-        descend(optimizer, episode.loss(pack, fold(key, number))[0])
+        episode.learn(steps, fold(key, number))
     return pack
 
 

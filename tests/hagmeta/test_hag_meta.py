@@ -117,7 +117,7 @@ def test_tla_weighs_the_loss_of_a_class_by_one_plus_its_weight(dataset: NodeData
         scene = stage.scene(setting, len(streams[0].known), 1)
         target = torch.arange(11).expand(2, -1)
         task = stage.task(streams, 1)._replace(query=torch.arange(22).view(2, 11))
-        key = keys(SEEDS, "dropout", CPU)
+        key = keys(SEEDS, "dropout")
         losses[tla], logits[tla] = packed(stage)[0].run("loss", (scene,), setting.view, task, target, key)
     assert torch.equal(logits[False], logits[True])
     # The classes' weights sum to one, so that the weighted loss is above the plain one, by at most its worst.

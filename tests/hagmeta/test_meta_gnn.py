@@ -19,7 +19,7 @@ from hagmeta.stage import Stage
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
-KEY = keys(SEEDS, "dropout", CPU)
+KEY = keys(SEEDS, "dropout")
 Small = Callable[..., RunConfig]
 
 

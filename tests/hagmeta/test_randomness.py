@@ -17,7 +17,7 @@ SCALE = 256 / (256 - THRESHOLD)
 
 
 def key_of(seed: int) -> Tensor:
-    return keys([seed], "test", CPU)[0]
+    return keys([seed], "test")[0]
 
 
 def test_a_stream_depends_on_seed_and_purpose_alone() -> None:
@@ -28,9 +28,9 @@ def test_a_stream_depends_on_seed_and_purpose_alone() -> None:
 
 
 def test_keys_of_a_pack_are_those_of_its_seeds() -> None:
-    together = keys([4, 0, 9], "dropout", CPU)
-    assert together.tolist() == [keys([seed], "dropout", CPU).item() for seed in (4, 0, 9)]
-    assert len({*together.tolist(), *keys([4, 0, 9], "other", CPU).tolist()}) == 6
+    together = keys([4, 0, 9], "dropout")
+    assert together.tolist() == [keys([seed], "dropout").item() for seed in (4, 0, 9)]
+    assert len({*together.tolist(), *keys([4, 0, 9], "other").tolist()}) == 6
 
 
 def test_seeded_draws_the_same_parameters_and_leaves_torch_s_generator_alone() -> None:
@@ -69,7 +69,7 @@ def test_a_seed_s_mask_is_the_same_alone_and_anywhere_in_a_pack(width: int, axis
     alone = dropout(values, RATE, key_of(3))
     for pack in ([3], [3, 1], [0, 3], [5, 2, 3, 9]):
         together = vmap(lambda v, k: dropout(v, RATE, k), in_dims=(axis, 0))(
-            torch.stack([values] * len(pack), dim=axis), keys(pack, "test", CPU)
+            torch.stack([values] * len(pack), dim=axis), keys(pack, "test")
         )
         assert torch.equal(together[pack.index(3)], alone)
 
@@ -103,7 +103,7 @@ def test_relu_dropout_is_dropout_of_relu_with_all_its_derivatives(key: Tensor | 
 def test_relu_dropout_of_a_pack_is_that_of_each_seed() -> None:
     generator = torch.Generator().manual_seed(0)
     values, bias = torch.randn(3, 50, 13, generator=generator), torch.randn(3, 13, generator=generator)
-    pack = keys([4, 0, 9], "test", CPU)
+    pack = keys([4, 0, 9], "test")
     together = vmap(lambda v, b, k: relu_dropout(v, b, RATE, k))(values, bias, pack)
     for index in range(3):
         alone = relu_dropout(values[index], bias[index], RATE, pack[index])
@@ -130,6 +130,6 @@ def test_folded_keys_draw_unrelated_masks() -> None:
 
 
 def test_uses_of_a_step_s_key_are_keys_of_their_own() -> None:
-    key = keys([0], "dropout/gpil", CPU)[0]
+    key = keys([0], "dropout/gpil")[0]
     used = [fold(fold(key, step), use).item() for step in range(100) for use in range(3)]
     assert len(set(used)) == len(used)

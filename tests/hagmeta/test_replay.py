@@ -189,7 +189,7 @@ def test_a_session_of_icarl_starts_without_distillation_loss(dataset: NodeDatase
         streams = [world.test for world in stage.worlds]
         setting = stage.session(streams, 1)
         scene = stage.scene(setting, len(streams[0].known), 1)
-        key = keys(SEEDS, "dropout", CPU)
+        key = keys(SEEDS, "dropout")
         losses.append(pack.run("session_loss", (scene,), setting.view, task, target, key)[0])
     torch.testing.assert_close(losses[0], losses[1])
 

@@ -1,0 +1,174 @@
+"""Graph attention on a GPU in one pass over the edges, in Triton: nothing is kept for an edge.
+
+Weights of edges are computed again on the way back, from each target's normaliser. A node's neighbours are
+worked off by one program, the nodes with most of them first; all sums are in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+GATHERED = 16  # neighbours at a time
+SLOPE = tl.constexpr(0.2)  # of the leaky ReLU
+
+
+def forward(
+    offsets: Tensor,
+    columns: Tensor,
+    order: Tensor,
+    visible: Tensor,
+    mapped: Tensor,
+    source: Tensor,
+    target: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """What each node (nodes, pack, width) attends to, and its normalisers (nodes, pack, heads).
+
+    The scores (nodes, pack, heads) of an edge's two ends are added. ``order`` says which nodes come first.
+    """
+    out, normaliser = torch.zeros_like(mapped), torch.zeros_like(target)
+    arguments = (offsets, columns, order, visible, mapped, source, target, out, normaliser)
+    _attend[_grid(mapped)](*arguments, **_sizes(mapped, target))
+    return out, normaliser
+
+
+def backward(
+    offsets: Tensor, columns: Tensor, order: Tensor, visible: Tensor, known: Sequence[Tensor], grad: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of ``mapped``, ``source`` and ``target``; ``known`` are these and what ``forward`` gave."""
+    mapped, source, target, out, normaliser = known
+    heads = target.shape[-1]
+    inner = (grad * out).unflatten(-1, (heads, -1)).sum(-1)
+    to_mapped, to_source, to_target = map(torch.zeros_like, (mapped, source, target))
+    given = (offsets, columns, order, visible, mapped, source, target, normaliser, grad, inner)
+    sizes = _sizes(mapped, target)
+    _to_targets[_grid(mapped)](*given, to_target, **sizes)
+    _to_sources[_grid(mapped)](*given, to_mapped, to_source, **sizes)
+    return to_mapped, to_source, to_target
+
+
+def fits(width: int, heads: int) -> bool:
+    """Whether these kernels can do it: they count in powers of two."""
+    return all(number & (number - 1) == 0 for number in (width, heads))
+
+
+def _grid(mapped: Tensor) -> tuple[int, int]:
+    return mapped.shape[0], mapped.shape[1]
+
+
+def _sizes(mapped: Tensor, target: Tensor) -> dict[str, int]:
+    nodes, pack, width = mapped.shape
+    heads = target.shape[-1]
+    return {
+        "nodes": nodes,
+        "pack": pack,
+        "heads": heads,
+        "width": width // heads,
+        "gathered": GATHERED,
+        "num_warps": 2,
+    }
+
+
+@triton.jit(do_not_specialize=["nodes", "pack"])
+def _attend(
+    offsets, columns, order, visible, mapped, source, target, out, normaliser, nodes, pack,
+    heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
+):  # fmt: skip
+    row, seed = tl.load(order + tl.program_id(0)).to(tl.int64), tl.program_id(1)
+    head = tl.arange(0, heads)
+    column = head[:, None] * width + tl.arange(0, width)[None, :]
+    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
+    end = tl.where(tl.load(visible + seed * nodes + row) == 0.0, start, end)
+    own = tl.load(target + (row * pack + seed) * heads + head)
+    largest = tl.full((heads,), float("-inf"), tl.float32)
+    total = tl.zeros((heads,), tl.float32)
+    summed = tl.zeros((heads, width), tl.float32)
+    for first in range(start, end, gathered):
+        entry = first + tl.arange(0, gathered)
+        other = tl.load(columns + entry, entry < end, 0).to(tl.int64)
+        seen = tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
+        place = other * pack + seed
+        score = tl.load(source + place[:, None] * heads + head[None, :], seen[:, None], 0.0) + own[None, :]
+        score = tl.where(score > 0, score, SLOPE * score)
+        score = tl.where(seen[:, None], score, float("-inf"))
+        raised = tl.maximum(largest, tl.max(score, 0))
+        shift = tl.where(raised == float("-inf"), 0.0, raised)  # none was seen so far
+        weight = tl.exp(score - shift[None, :])
+        before = tl.exp(largest - shift)
+        places = place[:, None, None] * (heads * width) + column[None, :, :]
+        taken = tl.load(mapped + places, seen[:, None, None], 0.0)
+        total = total * before + tl.sum(weight, 0)
+        summed = summed * before[:, None] + tl.sum(weight[:, :, None] * taken, 0)
+        largest = raised
+    if end > start:  # what is not written is zero
+        tl.store(out + (row * pack + seed) * (heads * width) + column, summed / total[:, None])
+        tl.store(normaliser + (row * pack + seed) * heads + head, largest + tl.log(total))
+
+
+@triton.jit(do_not_specialize=["nodes", "pack"])
+def _to_targets(
+    offsets, columns, order, visible, mapped, source, target, normaliser, grad, inner, to_target, nodes, pack,
+    heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
+):  # fmt: skip
+    row, seed = tl.load(order + tl.program_id(0)).to(tl.int64), tl.program_id(1)
+    head = tl.arange(0, heads)
+    column = head[:, None] * width + tl.arange(0, width)[None, :]
+    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
+    end = tl.where(tl.load(visible + seed * nodes + row) == 0.0, start, end)
+    here = (row * pack + seed) * heads + head
+    own, shift, less = tl.load(target + here), tl.load(normaliser + here), tl.load(inner + here)
+    given = tl.load(grad + (row * pack + seed) * (heads * width) + column)
+    summed = tl.zeros((heads,), tl.float32)
+    for first in range(start, end, gathered):
+        entry = first + tl.arange(0, gathered)
+        other = tl.load(columns + entry, entry < end, 0).to(tl.int64)
+        seen = tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
+        place = other * pack + seed
+        score = tl.load(source + place[:, None] * heads + head[None, :], seen[:, None], 0.0) + own[None, :]
+        slope = tl.where(score > 0, 1.0, SLOPE)
+        weight = tl.where(seen[:, None], tl.exp(score * slope - shift[None, :]), 0.0)
+        places = place[:, None, None] * (heads * width) + column[None, :, :]
+        taken = tl.load(mapped + places, seen[:, None, None], 0.0)
+        along = tl.sum(taken * given[None, :, :], 2)
+        summed += tl.sum(weight * (along - less[None, :]) * slope, 0)
+    tl.store(to_target + here, summed)
+
+
+@triton.jit(do_not_specialize=["nodes", "pack"])
+def _to_sources(
+    offsets, columns, order, visible, mapped, source, target, normaliser, grad, inner, to_mapped, to_source,
+    nodes, pack,
+    heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
+):  # fmt: skip
+    """The adjacency is symmetric: those that a node attends to are those that attend to it."""
+    row, seed = tl.load(order + tl.program_id(0)).to(tl.int64), tl.program_id(1)
+    head = tl.arange(0, heads)
+    column = head[:, None] * width + tl.arange(0, width)[None, :]
+    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
+    end = tl.where(tl.load(visible + seed * nodes + row) == 0.0, start, end)
+    here = (row * pack + seed) * heads
+    own = tl.load(source + here + head)
+    given = tl.load(mapped + here * width + column)
+    summed = tl.zeros((heads,), tl.float32)
+    total = tl.zeros((heads, width), tl.float32)
+    for first in range(start, end, gathered):
+        entry = first + tl.arange(0, gathered)
+        other = tl.load(columns + entry, entry < end, 0).to(tl.int64)
+        seen = tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
+        there = (other * pack + seed)[:, None] * heads + head[None, :]
+        score = tl.load(target + there, seen[:, None], 0.0) + own[None, :]
+        slope = tl.where(score > 0, 1.0, SLOPE)
+        shift = tl.load(normaliser + there, seen[:, None], 0.0)
+        weight = tl.where(seen[:, None], tl.exp(score * slope - shift), 0.0)
+        places = (other * pack + seed)[:, None, None] * (heads * width) + column[None, :, :]
+        taken = tl.load(grad + places, seen[:, None, None], 0.0)
+        along = tl.sum(taken * given[None, :, :], 2)
+        less = tl.load(inner + there, seen[:, None], 0.0)
+        summed += tl.sum(weight * (along - less) * slope, 0)
+        total += tl.sum(weight[:, :, None] * taken, 0)
+    tl.store(to_source + here + head, summed)
+    tl.store(to_mapped + here * width + column, total)
