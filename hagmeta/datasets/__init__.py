@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hagmeta.datasets import debian, download, mat, npz, sources, synthetic
+import numpy as np
+
+from hagmeta.datasets import debian, download, mat, npz, prepared, sources, synthetic
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.errors import choose
 
@@ -32,6 +34,8 @@ class DatasetInfo:
     k_shot: int | None = None
     on_disk: bool = True  # or made on the spot: loading it needs no network
 
+
+LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
 
 _GFCIL = "github.com/Zhen-Tan-dmml/GFCIL"
 _GPN = "github.com/kaize0409/GPN_Graph-Few-shot"
@@ -70,7 +74,36 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, root: Path) -> NodeDataset:
-    """Load a dataset; one that is neither embedded nor generated is downloaded into ``root`` on first use."""
+    """Load a dataset; one that is neither embedded nor generated is downloaded into ``root`` on first use.
+
+    One that is slow to load is prepared there, too: see :mod:`hagmeta.datasets.prepared`.
+    """
+    made_from = _made_from(name, root)
+    if made_from is None:
+        return _read(name, root)
+    return prepared.load(name, made_from, root / "prepared", lambda: _read(name, root))
+
+
+def _made_from(name: str, root: Path) -> list[str] | None:
+    """What names the content of a dataset before it is read; None where preparing it would not pay."""
+    kind, _, rest = name.partition(":")
+    if rest and kind in ("mat", "npz"):
+        files = mat.paths(rest) if kind == "mat" else [Path(rest).expanduser()]
+        large = all(file.is_file() for file in files) and sum(file.stat().st_size for file in files) >= LARGE
+        return [prepared.file_identity(file) for file in files] if large else None
+    if name in synthetic.PRESETS or (rest and kind == "synthetic"):
+        config = synthetic.PRESETS[name] if name in synthetic.PRESETS else synthetic.parse(rest)
+        # Another numpy may draw other numbers.
+        return [repr(config), f"numpy {np.__version__}"] if config.size >= LARGE else None
+    if name in sources.FILES:  # of any size: reading them imports PyTorch Geometric, which takes seconds
+        folder = _raw_folder(name, root)
+        if not describe(name, root).on_disk:
+            download.fetch_all(sources.FILES[name], folder)
+        return [file.blob or prepared.file_identity(folder / file.name) for file in sources.FILES[name]]
+    return None
+
+
+def _read(name: str, root: Path) -> NodeDataset:
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
         return mat.load(rest, name)
