@@ -42,7 +42,7 @@ class Graph:
         self.num_nodes = dataset.num_nodes
         self.num_features = dataset.num_features
         self.device = device
-        self.loops = _adjacency_with_loops(dataset.edges, dataset.num_nodes)
+        self.loops = dataset.adjacency
         self.adjacency = SymmetricMatrix(self.loops, device)
         self.features: SparseMatrix | DenseMatrix
         if isinstance(dataset.features, np.ndarray):
@@ -145,11 +145,3 @@ class EdgeIndex:
         self.out_of = SparseMatrix(
             scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device
         )
-
-
-def _adjacency_with_loops(edges: np.ndarray, num_nodes: int) -> scipy.sparse.csr_matrix:
-    loops = np.arange(num_nodes)
-    rows = np.concatenate([edges[:, 0], edges[:, 1], loops])
-    columns = np.concatenate([edges[:, 1], edges[:, 0], loops])
-    ones = np.ones(len(rows), dtype=np.float32)
-    return scipy.sparse.csr_matrix((ones, (rows, columns)), shape=(num_nodes, num_nodes))

@@ -6,13 +6,12 @@ Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` for f
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from hagmeta.datasets import debian, download, mat, npz, sources, synthetic
+from hagmeta.datasets import debian, download, mat, npz, prepared, sources, synthetic
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.errors import choose
 
@@ -35,6 +34,8 @@ class DatasetInfo:
     k_shot: int | None = None
     on_disk: bool = True  # or made on the spot: loading it needs no network
 
+
+LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
 
 _GFCIL = "github.com/Zhen-Tan-dmml/GFCIL"
 _GPN = "github.com/kaize0409/GPN_Graph-Few-shot"
@@ -73,7 +74,36 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, root: Path) -> NodeDataset:
-    """Load a dataset; one that is neither embedded nor generated is downloaded into ``root`` on first use."""
+    """Load a dataset; one that is neither embedded nor generated is downloaded into ``root`` on first use.
+
+    One that is slow to load is prepared there, too: see :mod:`hagmeta.datasets.prepared`.
+    """
+    made_from = _made_from(name, root)
+    if made_from is None:
+        return _read(name, root)
+    return prepared.load(name, made_from, root / "prepared", lambda: _read(name, root))
+
+
+def _made_from(name: str, root: Path) -> list[str] | None:
+    """What names the content of a dataset before it is read; None where preparing it would not pay."""
+    kind, _, rest = name.partition(":")
+    if rest and kind in ("mat", "npz"):
+        files = mat.paths(rest) if kind == "mat" else [Path(rest).expanduser()]
+        large = all(file.is_file() for file in files) and sum(file.stat().st_size for file in files) >= LARGE
+        return [prepared.file_identity(file) for file in files] if large else None
+    if name in synthetic.PRESETS or (rest and kind == "synthetic"):
+        config = synthetic.PRESETS[name] if name in synthetic.PRESETS else synthetic.parse(rest)
+        # Another numpy may draw other numbers.
+        return [repr(config), f"numpy {np.__version__}"] if config.size >= LARGE else None
+    if name in sources.FILES:  # of any size: reading them imports PyTorch Geometric, which takes seconds
+        folder = _raw_folder(name, root)
+        if not describe(name, root).on_disk:
+            download.fetch_all(sources.FILES[name], folder)
+        return [file.blob or prepared.file_identity(folder / file.name) for file in sources.FILES[name]]
+    return None
+
+
+def _read(name: str, root: Path) -> NodeDataset:
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
         return mat.load(rest, name)
@@ -119,15 +149,4 @@ def _raw_folder(name: str, root: Path) -> Path:
 
 def fingerprint(dataset: NodeDataset) -> str:
     """The SHA-256 of a graph's content: equal for equal edges, labels and features, whatever the name."""
-    features = dataset.features
-    arrays = [dataset.edges, dataset.labels]
-    if isinstance(features, np.ndarray):
-        arrays.append(features)
-    else:
-        # scipy picks the width of its index arrays as it pleases.
-        arrays += [features.indptr.astype(np.int64), features.indices.astype(np.int64), features.data]
-    digest = hashlib.sha256(repr(features.shape).encode())
-    for array in arrays:
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+    return dataset.fingerprint

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse
@@ -33,3 +35,29 @@ class NodeDataset:
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    @cached_property
+    def adjacency(self) -> scipy.sparse.csr_matrix:
+        """(nodes, nodes) float32: 1 for every edge, in both directions, and for every node itself."""
+        lower, upper = self.edges.T.astype(np.int32)
+        loops = np.arange(self.num_nodes, dtype=np.int32)
+        rows = np.concatenate([lower, upper, loops])
+        columns = np.concatenate([upper, lower, loops])
+        ones = np.ones(len(rows), dtype=np.float32)
+        return scipy.sparse.csr_matrix((ones, (rows, columns)), shape=(self.num_nodes, self.num_nodes))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the content: equal for equal edges, labels and features, whatever the name."""
+        features = self.features
+        arrays = [self.edges, self.labels]
+        if isinstance(features, np.ndarray):
+            arrays.append(features)
+        else:
+            # scipy picks the width of its index arrays as it pleases.
+            arrays += [features.indptr.astype(np.int64), features.indices.astype(np.int64), features.data]
+        digest = hashlib.sha256(repr(features.shape).encode())
+        for array in arrays:
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()

@@ -52,6 +52,12 @@ class SyntheticConfig:
             if not low <= value <= high:
                 raise UserError(f"synthetic: {key}={value}; valid are {low} to {high}.")
 
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        per_node = 4 * self.features if self.dense else 8 * WORDS_PER_NODE
+        return 16 * self.edges + per_node * self.nodes
+
 
 PRESETS = {
     "synthetic-amazon-clothing": SyntheticConfig(nodes=24_919, edges=91_680, features=9_034, classes=77),

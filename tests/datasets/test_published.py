@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,7 @@ def test_mat_dataset_survives_a_cut_connection(
 
 def test_mat_dataset_with_a_damaged_processed_file_says_so(small_clothing: Server, tmp_path: Path) -> None:
     load("amazon-clothing", tmp_path)
+    shutil.rmtree(tmp_path / "prepared")  # with it nothing else is read
     (tmp_path / "amazon-clothing/processed/data.pt").write_bytes(b"PK half a file")
     with pytest.raises(UserError, match=f"^{tmp_path}/amazon-clothing: .* Delete the folder") as error:
         load("amazon-clothing", tmp_path)
