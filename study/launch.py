@@ -27,6 +27,7 @@ from hagmeta.errors import UserError
 from hagmeta.home import home
 from hagmeta.pipeline import remarks, resolve
 from hagmeta.splits import make_split
+from study import mps
 from study import space as spaces
 from study.cost import in_words, total_seconds
 from study.display import study_table
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _launch(options: argparse.Namespace, console: Console) -> int:
+    if options.mps and not options.dry_run:
+        mps.check()
     space = spaces.read(
         options.space,
         quick=options.quick,
@@ -70,7 +73,7 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
     if options.dry_run:
         with _results(options.results, space.name, console, locked=False) as store:
             return _dry_run(space, configs, store, options, console)
-    with _results(options.results, space.name, console) as store:
+    with _results(options.results, space.name, console) as store, _mps(options):
         if space.search is not None:
             return _search(space, store, options, console)
         scan = store.scan()
@@ -119,6 +122,21 @@ def _results(results: str, study: str, console: Console, *, locked: bool = True)
         if mirror and locked:
             mirror.send_all()
             console.print(f"copied to {results}", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _mps(options: argparse.Namespace) -> Iterator[None]:
+    """NVIDIA's MPS for Ray's workers, where it is asked for."""
+    if not options.mps:
+        yield
+        return
+    with mps.daemon():
+        try:
+            yield
+        finally:
+            import ray
+
+            ray.shutdown()  # its workers first: the daemon's end would break them
 
 
 def _finished(
@@ -181,6 +199,7 @@ def _search(space: spaces.Space, store: Store, options: argparse.Namespace, cons
                 progress,
                 retries=options.retries,
                 time_budget=options.time_budget,
+                eager=options.eager,
             )
     best, validation = search.best_config(space, store)
     chosen, fresh = search.confirmation(space, best, store)
@@ -215,6 +234,7 @@ def _run(
             retries=options.retries,
             time_budget=options.time_budget,
             snapshot=options.save_embeddings,
+            eager=options.eager,
         )
     return plan
 

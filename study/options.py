@@ -24,6 +24,11 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> ar
         raise UserError("--dry-run starts nothing, so --address has no meaning with it.")
     if options.open and options.no_report:
         raise UserError("--open opens the report, and --no-report makes none; give one of them.")
+    if options.mps and options.address:
+        raise UserError(
+            "--mps starts NVIDIA's MPS on this machine, not on a cluster's nodes; "
+            "leave it out, and start MPS there before Ray (see docs/cluster.md)."
+        )
     options.seeds_per_trial = _number(options.seeds_per_trial, "--seeds-per-trial", int, 1, auto=True)
     options.gpus_per_trial = _number(options.gpus_per_trial, "--gpus-per-trial", float, 0, auto=True)
     options.cpus_per_trial = _number(options.cpus_per_trial, "--cpus-per-trial", float, 0)
@@ -53,6 +58,8 @@ def _parser(description: str | None) -> Parser:
     add("--address", metavar="auto|ray://...", help="a running Ray cluster; by default this machine")
     add("--cpus-per-trial", metavar="n", help="default: 1")
     add("--gpus-per-trial", default="auto", metavar="auto|f", help="share of a GPU, 1/n")
+    add("--mps", action="store_true", help="trials that share a GPU compute at once (NVIDIA's MPS)")
+    add("--eager", action="store_true", help="no CUDA graphs, for debugging: slower, the same results")
     add("--max-concurrent", metavar="n", help="at most so many trials at once")
     add("--retries", default="2", metavar="n", help="tries after a failure (default: 2)")
     add("--time-budget", metavar="2h", help="stop after so long; the same command goes on from there")

@@ -72,6 +72,7 @@ def run_search(
     *,
     retries: int,
     time_budget: float | None,
+    eager: bool = False,
 ) -> None:
     """Run the samples that are left."""
     base = check_search(space)
@@ -89,6 +90,7 @@ def run_search(
         "threads": max(1, int(resources.cpus)),
         "gpu_share": resources.gpus,
         "snapshot": None,
+        "eager": eager,
     }
     run_tuner(
         _sample,

@@ -62,7 +62,7 @@ def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[l
     if spec["gpu_share"]:
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
     dataset = datasets.load(config.dataset, home() / "data")
-    return run_pack(config, spec["seeds"], dataset, device, progress, spec["snapshot"])
+    return run_pack(config, spec["seeds"], dataset, device, progress, spec["snapshot"], spec["eager"])
 
 
 def run_pack(
@@ -72,6 +72,7 @@ def run_pack(
     device: torch.device,
     progress: Progress,
     snapshot: int | None = None,
+    eager: bool = False,
 ) -> tuple[list[Record], str]:
     """The records of a pack; one that does not fit the GPU is halved until it does, and that is said.
 
@@ -87,6 +88,7 @@ def run_pack(
             cache=home() / "pretrained",
             progress=progress,
             snapshots=snapshots,
+            eager=eager,
         )
         for record, arrays in zip(records, snapshots.arrays if snapshots else (), strict=False):
             record["embeddings"] = base64.b64encode(to_bytes(arrays)).decode()
@@ -98,5 +100,5 @@ def run_pack(
     half = len(seeds) // 2
     halves: list[Record] = []
     for part in (seeds[:half], seeds[half:]):
-        halves += run_pack(config, part, dataset, device, progress, snapshot)[0]
+        halves += run_pack(config, part, dataset, device, progress, snapshot, eager)[0]
     return halves, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"

@@ -83,6 +83,7 @@ def run_plan(
     retries: int,
     time_budget: float | None,
     snapshot: int | None = None,
+    eager: bool = False,
 ) -> None:
     """Run the plan's trials; their records are in the store when this returns, or their failures."""
     # The longest first: a long trial that starts last keeps one machine busy and the others idle.
@@ -95,6 +96,7 @@ def run_plan(
             "threads": max(1, int(resources.cpus)),
             "gpu_share": resources.gpus,
             "snapshot": None if snapshot is None else session_number(trial.config, snapshot),
+            "eager": eager,
         }
         for trial in trials
     ]

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+import torch
 
 from study.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
+HAS_GPU = torch.cuda.is_available()
 SPACE = """
 description: a study of seconds
 datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]
@@ -207,6 +209,10 @@ def test_two_launches_at_once_do_not_meet(folder: Path) -> None:
         (["--results", "s4://bucket/results"], "--results s4://bucket/results"),
         (["--save-embeddings", "7"], "sessions 0 to 2"),
         (["--open", "--no-report"], "--open opens the report"),
+        (["--mps", "--address", "auto"], "--mps starts NVIDIA's MPS on this machine"),
+        pytest.param(
+            ["--mps"], "--mps is for GPUs", marks=pytest.mark.skipif(HAS_GPU, reason="there is one")
+        ),
     ],
 )
 def test_bad_input_is_one_line_before_anything_starts(folder: Path, options: list[str], named: str) -> None:
