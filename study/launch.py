@@ -27,7 +27,7 @@ from hagmeta.errors import UserError
 from hagmeta.home import home
 from hagmeta.pipeline import remarks, resolve
 from hagmeta.splits import make_split
-from study import mps
+from study import data, mps
 from study import space as spaces
 from study.cost import in_words, total_seconds
 from study.display import study_table
@@ -268,7 +268,7 @@ def _with_data(space: spaces.Space, console: Console) -> spaces.Space:
     """Datasets that are not to be had move to the fallback, once, before anything starts."""
     for name in sorted({config.dataset for config in space.configs}):
         try:
-            datasets.load(name, home() / "data")
+            data.load(name)
         except UserError as error:
             if space.fallback is None:
                 raise
@@ -287,9 +287,9 @@ def _check_data(configs: Sequence[RunConfig]) -> None:
     by_dataset: dict[str, set[RunConfig]] = {}
     for config in configs:
         by_dataset.setdefault(config.dataset, set()).add(replace(config, gpil=True, nla=True, tla=True))
-    for name, different in by_dataset.items():
-        dataset = datasets.load(name, home() / "data")
-        for config in different:
+    for name in sorted(by_dataset, reverse=True):  # the one that was loaded last is still there
+        dataset = data.load(name)
+        for config in by_dataset[name]:
             make_split(dataset, config, 0)
 
 

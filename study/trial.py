@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +12,13 @@ import numpy as np
 import torch
 from ray import tune
 
-from hagmeta import datasets
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.home import home
 from hagmeta.pack import Progress, no_progress
 from hagmeta.pipeline import Record, run
 from hagmeta.snapshots import Snapshots, to_bytes
+from study import data
 
 
 def run_trial(spec: dict[str, Any]) -> None:
@@ -25,7 +26,11 @@ def run_trial(spec: dict[str, Any]) -> None:
 
     ``spec`` holds plain values only; the data is loaded here, by its name.
     """
-    records, note = _run(spec, RunConfig.from_mapping(spec["config"]), no_progress)
+    start = time.perf_counter()
+    config = RunConfig.from_mapping(spec["config"])
+    data.load(config.dataset)
+    load_seconds = time.perf_counter() - start
+    records, note = _run(spec, config, no_progress)
     sessions = len(records[0]["accuracy"])
     for session in range(sessions):
         accuracy = float(np.mean([record["accuracy"][session] for record in records]))
@@ -37,6 +42,8 @@ def run_trial(spec: dict[str, Any]) -> None:
                 "records": last,
                 "note": note,
                 "snapshot": spec["snapshot"],
+                "load_seconds": load_seconds,
+                "trial_seconds": time.perf_counter() - start,
             }
         )
 
@@ -61,8 +68,9 @@ def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[l
     device = torch.device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
-    dataset = datasets.load(config.dataset, home() / "data")
-    return run_pack(config, spec["seeds"], dataset, device, progress, spec["snapshot"], spec["eager"])
+    return run_pack(
+        config, spec["seeds"], data.load(config.dataset), device, progress, spec["snapshot"], spec["eager"]
+    )
 
 
 def run_pack(

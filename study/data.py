@@ -1,0 +1,42 @@
+"""The dataset that a process works on: kept from one trial to the next, as most of them share it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hagmeta import datasets
+from hagmeta.datasets import mat
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.home import home
+
+Identity = tuple[object, ...]
+
+_kept: dict[Identity, NodeDataset] = {}  # the last one alone: others may need the memory
+
+
+def load(name: str) -> NodeDataset:
+    """Load a dataset, unless it is the one loaded last and its files are the same."""
+    key = identity(name)
+    if key not in _kept:
+        _kept.clear()
+        _kept[key] = datasets.load(name, home() / "data")
+    return _kept[key]
+
+
+def identity(name: str) -> Identity:
+    """Changes when the files of a dataset do; those that are downloaded never do."""
+    kind, _, rest = name.partition(":")
+    paths: list[Path] = []
+    if kind == "mat":
+        paths = mat.paths(rest)
+    elif kind == "npz":
+        paths = [Path(rest).expanduser()]
+    return (name, *((str(path.resolve()), *_version(path)) for path in paths))
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.stat()
+    except OSError:  # for loading to complain of
+        return ()
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,0 +1,76 @@
+"""A worker keeps its dataset between trials, and no trial can tell."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hagmeta import datasets
+from hagmeta.config import RunConfig
+from hagmeta.errors import UserError
+from hagmeta.pack import no_progress
+from study import data, trial
+
+SMALL, OTHER = (f"synthetic:nodes=600,edges=2500,features=80,classes=12,seed={seed}" for seed in (1, 2))
+
+
+def write(path: Path, name: str) -> None:
+    graph = datasets.load(name, Path())
+    features = graph.features
+    np.savez(
+        path,
+        edges=graph.edges,
+        labels=graph.labels,
+        feature_indptr=features.indptr,
+        feature_indices=features.indices,
+        num_features=features.shape[1],
+    )
+
+
+def test_the_last_dataset_is_kept_and_no_other() -> None:
+    first = data.load(SMALL)
+    assert data.load(SMALL) is first
+    other = data.load(OTHER)
+    assert other.name == OTHER and not np.array_equal(other.edges, first.edges)
+    assert data.load(SMALL) is not first
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "graph.npz"
+    write(path, SMALL)
+    first = data.load(f"npz:{path}")
+    write(path, OTHER)
+    os.utime(path, ns=(1, 1))  # two writes may share a tick of the clock
+    assert not np.array_equal(data.load(f"npz:{path}").edges, first.edges)
+    path.unlink()
+    with pytest.raises(UserError, match=r"graph\.npz"):
+        data.load(f"npz:{path}")
+
+
+def outcome(name: str) -> list[Any]:
+    """The records of a trial, without what clocks and memory say."""
+    config = RunConfig(
+        dataset=name, classes=(4, 4, 4), n_way=2, k_shot=3, pretrain_epochs=5, episodes=4, finetune_steps=1
+    )
+    spec = {"threads": 1, "gpu_share": 0, "seeds": [0, 1], "snapshot": None, "eager": False}
+    records, _ = trial._run(spec, config, no_progress)
+    return [(r["config_hash"], r["seed"], r["accuracy"], r["matrix"], r["validation"]) for r in records]
+
+
+def test_records_of_a_kept_worker_are_those_of_fresh_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
+    order = [SMALL, SMALL, OTHER, SMALL]
+    kept = [outcome(name) for name in order]
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "fresh"))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as fresh:
+        alone = {name: fresh.submit(outcome, name).result() for name in (SMALL, OTHER)}
+    assert kept == [alone[name] for name in order]
+    assert alone[SMALL] != alone[OTHER]
