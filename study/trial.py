@@ -26,7 +26,7 @@ def run_trial(spec: dict[str, Any]) -> None:
 
     ``spec`` holds plain values only; the data is loaded here, by its name.
     """
-    start = time.perf_counter()
+    started, start = time.time(), time.perf_counter()
     config = RunConfig.from_mapping(spec["config"])
     data.load(config.dataset)
     load_seconds = time.perf_counter() - start
@@ -42,6 +42,7 @@ def run_trial(spec: dict[str, Any]) -> None:
                 "records": last,
                 "note": note,
                 "snapshot": spec["snapshot"],
+                "started": started,
                 "load_seconds": load_seconds,
                 "trial_seconds": time.perf_counter() - start,
             }

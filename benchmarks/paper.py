@@ -1,0 +1,305 @@
+"""All of the paper at its own sizes on one GPU: how long it takes, and where the time goes.
+
+python benchmarks/paper.py --mps                  Tables 2 and 3 and Figure 3, 10 seeds, 1000 episodes
+python benchmarks/paper.py --mps --scale 0.1      a tenth of the training, and an extrapolation
+python benchmarks/paper.py --device cpu --scale 0.001 --only amazon-clothing --seeds 2
+
+The datasets are random graphs of the paper's exact sizes. Our two bounds, frozen and joint, are left out,
+equal configurations run once, and early stopping of meta-training is off. Nothing is there before:
+pre-training, and the measuring of GPU memory, are part of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from hagmeta.command import Parser, show_error
+from hagmeta.config import RunConfig
+from hagmeta.errors import UserError, choose
+from hagmeta.pipeline import resolve
+from study import space as spaces
+from study.store import Store
+
+ROOT = Path(__file__).resolve().parent.parent
+DATASETS = ("amazon-clothing", "dblp", "reddit")
+BOUNDS = ("frozen", "joint")
+PHASES = ("prepare", "pretrain", "gpil", "evaluate")
+SCALED_BY = {"pretrain": "pretrain_epochs", "gpil": "episodes", "evaluate": "finetune_steps"}
+FULL = {name: getattr(RunConfig(), name) for name in SCALED_BY.values()}
+
+
+@dataclass(frozen=True)
+class TrialTime:
+    """What one trial took, in seconds; ``share`` is the part of the machine that it had meanwhile."""
+
+    dataset: str
+    method: str
+    runs: int
+    share: float
+    start: float  # of the clock on the wall
+    seconds: float
+    load: float
+    phases: dict[str, float]
+    gpu_bytes: int
+    host_bytes: int
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    console = Console(highlight=False, width=max(120, Console().width))
+    try:
+        options = read_options(arguments)
+        folder = Path(options.results)
+        space, amount = write_space(options, folder)
+        say_scale(options, amount, console)
+        began = time.time()
+        status = launch(space, options, folder)
+        ended = time.time()
+    except UserError as error:
+        show_error(error)
+        return 2
+    if status == 2:  # said already
+        return 2
+    store = Store(folder / space.stem)
+    missing, failed = count(space, store)
+    trials = read_trials(store.folder / "tune")
+    if trials:
+        show_trials(trials, console)
+        show_time(trials, began, ended, store, console)
+        if options.scale < 1:
+            extrapolate(trials, ended - began, amount, console)
+    console.print(f"{missing} runs are missing, {failed} of them failed")
+    return 1 if missing else 0
+
+
+def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(prog="python benchmarks/paper.py", description=__doc__, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("--scale", type=float, default=1.0, metavar="F", help="a fraction of episodes, epochs and steps")
+    add("--seeds", type=int, default=10, metavar="n", help="(default: 10)")
+    add("--only", action="append", metavar="DATASET", help=f"of {', '.join(DATASETS)}")
+    add("--device", choices=["cuda", "cpu"], default="cuda")
+    add("--mps", action="store_true", help="under NVIDIA's MPS")
+    add("--gpus-per-trial", metavar="f", help="the same share for all, instead of measuring")
+    add("--results", metavar="FOLDER", help="an empty or new folder (default: a temporary one)")
+    options = parser.options(arguments)
+    if not 0 < options.scale <= 1:
+        raise UserError(f"--scale is {options.scale}; it must be above 0 and at most 1.")
+    if options.device == "cpu" and (options.mps or options.gpus_per_trial):
+        raise UserError("--mps and --gpus-per-trial are for --device cuda.")
+    names = [name.removeprefix("synthetic-") for name in options.only or DATASETS]
+    options.only = [choose("dataset", name, DATASETS) for name in names]
+    if options.results is None:
+        options.results = tempfile.mkdtemp(prefix="paper-")
+    elif Path(options.results).exists() and any(Path(options.results).iterdir()):
+        raise UserError(f"--results {options.results} is not empty; what is there would not be timed.")
+    return options
+
+
+def write_space(options: argparse.Namespace, folder: Path) -> tuple[Path, dict[str, int]]:
+    """The space `paper` on random graphs, every configuration a case; and how much of each thing is done."""
+    amount = {name: max(1, round(options.scale * whole)) for name, whole in FULL.items()}
+    cases = [
+        {**_settings(config), "dataset": f"synthetic-{config.dataset}"}
+        for config in spaces.read("paper").configs
+        if config.dataset in options.only and config.method not in BOUNDS
+    ]
+    content = {
+        "description": "the paper's Tables 2 and 3 and Figure 3, on random graphs of its datasets' sizes",
+        "fixed": {**amount, "patience": amount["episodes"]},  # fewer validations than that: never stopped
+        "cases": cases,
+        "seeds": options.seeds,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "paper.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path, amount
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    values = {item.name: getattr(config, item.name) for item in fields(config)}
+    return {item.name: values[item.name] for item in fields(config) if values[item.name] != item.default}
+
+
+def say_scale(options: argparse.Namespace, amount: dict[str, int], console: Console) -> None:
+    parts = ", ".join(f"{name} {amount[name]} of {whole}" for name, whole in FULL.items())
+    console.print(f"scale {options.scale:g} ({parts}), {options.seeds} seeds, {', '.join(options.only)}")
+
+
+def launch(space: Path, options: argparse.Namespace, folder: Path) -> int:
+    command = [sys.executable, str(ROOT / "study" / "launch.py"), "--space", str(space), "--no-report"]
+    command += ["--results", str(folder)]
+    if options.device == "cpu":
+        command += ["--gpus-per-trial", "0"]
+    elif options.gpus_per_trial:
+        command += ["--gpus-per-trial", options.gpus_per_trial]
+    if options.mps:
+        command.append("--mps")
+    environment = {"CUDA_VISIBLE_DEVICES": "0"} | os.environ | {"HAGMETA_HOME": str(folder / "home")}
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+def count(space: Path, store: Store) -> tuple[int, int]:
+    """Runs without a record, and those that failed."""
+    wanted = spaces.read(str(space))
+    keys = {(resolve(config).hash(), seed) for config in wanted.configs for seed in wanted.seeds}
+    return len(keys - store.scan().done), len(list(store.failures.glob("*/*.json")))
+
+
+def read_trials(folder: Path) -> list[TrialTime]:
+    """From what each trial reported to Ray Tune with its records."""
+    trials = []
+    for path in sorted(folder.glob("*/result.json")):
+        results = [json.loads(line) for line in path.read_text().splitlines()]
+        result = next((result for result in reversed(results) if result.get("records")), None)
+        if result is None:  # failed
+            continue
+        spec, records = result["config"]["spec"], json.loads(result["records"])
+        trials.append(
+            TrialTime(
+                dataset=spec["config"]["dataset"],
+                method=spec["config"]["method"],
+                runs=len(records),
+                share=spec["gpu_share"] or spec["threads"] / (os.cpu_count() or 1),
+                start=result["started"],
+                seconds=result["trial_seconds"],
+                load=result["load_seconds"],
+                # A record has its seed's share of its pack's time, so all of them have all of it.
+                phases={phase: sum(r["seconds"].get(phase, 0.0) for r in records) for phase in PHASES},
+                gpu_bytes=max(r["environment"]["peak_gpu_bytes"] for r in records),
+                host_bytes=max(r["environment"]["peak_memory_bytes"] for r in records),
+            )
+        )
+    return trials
+
+
+def show_trials(trials: list[TrialTime], console: Console) -> None:
+    """Seconds as the trials saw them, side by side with others."""
+    table = Table(
+        title="seconds of trials, by dataset and method", box=box.SIMPLE, title_justify="left", padding=(0, 1)
+    )
+    for name in ("dataset", "method"):
+        table.add_column(name, no_wrap=True)
+    for name in ("trials", "runs", *PHASES, "reading", "in all", "wall", "at once", "GPU GB", "host GB"):
+        table.add_column(name, justify="right")
+    groups: dict[tuple[str, str], list[TrialTime]] = {}
+    for trial in trials:
+        groups.setdefault((trial.dataset.removeprefix("synthetic-"), trial.method), []).append(trial)
+    for name, group in sorted(groups.items()):
+        table.add_row(*name, *_row(group))
+    table.add_section()
+    table.add_row("all", "", *_row(trials))
+    console.print(table)
+
+
+def _row(trials: list[TrialTime]) -> list[str]:
+    seconds, wall = sum(trial.seconds for trial in trials), _wall(trials)
+    return [
+        str(len(trials)),
+        str(sum(trial.runs for trial in trials)),
+        *(f"{sum(trial.phases[phase] for trial in trials):.1f}" for phase in PHASES),
+        f"{sum(trial.load for trial in trials):.1f}",
+        f"{seconds:.1f}",
+        f"{wall:.1f}",
+        f"{seconds / wall:.1f}",
+        f"{max(trial.gpu_bytes for trial in trials) / 1e9:.2f}",
+        f"{max(trial.host_bytes for trial in trials) / 1e9:.2f}",
+    ]
+
+
+def _wall(trials: list[TrialTime]) -> float:
+    """From the first start to the last end."""
+    return max(t.start + t.seconds for t in trials) - min(t.start for t in trials)
+
+
+def show_time(trials: list[TrialTime], began: float, ended: float, store: Store, console: Console) -> None:
+    """Where the wall time went: a trial's seconds count by the share of the machine that it had."""
+    wall, runs = ended - began, sum(trial.runs for trial in trials)
+    first, last = min(t.start for t in trials), max(t.start + t.seconds for t in trials)
+    busy, compute = _weighed(trials, lambda t: t.seconds), _compute(trials)
+    host, reading = _weighed(trials, lambda t: t.phases["prepare"]), _weighed(trials, lambda t: t.load)
+    table = Table(title="where the wall time went", box=box.SIMPLE, title_justify="left", show_footer=True)
+    table.add_column("what", footer="wall time")
+    table.add_column("seconds", footer=f"{wall:.1f}", justify="right")
+    table.add_column("share", footer="100 %", justify="right")
+    table.add_column("how obtained", footer="of launch.py, from its start to its end")
+    for what, seconds, how in (
+        ("compute", compute, "pretrain + gpil + evaluate of the records x the trial's share of the machine"),
+        ("host", host, "prepare, likewise"),
+        ("I/O: reading data", reading, "the trials' load_seconds, likewise"),
+        ("other within trials", busy - compute - host - reading, "trial_seconds less the above, likewise"),
+        ("before the first trial", first - began, "imports, checks of data, Ray's start, measuring memory"),
+        (
+            "Ray, and idle shares",
+            last - first - busy,
+            "first start to last end, less the trials' shares of it",
+        ),
+        ("after the last trial", ended - last, "summary, Ray's end"),
+    ):
+        table.add_row(what, f"{seconds:.1f}", f"{100 * seconds / wall:.0f} %", how)
+    console.print(table)
+    console.print(
+        f"I/O: writing records took the driver {_writing_seconds(store):.1f} s, beside the trials "
+        "(obtained by writing them all again)"
+    )
+    console.print(
+        f"{runs} runs in {len(trials)} trials, {wall:.0f} s: {60 * runs / wall:.1f} runs a minute; "
+        f"{sum(trial.seconds for trial in trials) / (last - first):.1f} trials at once; "
+        f"peak of one trial {max(t.gpu_bytes for t in trials) / 1e9:.2f} GB on the GPU (torch's tensors), "
+        f"{max(t.host_bytes for t in trials) / 1e9:.2f} GB on the host"
+    )
+
+
+def _weighed(trials: list[TrialTime], seconds: Callable[[TrialTime], float]) -> float:
+    return sum(trial.share * seconds(trial) for trial in trials)
+
+
+def _compute(trials: list[TrialTime]) -> float:
+    return _weighed(trials, lambda trial: sum(trial.phases[phase] for phase in SCALED_BY))
+
+
+def _writing_seconds(store: Store) -> float:
+    records = store.records()
+    with tempfile.TemporaryDirectory(dir=store.folder) as folder:
+        scratch = Store(Path(folder))
+        start = time.perf_counter()
+        for record in records:
+            scratch.write(record)
+        return time.perf_counter() - start
+
+
+def extrapolate(trials: list[TrialTime], wall: float, amount: dict[str, int], console: Console) -> None:
+    """What all of it would take: training in proportion; the sessions at least as they are."""
+    more = {phase: _more(trials, phase, name, FULL[name] / amount[name]) for phase, name in SCALED_BY.items()}
+    least = wall + more["pretrain"] + more["gpil"]
+    most = least + more["evaluate"]
+    console.print(
+        f"the whole would take {least / 60:.1f} to {most / 60:.1f} minutes. Basis: pretrain and gpil grow in "
+        "proportion to epochs and episodes, evaluate not at all (least) or in proportion to its steps (most), "
+        "all else stays, and as many trials run at once. What a phase costs once is multiplied with it, and "
+        "that pre-training may stop early is not foreseen, so the truth is rather below."
+    )
+
+
+def _more(trials: list[TrialTime], phase: str, setting: str, times: float) -> float:
+    concerned = [trial for trial in trials if RunConfig(method=trial.method).applies(setting)]
+    return (times - 1) * _weighed(concerned, lambda trial: trial.phases[phase])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
