@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from rich import box
 from rich.console import Console
@@ -60,7 +61,7 @@ class TrialTime:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    console = Console(highlight=False, width=max(120, Console().width))
+    console = Console(highlight=False, width=max(140, Console().width))
     try:
         options = read_options(arguments)
         folder = Path(options.results)
@@ -102,6 +103,8 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
         raise UserError(f"--scale is {options.scale}; it must be above 0 and at most 1.")
     if options.device == "cpu" and (options.mps or options.gpus_per_trial):
         raise UserError("--mps and --gpus-per-trial are for --device cuda.")
+    if options.device == "cuda" and not torch.cuda.device_count():
+        raise UserError("there is no GPU here; --device cpu does without, at a tiny --scale.")
     names = [name.removeprefix("synthetic-") for name in options.only or DATASETS]
     options.only = [choose("dataset", name, DATASETS) for name in names]
     if options.results is None:
@@ -254,7 +257,7 @@ def show_time(trials: list[TrialTime], began: float, ended: float, store: Store,
         table.add_row(what, f"{seconds:.1f}", f"{100 * seconds / wall:.0f} %", how)
     console.print(table)
     console.print(
-        f"I/O: writing records took the driver {_writing_seconds(store):.1f} s, beside the trials "
+        f"I/O: writing records took the driver {_writing_seconds(store):.2f} s, beside the trials "
         "(obtained by writing them all again)"
     )
     console.print(
@@ -290,7 +293,7 @@ def extrapolate(trials: list[TrialTime], wall: float, amount: dict[str, int], co
     most = least + more["evaluate"]
     console.print(
         f"the whole would take {least / 60:.1f} to {most / 60:.1f} minutes. Basis: pretrain and gpil grow in "
-        "proportion to epochs and episodes, evaluate not at all (least) or in proportion to its steps (most), "
+        "proportion to epochs and episodes, evaluate not at all (least) or in proportion to steps (most), "
         "all else stays, and as many trials run at once. What a phase costs once is multiplied with it, and "
         "that pre-training may stop early is not foreseen, so the truth is rather below."
     )

@@ -20,11 +20,9 @@ sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from
 
 from rich.console import Console
 
-from hagmeta import datasets
 from hagmeta.command import show_error
 from hagmeta.config import RunConfig, parse_seeds, parse_settings
 from hagmeta.errors import UserError
-from hagmeta.home import home
 from hagmeta.pipeline import remarks, resolve
 from hagmeta.splits import make_split
 from study import data, mps
@@ -35,7 +33,7 @@ from study.options import read_options
 from study.plan import Plan, Trial, make_plan, session_number
 from study.progress import StudyProgress
 from study.remote import Mirror
-from study.resources import Resources, choose_resources
+from study.resources import Kind, Resources, choose_resources, count_lanes
 from study.store import RunKey, Store
 
 
@@ -188,7 +186,8 @@ def _search(space: spaces.Space, store: Store, options: argparse.Namespace, cons
     console.print(f"{space.search.samples} samples: {space.search.samples - left} done, {left} to go")
     if left:
         plan = Plan(space.configs, space.seeds, (Trial(space.configs[0], space.seeds),) * left)
-        resources = _start(plan, options)
+        largest = Trial(search.largest_sample(space), space.seeds)
+        resources = _share_out([largest], _start(options), options, console)
         console.print(f"{len(space.seeds)} seeds a sample; {resources}")
         with StudyProgress(console, plan) as progress:
             search.run_search(
@@ -222,8 +221,10 @@ def _run(
 ) -> Plan:
     from study import tuning  # Ray takes seconds to import: not before it is needed
 
-    resources = _start(plan, options)
-    plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, resources.lanes)
+    cluster = _start(options)
+    lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
+    plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, lanes)
+    resources = _share_out(plan.trials, cluster, options, console)
     console.print(f"{len(plan.trials)} trials; {resources}")
     with StudyProgress(console, plan) as progress:
         tuning.run_plan(
@@ -239,29 +240,27 @@ def _run(
     return plan
 
 
-def _start(plan: Plan, options: argparse.Namespace) -> Resources:
-    """Start Ray or reach a running one, and share out what it has."""
-    import torch
-
+def _start(options: argparse.Namespace) -> dict[str, float]:
+    """Start Ray or reach a running one; returns what it has."""
     from study import tuning
 
     try:
-        cluster = tuning.start_ray(options.address, ROOT)
+        return tuning.start_ray(options.address, ROOT)
     except (OSError, ValueError, RuntimeError) as error:  # ConnectionError and TimeoutError are OSErrors
         reason = str(error).splitlines()[0]
         raise UserError(f"no Ray cluster at --address {options.address}: {reason}") from None
 
-    infos = [datasets.describe(name, home() / "data") for name in {c.dataset for c in plan.configs}]
-    own = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 16e9
-    return choose_resources(
-        cluster,
-        infos,
-        options.seeds_per_trial or 10,
-        options.cpus_per_trial,
-        options.gpus_per_trial,
-        options.max_concurrent,
-        own,
-    )
+
+def _share_out(
+    trials: Sequence[Trial], cluster: dict[str, float], options: argparse.Namespace, console: Console
+) -> Resources:
+    """What each trial takes: of GPUs what was asked for, or else what its kind needs."""
+    shares: float | dict[Kind, float] = options.gpus_per_trial or 0.0
+    if options.gpus_per_trial is None and cluster.get("GPU"):
+        from study.calibration import gpu_shares
+
+        shares = gpu_shares(trials, console.print, eager=options.eager)
+    return choose_resources(cluster, shares, options.cpus_per_trial, options.max_concurrent)
 
 
 def _with_data(space: spaces.Space, console: Console) -> spaces.Space:

@@ -2,58 +2,73 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from hagmeta.datasets import DatasetInfo
+from hagmeta.config import RunConfig
 
 MOST_TRIALS_A_GPU = 8
+SLACK = 1.3  # times the memory that was measured
+CONTEXT_BYTES = 0.6e9  # what CUDA takes in each process, beside torch's memory
+
+Kind = tuple[str, str]  # dataset and method: trials of a kind take the same share of a GPU
 
 
 @dataclass(frozen=True)
 class Resources:
-    """One trial's share, and how many run at once."""
+    """A trial's share, and how many run at once."""
 
     cpus: float
-    gpus: float
+    gpus: float  # the least that a trial takes
     slots: int
+    shares: Mapping[Kind, float] = field(default_factory=dict)  # where kinds differ
 
-    @property
-    def lanes(self) -> int:
-        """What is filled before packs grow: on a GPU ten seeds cost little more than one."""
-        return max(1, round(self.slots * self.gpus)) if self.gpus else self.slots
+    def gpu_share(self, config: RunConfig) -> float:
+        return self.shares.get(kind(config), self.gpus)
 
     def __str__(self) -> str:
-        gpus = f", {self.gpus:g} GPU" if self.gpus else ""
-        return f"{self.cpus:g} CPU{gpus} a trial, {self.slots} at once"
+        most = max(self.shares.values(), default=self.gpus)
+        gpus = f"{self.gpus:.3g} to {most:.3g}" if most > self.gpus else f"{self.gpus:.3g}"
+        at_once = f"{'up to ' if most > self.gpus else ''}{self.slots} at once"
+        return f"{self.cpus:g} CPU{f', {gpus} GPU' if self.gpus else ''} a trial, {at_once}"
+
+
+def kind(config: RunConfig) -> Kind:
+    """What decides, above all, how much memory a configuration needs."""
+    return config.dataset, config.method
 
 
 def choose_resources(
-    cluster: dict[str, float],
-    infos: list[DatasetInfo],
-    seeds: int,
-    cpus: float | None,
-    gpus: float | None,
-    most: int | None,
-    gpu_memory: float = 16e9,
+    cluster: Mapping[str, float], shares: float | Mapping[Kind, float], cpus: float | None, most: int | None
 ) -> Resources:
-    """Shares for the largest dataset of a study, from what the cluster has.
+    """What trials take of a cluster: the same share of a GPU each, none (0), or each kind its own.
 
     On CPUs a trial takes one: trials side by side use cores better than threads within one do.
     """
-    have_cpus, have_gpus = cluster.get("CPU", 1), cluster.get("GPU", 0)
-    if gpus is None:
-        together = max(1, min(MOST_TRIALS_A_GPU, int(gpu_memory * 0.8 // gpu_bytes(infos, seeds))))
-        gpus = 1 / together if have_gpus else 0
-    if cpus is None:
-        cpus = 1
-    slots = int(have_cpus // cpus) if cpus else 10**6
-    if gpus:
-        slots = min(slots, int(have_gpus / gpus + 1e-6))
+    cpus = 1 if cpus is None else cpus
+    least = min(shares.values()) if isinstance(shares, Mapping) else shares
+    slots = int(cluster.get("CPU", 1) // cpus) if cpus else 10**6
+    if least:
+        slots = min(slots, int(cluster.get("GPU", 0) / least + 1e-6))
     # What is asked for counts: a cluster that grows on demand has little before it is asked.
-    return Resources(cpus, gpus, max(1, most or slots))
+    return Resources(cpus, least, max(1, most or slots), shares if isinstance(shares, Mapping) else {})
 
 
-def gpu_bytes(infos: list[DatasetInfo], seeds: int) -> float:
-    """A generous guess: the graph, and a dozen hidden layers of every seed."""
-    largest = max((info.nodes or 50_000) + (info.edges or 500_000) / 10 for info in infos)
-    return 0.5e9 + largest * 32 * 4 * 24 * min(seeds, 10)
+def count_lanes(
+    cluster: Mapping[str, float], share: float | None, cpus: float | None, most: int | None
+) -> int:
+    """What is filled before packs grow: cores, or GPUs, where ten seeds cost little more than one.
+
+    ``share`` is the part of a GPU that is asked for each trial; None where it is not known yet.
+    """
+    gpus = int(cluster.get("GPU", 0))
+    if share is None and gpus:
+        return gpus
+    slots = choose_resources(cluster, share or 0.0, cpus, most).slots
+    return max(1, round(slots * share)) if share else slots
+
+
+def share_of(peak_bytes: float, gpu_bytes: float) -> float:
+    """1/n of a GPU for a trial, so many at once as its memory holds with some slack."""
+    needed = SLACK * peak_bytes + CONTEXT_BYTES
+    return 1 / max(1, min(MOST_TRIALS_A_GPU, int(gpu_bytes // needed)))

@@ -88,7 +88,7 @@ def run_search(
         "config": base.canonical(),
         "seeds": list(space.seeds),
         "threads": max(1, int(resources.cpus)),
-        "gpu_share": resources.gpus,
+        "gpu_share": resources.gpu_share(base),
         "snapshot": None,
         "eager": eager,
     }
@@ -110,6 +110,12 @@ def run_search(
         ),
         retries,
     )
+
+
+def largest_sample(space: Space) -> RunConfig:
+    """The widest configuration that may be drawn: what a sample must have room for."""
+    widest = {d.key: max(d.values) for d in space.sample if d.key in ("hidden", "embedding", "query_shot")}
+    return resolve(replace(check_search(space), **widest))
 
 
 def best_config(space: Space, store: Store) -> tuple[RunConfig, float]:

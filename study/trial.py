@@ -68,6 +68,7 @@ def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[l
     torch.set_num_threads(spec["threads"])
     device = torch.device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
+        # The share has slack over what the trial should need (study/resources.py).
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
     return run_pack(
         config, spec["seeds"], data.load(config.dataset), device, progress, spec["snapshot"], spec["eager"]

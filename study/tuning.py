@@ -94,7 +94,7 @@ def run_plan(
             "config": trial.config.canonical(),
             "seeds": list(trial.seeds),
             "threads": max(1, int(resources.cpus)),
-            "gpu_share": resources.gpus,
+            "gpu_share": resources.gpu_share(trial.config),
             "snapshot": None if snapshot is None else session_number(trial.config, snapshot),
             "eager": eager,
         }
@@ -127,8 +127,12 @@ def run_tuner(
     retries: int,
 ) -> None:
     """Tune with our resources, store, retries and silence."""
+
+    def request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        return tune.PlacementGroupFactory([{"CPU": resources.cpus, "GPU": config["spec"]["gpu_share"]}])
+
     tune.Tuner(
-        tune.with_resources(trainable, {"cpu": resources.cpus, "gpu": resources.gpus}),
+        tune.with_resources(trainable, request),
         param_space=space,
         tune_config=tune_config,
         run_config=tune.RunConfig(

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 from hagmeta.config import RunConfig
-from hagmeta.datasets import describe
 from study.cost import in_words, rough_seconds
 from study.plan import make_plan, pack_size
-from study.resources import Resources, choose_resources
 
 CONFIGS = [RunConfig(nla=nla) for nla in (False, True)]
 
@@ -33,29 +29,6 @@ def test_packs_are_as_large_as_asked_and_leave_no_slot_idle() -> None:
     assert pack_size(missing=80, lanes=2) == 10
     assert pack_size(missing=10, lanes=4) == 3
     assert pack_size(missing=1, lanes=8) == 1
-
-
-def test_trials_share_a_gpu_by_the_size_of_their_data() -> None:
-    cluster = {"CPU": 16.0, "GPU": 1.0}
-    small, large = (
-        choose_resources(cluster, [describe(name, Path())], 10, None, None, None)
-        for name in ("debian", "reddit")
-    )
-    assert small.gpus < large.gpus <= 1
-    assert small.slots == round(1 / small.gpus)
-
-
-def test_without_gpus_a_trial_takes_a_core() -> None:
-    resources = choose_resources({"CPU": 2.0}, [describe("debian", Path())], 10, None, None, None)
-    assert (resources.cpus, resources.gpus, resources.slots) == (1, 0, 2)
-    assert choose_resources({"CPU": 8.0}, [describe("debian", Path())], 10, 2, None, 3).slots == 3
-
-
-def test_packs_are_small_on_many_cores_and_large_on_one_gpu() -> None:
-    # Ten seeds in a pack cost a GPU hardly more than one, so its shares are no reason for smaller packs.
-    assert Resources(cpus=1, gpus=0, slots=16).lanes == 16
-    assert Resources(cpus=1, gpus=0.125, slots=8).lanes == 1
-    assert Resources(cpus=1, gpus=0.25, slots=16).lanes == 4
 
 
 def test_rough_costs_grow_with_the_work() -> None:

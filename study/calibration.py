@@ -1,0 +1,182 @@
+"""How much memory trials need on a GPU: measured before a study by short runs, and kept for later ones."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+
+import hagmeta
+from hagmeta.config import RunConfig
+from hagmeta.errors import UserError
+from hagmeta.files import written_whole
+from hagmeta.home import home
+from hagmeta.pipeline import resolve, run
+from study import data
+from study.plan import Trial
+from study.resources import Kind, kind, share_of
+
+PSEUDO_STREAMS = 2  # the second finds everything in place that the first had to make
+NOT_MEASURED = float("inf")  # it takes a GPU for itself
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A short run that needs as much memory as the trials it stands for."""
+
+    config: RunConfig
+    seeds: int
+    eager: bool
+
+    def key(self, gpu: str) -> str:
+        """What its memory depends on; readable up to the code's version."""
+        told = [self.config.dataset, self.config.method, f"{self.seeds} seeds", gpu, torch.__version__]
+        rest = [self.config.canonical(), self.eager, data.identity(self.config.dataset), _code()]
+        return " / ".join([*told, hashlib.sha256(json.dumps(rest).encode()).hexdigest()[:16]])
+
+
+def gpu_shares(
+    trials: Iterable[Trial], say: Callable[[str], object], *, eager: bool = False
+) -> dict[Kind, float]:
+    """The share of a GPU of each kind of trial; what is not known yet is measured in a worker."""
+    name, memory = _gpu()
+    probes = {key: replace(probe, eager=eager) for key, probe in make_probes(trials).items()}
+    known = _read()
+    new = [probe for probe in probes.values() if probe.key(name) not in known]
+    if new:
+        say(f"measuring the GPU memory of {len(new)} kinds of trials, of {len(probes)}")
+        measured = zip(new, _measured_in_a_worker(new), strict=True)
+        known |= {probe.key(name): peak for probe, peak in measured if peak != NOT_MEASURED}
+        _write(known)
+    peaks = {key: known.get(probe.key(name), NOT_MEASURED) for key, probe in probes.items()}
+    say(in_words(peaks, len(new)))
+    return {key: share_of(peak, memory) for key, peak in peaks.items()}
+
+
+def in_words(peaks: Mapping[Kind, float], new: int) -> str:
+    """What was found, in one line."""
+    found = [peak / 1e9 for peak in peaks.values() if peak != NOT_MEASURED]
+    text = f"calibrated {new} of {len(peaks)}"
+    if found:
+        text += f": {min(found):.2g} to {max(found):.2g} GB a trial"
+    failed = [" on ".join(reversed(key)) for key, peak in peaks.items() if peak == NOT_MEASURED]
+    return text + (f"; a whole GPU, as it failed, for {', '.join(failed)}" if failed else "")
+
+
+def make_probes(trials: Iterable[Trial]) -> dict[Kind, Probe]:
+    """For each dataset and method its largest configuration, cut short, and its largest pack."""
+    groups: dict[Kind, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(kind(trial.config), []).append(trial)
+    return {
+        key: Probe(
+            _cut_short(max((trial.config for trial in group), key=_size)),
+            max(len(trial.seeds) for trial in group),
+            eager=False,
+        )
+        for key, group in groups.items()
+    }
+
+
+def _size(config: RunConfig) -> tuple[Any, ...]:
+    """Orders configurations of a dataset and method by the memory that they need, roughly."""
+    assert config.n_way and config.k_shot and config.query_shot
+    widths = config.encoder == "gat", config.hidden, config.embedding
+    return (*widths, config.n_way * (config.k_shot + config.query_shot), config.gpil, config.nla, config.tla)
+
+
+def _cut_short(config: RunConfig) -> RunConfig:
+    assert config.classes and config.n_way
+    episodes = PSEUDO_STREAMS * max(1, (config.classes[1] - config.val_classes) // config.n_way)
+    return resolve(
+        replace(
+            config,
+            pretrain_epochs=2,
+            episodes=episodes,
+            validate_every=episodes,
+            sessions=1,
+            finetune_steps=min(1, config.finetune_steps),
+        )
+    )
+
+
+def measure(probes: Sequence[Probe], device: torch.device) -> list[float]:
+    """Peak bytes of each, one after the other in this process; NOT_MEASURED where it failed."""
+    peaks = []
+    for probe in probes:
+        try:
+            peaks.append(_peak(probe, device))
+        except Exception:  # whatever it is, the trials will meet it too and tell
+            peaks.append(NOT_MEASURED)
+        gc.collect()
+    return peaks
+
+
+def _peak(probe: Probe, device: torch.device) -> float:
+    dataset = data.load(probe.config.dataset)
+    records = run(probe.config, range(probe.seeds), dataset=dataset, device=device, eager=probe.eager)
+    if device.type == "cuda":
+        # Not what tensors take: the memory of captured graphs stays reserved while no tensor uses it.
+        return float(torch.cuda.max_memory_reserved(device))
+    return float(records[0]["environment"]["peak_memory_bytes"])
+
+
+def _measured_in_a_worker(probes: Sequence[Probe]) -> list[float]:
+    worker = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
+    in_order = sorted(probes, key=lambda probe: probe.config.dataset)  # so that each is loaded once
+    try:
+        peaks = ray.get(worker.remote(in_order, torch.device("cuda")))
+    except ray.exceptions.RayError:  # the worker died
+        peaks = [NOT_MEASURED] * len(probes)
+    found = dict(zip(in_order, peaks, strict=True))
+    return [found[probe] for probe in probes]
+
+
+def _gpu() -> tuple[str, float]:
+    """Name and memory of the GPUs: this machine's, or else a node's."""
+    try:
+        if torch.cuda.is_available():
+            return _own_gpu()
+        return ray.get(ray.remote(num_gpus=1)(_own_gpu).remote())
+    except (RuntimeError, AssertionError, ray.exceptions.RayError):
+        raise UserError(
+            "Ray sees GPUs that torch cannot use; --gpus-per-trial 0 computes on CPUs instead."
+        ) from None
+
+
+def _own_gpu() -> tuple[str, float]:
+    properties = torch.cuda.get_device_properties(0)
+    return properties.name, float(properties.total_memory)
+
+
+def _code() -> str:
+    """The content of the package that decides on memory."""
+    folder = Path(hagmeta.__path__[0])
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _file() -> Path:
+    return home() / "gpu_memory.json"
+
+
+def _read() -> dict[str, float]:
+    try:
+        return dict(json.loads(_file().read_text()))
+    except (OSError, ValueError, TypeError):  # none yet, or damaged: measured again
+        return {}
+
+
+def _write(known: Mapping[str, float]) -> None:
+    _file().parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(_file()) as partial:
+        partial.write_text(json.dumps(known, indent=1))
