@@ -51,23 +51,22 @@ def gpu_shares(
     known = _read()
     new = [probe for probe in probes.values() if probe.key(name) not in known]
     if new:
-        say(f"measuring the GPU memory of {len(new)} kinds of trials, of {len(probes)}")
+        say(f"measuring the GPU memory of {len(new)} of {len(probes)} kinds of trials")
         measured = zip(new, _measured_in_a_worker(new), strict=True)
         known |= {probe.key(name): peak for probe, peak in measured if peak != NOT_MEASURED}
         _write(known)
     peaks = {key: known.get(probe.key(name), NOT_MEASURED) for key, probe in probes.items()}
-    say(in_words(peaks, len(new)))
+    say(_in_words(peaks, sum(probe.key(name) in known for probe in new)))
     return {key: share_of(peak, memory) for key, peak in peaks.items()}
 
 
-def in_words(peaks: Mapping[Kind, float], new: int) -> str:
-    """What was found, in one line."""
+def _in_words(peaks: Mapping[Kind, float], measured: int) -> str:
     found = [peak / 1e9 for peak in peaks.values() if peak != NOT_MEASURED]
-    text = f"calibrated {new} of {len(peaks)}"
+    text = f"calibrated {measured} of {len(peaks)}"
     if found:
         text += f": {min(found):.2g} to {max(found):.2g} GB a trial"
     failed = [" on ".join(reversed(key)) for key, peak in peaks.items() if peak == NOT_MEASURED]
-    return text + (f"; a whole GPU, as it failed, for {', '.join(failed)}" if failed else "")
+    return text + (f"; measuring failed, so a whole GPU a trial, for {', '.join(failed)}" if failed else "")
 
 
 def make_probes(trials: Iterable[Trial]) -> dict[Kind, Probe]:

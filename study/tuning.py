@@ -168,7 +168,7 @@ def start_ray(address: str | None, root: Path) -> dict[str, float]:
     if address:
         environment = {"working_dir": str(root), "excludes": [".git", ".venv", "results", "**/*.partial"]}
     ray.init(
-        address=address,
+        address=address or "local",  # not one that happens to run here: it is another's, and without our MPS
         runtime_env=environment,
         log_to_driver=False,
         logging_level=logging.ERROR,

@@ -118,7 +118,7 @@ from study.resources import choose_resources
 from study.store import Store
 import ray
 from ray import tune
-ray.init(num_cpus=8, num_gpus=1, include_dashboard=False, log_to_driver=False)
+ray.init("local", num_cpus=8, num_gpus=1, include_dashboard=False, log_to_driver=False)
 
 def nothing(config):
     start = time.time()
