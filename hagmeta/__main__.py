@@ -61,7 +61,13 @@ def _run(options: argparse.Namespace, console: Console) -> None:
         console.print(f"note: {note}", style="yellow")
     with ProgressDisplay(console) as progress:
         records = run(
-            config, seeds, dataset=dataset, device=device, cache=home() / "pretrained", progress=progress
+            config,
+            seeds,
+            dataset=dataset,
+            device=device,
+            cache=home() / "pretrained",
+            progress=progress,
+            eager=options.eager,
         )
     if options.json:
         write_json(options.json, records)
@@ -141,6 +147,7 @@ def _parser() -> Parser:
     parser.add_argument("--encoder", metavar="NAME", help=f"one of: {', '.join(ENCODERS)}")
     parser.add_argument("--episodes", metavar="E", help="at most so many episodes of meta-training")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: auto")
+    parser.add_argument("--eager", action="store_true", help="on a GPU, capture nothing: slow, to debug")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, below")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records, one a seed, in a list")
     return parser

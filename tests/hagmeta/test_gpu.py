@@ -7,11 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from hagmeta.capture import Steps
+from hagmeta.capture import Steps, ahead, stream_of
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.gpil import pseudo_episodes
+from hagmeta.gpil import EPISODES
+from hagmeta.methods import METHODS, MetaTraining
 from hagmeta.pack import Pack, no_progress
 from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.randomness import fold, keys
@@ -19,46 +21,110 @@ from hagmeta.randomness import fold, keys
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 Small = Callable[..., RunConfig]
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
+TRAINED = [name for name, method in METHODS.items() if method.meta_training is not MetaTraining.NONE]
+VARIANTS = [(name, "gcn") for name in TRAINED] + [("hag-meta", "gat"), ("meta-gnn", "gat")]
+every_method = pytest.mark.parametrize(("method", "encoder"), VARIANTS)
+STEPS = 12  # enough that every shape of an episode is captured and replayed
 
 
-def trained(config: RunConfig, seeds: list[int], dataset: NodeDataset, device: torch.device) -> Pack:
-    """A pack after a dozen steps of meta-training from its initial parameters."""
-    stage = prepare(config, seeds, dataset, device)
-    pack = pretrain(stage, None, no_progress)
-    steps = Steps(pack, config.learning_rate, config.weight_decay, stage.capture())
-    key = keys(seeds, "test")
-    for number, episode in zip(range(12), pseudo_episodes(stage, stage.training()), strict=False):
-        episode.learn(steps, fold(key, number))
-    return pack
+def trained(
+    config: RunConfig, seeds: list[int], dataset: NodeDataset, device: torch.device, *, eager: bool = False
+) -> tuple[Pack, list[Tensor]]:
+    """A pack after a dozen steps of meta-training from its initial parameters, and the logits on the way."""
+    with stream_of(device):
+        stage = prepare(config, seeds, dataset, device, eager=eager)
+        pack = pretrain(stage, None, no_progress)
+        key, answers = keys(seeds, "test"), []
+        episodes = ahead(EPISODES[stage.meta_training](stage, stage.training()), device)
+        with stage.capture() as capture:
+            steps = Steps(pack, config.learning_rate, config.weight_decay, capture)
+            for number, episode in zip(range(STEPS), episodes, strict=False):
+                answers.append(episode.learn(steps, fold(key, number)).cpu())
+    return pack, answers
 
 
-def largest_difference(one: Pack, other: Pack, index: int) -> float:
-    state, expected = one.states()[index], other.states()[0]
+def largest_difference(one: Pack, other: Pack, index: int = 0, at: int = 0) -> float:
+    state, expected = one.states()[index], other.states()[at]
     return max(float((value.cpu() - expected[name].cpu()).abs().max()) for name, value in state.items())
 
 
-@pytest.mark.parametrize("encoder", ["gcn", "gat"])
-def test_gpu_and_cpu_train_to_the_same_parameters(dataset: NodeDataset, small: Small, encoder: str) -> None:
-    # Dropout masks are the same on both; Adam turns rounding into steps of its rate where gradients vanish.
-    config = small(encoder=encoder, pretrain_epochs=0, learning_rate=1e-4)
-    assert (
-        largest_difference(trained(config, [3], dataset, GPU), trained(config, [3], dataset, CPU), 0) < 1e-3
+def slow(small: Small, method: str, encoder: str) -> RunConfig:
+    # Adam turns rounding into steps of its rate where gradients vanish: so a small rate.
+    return small(method=method, encoder=encoder, pretrain_epochs=0, learning_rate=1e-4)
+
+
+@every_method
+def test_gpu_and_cpu_train_to_the_same_parameters(
+    dataset: NodeDataset, small: Small, method: str, encoder: str
+) -> None:
+    # Dropout masks are the same on both.
+    config = slow(small, method, encoder)
+    on_gpu, on_cpu = (trained(config, [3], dataset, device)[0] for device in (GPU, CPU))
+    assert largest_difference(on_gpu, on_cpu) < 1e-3
+
+
+@every_method
+def test_what_is_replayed_is_what_runs_eagerly(
+    dataset: NodeDataset, small: Small, method: str, encoder: str
+) -> None:
+    config = slow(small, method, encoder)
+    (replayed, given), (eager, expected) = (
+        trained(config, [0, 3], dataset, GPU, eager=eager) for eager in (False, True)
     )
+    assert max(largest_difference(replayed, eager, seed, seed) for seed in (0, 1)) < 1e-5
+    for logits, wanted in zip(given, expected, strict=True):
+        torch.testing.assert_close(logits, wanted, rtol=1e-3, atol=1e-3)
 
 
-def test_a_seed_trains_alike_alone_and_in_a_pack(dataset: NodeDataset, small: Small) -> None:
-    config = small(pretrain_epochs=0, learning_rate=1e-4)
-    pack, alone = (trained(config, seeds, dataset, GPU) for seeds in ([0, 1, 3, 2], [3]))
+@every_method
+def test_a_seed_trains_alike_alone_and_in_a_pack(
+    dataset: NodeDataset, small: Small, method: str, encoder: str
+) -> None:
+    config = slow(small, method, encoder)
+    pack, alone = (trained(config, seeds, dataset, GPU)[0] for seeds in ([0, 1, 3, 2], [3]))
     assert largest_difference(pack, alone, 2) < 1e-3
 
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_whole_run_agrees_with_the_cpu_on_average(
-    dataset: NodeDataset, small: Small, protocol: str
+    dataset: NodeDataset, small: Small, method: str, protocol: str
 ) -> None:
-    config = small(protocol=protocol, episodes=40, pretrain_epochs=60)
+    config = small(method=method, protocol=protocol, episodes=40, pretrain_epochs=60)
     accuracy = [
         np.mean([r["average_accuracy"] for r in run(config, range(8), dataset=dataset, device=device)])
         for device in (GPU, CPU)
     ]
     assert abs(accuracy[0] - accuracy[1]) < 0.03
+
+
+@pytest.mark.parametrize("protocol", ["strict", "released"])
+def test_a_whole_run_is_the_same_eagerly(dataset: NodeDataset, small: Small, protocol: str) -> None:
+    config = small(protocol=protocol, episodes=40, pretrain_epochs=60)
+    replayed, eager = (
+        run(config, range(8), dataset=dataset, device=GPU, eager=eager) for eager in (False, True)
+    )
+    accuracies = [np.mean([record["average_accuracy"] for record in pack]) for pack in (replayed, eager)]
+    assert abs(accuracies[0] - accuracies[1]) < 0.01
+
+
+def test_a_failure_within_a_capture_leaves_the_gpu_usable(dataset: NodeDataset, small: Small) -> None:
+    config = slow(small, "hag-meta", "gcn")
+    with stream_of(GPU):
+        stage = prepare(config, [0], dataset, GPU)
+        times = 0
+
+        def fails_when_captured() -> Tensor:
+            nonlocal times
+            times += 1
+            if times == 2:
+                raise MemoryError("just now")
+            return torch.ones(3, device=GPU).sum()
+
+        with stage.capture() as capture:
+            assert capture.run("sum", fails_when_captured, ()).item() == 3
+            with pytest.raises(MemoryError, match="just now"):
+                capture.run("sum", fails_when_captured, ())
+            assert capture.run("sum", fails_when_captured, ()).item() == 3
+    pack, _ = trained(config, [0], dataset, GPU)
+    assert all(value.isfinite().all() for value in pack.parameters.values())
