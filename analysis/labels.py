@@ -22,7 +22,6 @@ NAMES = {
     "proto-gcn": "Proto-GCN",
     "proto-gat": "Proto-GAT",
     "meta-gnn": "Meta-GNN",
-    "meta-gnn-onward": "Meta-GNN, onward",
     "gpn": "GPN",
     "er-gnn": "ER-GNN",
     "icarl": "iCaRL",

@@ -20,8 +20,7 @@ LOSSES = ("categorical", "binary")
 SELECTIONS = ("mean", "coverage", "influence")
 RELEASED_QUERIES = 20  # a class, as the authors' code draws them
 _UNTRAINED = ("proto-gcn", "proto-gat", "frozen")  # nothing between pre-training and the sessions
-_INNER = ("meta-gnn", "meta-gnn-onward")  # gradient steps on the supports, a part of the method itself
-_UNTUNED = ("frozen", "cec", *_INNER)  # no gradient steps in a session, or inner steps of their own
+_UNTUNED = ("frozen", "cec", "meta-gnn")  # no gradient steps in a session, or inner steps of their own
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
 _BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
 
@@ -99,9 +98,9 @@ class RunConfig:
     val_classes: int = option(
         0, "novel-train classes kept out of meta-training to validate on (0: validate on all)", at_least=0
     )
-    inner_steps: int = option(5, "gradient steps on the supports of a task", at_least=0, only=_INNER)
-    inner_rate: float = option(0.02, "their rate", above=0, only=_INNER)
-    first_order: bool = option(False, "do not descend through the inner steps", only=_INNER)
+    inner_steps: int = option(5, "gradient steps on the supports of a task", at_least=0, only=("meta-gnn",))
+    inner_rate: float = option(0.02, "their rate", above=0, only=("meta-gnn",))
+    first_order: bool = option(False, "do not descend through the inner steps", only=("meta-gnn",))
     memory: int = option(10, "nodes kept of a class for replay", at_least=1, only=("er-gnn", "icarl"))
     selection: str = option(
         "mean",

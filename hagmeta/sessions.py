@@ -79,7 +79,7 @@ class _FineTuning:
 
 
 def meet(stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], session: int) -> None:
-    """Let a growing method change its parameters for the classes that a session brings it as new."""
+    """Let a growing method start its parameters for the classes that a session brings it as new."""
     new = _newcomers(stage, streams, session)
     if new:
         scene = stage.scene(setting, len(streams[0].known), session)
@@ -124,7 +124,7 @@ def predict(
 
 
 class Validation:
-    """Each seed's validation stream, answered without the steps of a lesson: what early stopping goes by."""
+    """Each seed's validation stream, answered without learning in it: what early stopping goes by."""
 
     def __init__(self, stage: Stage, capture: Capture) -> None:
         self._stage, self._capture = stage, capture

@@ -12,7 +12,6 @@ from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
 from hagmeta.methods.meta_gnn import MetaGnn
-from hagmeta.methods.meta_gnn_onward import MetaGnnOnward
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
 
 __all__ = ["METHODS", "Lesson", "MetaTraining", "Method", "Scene", "Sizes", "Task", "make_method"]
@@ -22,7 +21,6 @@ METHODS: dict[str, type[Method]] = {
     "proto-gcn": ProtoGcn,
     "proto-gat": ProtoGat,
     "meta-gnn": MetaGnn,
-    "meta-gnn-onward": MetaGnnOnward,
     "gpn": Gpn,
     "er-gnn": ErGnn,
     "icarl": ICarl,

@@ -39,18 +39,14 @@ class GrowingMethod(Method):
         return F.cross_entropy(logits, target), logits
 
     def meet(self, scene: Scene, new: int, view: View, task: Task) -> State:
-        return started_head(self.head, self.encode(scene, view, None), scene, new, task)
+        # Classes that a session brings are known by their supports, those known at the start by many.
+        many = task.many[:0] if len(task.support) else task.many[-new:]
+        embedding = self.encode(scene, view, None)
+        means = mean_prototypes(embedding, scene.class_means, many, task.support[-new:])
+        weight, bias = self.head.started(task.classes[-new:], means)
+        return {"head.weight": weight, "head.bias": bias}
 
     def describe(self, scene: Scene, view: View, task: Task) -> tuple[Tensor, Tensor]:
         """Embeddings (nodes, width) and logits (nodes, classes) of every node, to choose exemplars by."""
         embedded = self.encode(scene, view, None).all()
         return embedded, self.head(embedded, task.classes)
-
-
-def started_head(head: LinearHead, embedding: Embedding, scene: Scene, new: int, task: Task) -> State:
-    """The parameters of a method's ``head`` with the rows of a task's last ``new`` classes at their means."""
-    # Classes that a session brings are known by their supports, those known at the start by many.
-    many = task.many[:0] if len(task.support) else task.many[-new:]
-    means = mean_prototypes(embedding, scene.class_means, many, task.support[-new:])
-    weight, bias = head.started(task.classes[-new:], means)
-    return {"head.weight": weight, "head.bias": bias}

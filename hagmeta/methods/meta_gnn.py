@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -26,8 +24,8 @@ class MetaGnn(Method):
     - the classifier of a task starts at the means of what its classes are known by, where MAML meta-learns
       N rows: so it can grow by N in a session, and old and new classes start alike;
     - the task of a session is all classes met. Each starts again from what was meta-learnt, as MAML's tasks
-      do, and takes its inner steps on all supports met so far. (`meta-gnn-onward` goes on from the session
-      before, on the new supports alone.)
+      do, and takes its inner steps on all supports met so far. (To go on from the session before, on the new
+      supports alone, was tried on Debian: the encoder leaves the older classes' rows behind.)
     Nothing is learnt for good in a session. Under `released` it takes that protocol's step on the queries,
     through the inner steps on the new supports.
     """
@@ -61,34 +59,23 @@ class MetaGnn(Method):
         embedding = self.encoder(scene.graph, view, None)
         means = mean_prototypes(embedding, scene.class_means, task.many, task.support)
         # By this row and bias a class is as near as its mean.
-        parameters = {**self._encoder_parameters(), "row": 2 * means, "bias": -means.square().sum(-1)}
+        parameters = {**dict(self.named_parameters()), "row": 2 * means, "bias": -means.square().sum(-1)}
         known, shots = len(task.many), task.support.shape[1]
         target = torch.arange(known, len(means), device=means.device).repeat_interleave(shots)
 
         def support_loss(parameters: State, key: Tensor | None) -> Tensor:
             return F.cross_entropy(self._logits(parameters, scene, view, task.support.flatten(), key), target)
 
-        if len(task.support):
-            parameters = self._after_inner_steps(support_loss, parameters, key)
-        return self._logits(parameters, scene, view, task.query, part(key, self.steps))
-
-    def _after_inner_steps(
-        self, support_loss: Callable[[State, Tensor | None], Tensor], parameters: State, key: Tensor | None
-    ) -> State:
-        """The parameters after gradient steps on a loss of parameters and key."""
-        for step in range(self.steps):
+        for step in range(self.steps if len(task.support) else 0):
             with torch.set_grad_enabled(torch.is_grad_enabled() and not self.first_order):
                 slope = grad(support_loss)(parameters, part(key, step))
             parameters = {name: value - self.rate * slope[name] for name, value in parameters.items()}
-        return parameters
+        return self._logits(parameters, scene, view, task.query, part(key, self.steps))
 
     def _logits(
         self, parameters: State, scene: Scene, view: View, nodes: Tensor, key: Tensor | None
     ) -> Tensor:
         """Logits (nodes, classes) of an encoder and a classifier with these parameters."""
-        encoder = {name: parameters[name] for name in self._encoder_parameters()}
+        encoder = {name: parameters[name] for name, _ in self.named_parameters()}
         embedded: Tensor = functional_call(self, encoder, ("embed", scene, view, nodes, key))
         return embedded @ parameters["row"].mT + parameters["bias"]
-
-    def _encoder_parameters(self) -> State:
-        return dict(self.encoder.named_parameters(prefix="encoder"))

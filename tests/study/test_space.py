@@ -20,8 +20,6 @@ from study.space import Dimension, Search, Space
 
 Write = Callable[..., str]
 TOGGLES = ("gpil", "nla", "tla")
-# Two designs of Meta-GNN are there to be chosen between on validation streams: tables have one of them.
-COMPARED = METHODS.keys() - {"meta-gnn-onward"}
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
 
 
@@ -74,11 +72,11 @@ def test_ablation_is_table_3() -> None:
     }
 
 
-def test_comparison_has_every_compared_method_on_the_papers_datasets() -> None:
+def test_comparison_has_every_method_on_the_papers_datasets() -> None:
     found = space.read("comparison")
     for name in ("amazon-clothing", "dblp", "reddit"):
         here = [config for config in found.configs if config.dataset == name]
-        assert sorted(config.method for config in here) == sorted(COMPARED)
+        assert sorted(config.method for config in here) == sorted(METHODS)
         assert all(config.n_way is None for config in here)  # the dataset's own
 
 
@@ -97,7 +95,6 @@ def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
 
 OWN_SAMPLED = {
     "meta-gnn": {"inner_steps", "inner_rate"},
-    "meta-gnn-onward": {"inner_steps", "inner_rate"},
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
@@ -110,8 +107,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
     assert found.name == f"tune-{method}"  # a folder of its own: searches must not mix
     assert found.search == Search("optuna", 16, "val_accuracy")
     assert settings_of(found, "method", "val_classes") == [(method, 6)]
-    untuned = ("frozen", "cec", "meta-gnn", "meta-gnn-onward")
-    steps = {"finetune_steps", "finetune_rate"} if method not in untuned else set()
+    steps = {"finetune_steps", "finetune_rate"} if method not in ("frozen", "cec", "meta-gnn") else set()
     own = OWN_SAMPLED.get(method, set())
     sampled = {dimension.key for dimension in found.sample}
     assert sampled == {"learning_rate", "weight_decay", "dropout"} | steps | own
@@ -120,7 +116,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
 
 def test_a_setting_for_all_methods_is_harmless_where_it_does_not_apply() -> None:
     found = space.read("comparison", datasets=["debian"], settings={"episodes": 7})
-    assert len({config.hash() for config in found.configs}) == len(COMPARED)
+    assert len({config.hash() for config in found.configs}) == len(METHODS)
     plain = {c.method: c.hash() for c in space.read("comparison", datasets=["debian"]).configs}
     same = {config.method for config in found.configs if config.hash() == plain[config.method]}
     assert same == {"proto-gcn", "proto-gat", "frozen"}
@@ -228,7 +224,7 @@ def test_a_dataset_without_cases_gets_those_of_all_others() -> None:
 def test_paper_runs_on_a_given_dataset_alone() -> None:
     found = space.read("paper", datasets=["debian"])
     assert {config.dataset for config in found.configs} == {"debian"}
-    assert len(found.configs) == len(COMPARED) + 8 + 3 * 2 - 1 - 2
+    assert len(found.configs) == len(METHODS) + 8 + 3 * 2 - 1 - 2
 
 
 def test_settings_override_what_is_fixed() -> None:
@@ -579,7 +575,7 @@ def test_mutated_files_give_a_space_or_one_line(
         assert found.seeds
 
 
-def test_the_tuned_comparison_has_every_compared_method_and_no_seed_of_the_search() -> None:
+def test_the_tuned_comparison_has_every_method_and_no_seed_of_the_search() -> None:
     found = space.read("comparison_tuned")
-    assert {config.method for config in found.configs} == set(COMPARED)
+    assert {config.method for config in found.configs} == set(METHODS)
     assert not set(found.seeds) & set(space.read("tune").seeds)
