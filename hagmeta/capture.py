@@ -50,7 +50,11 @@ class Capture:
             self._known.add(shape)
             return compute(*tree_map(self._moved, drawn))
         if shape not in self._captured:
-            self._captured[shape] = _Captured(compute, tree_map(self._own, drawn), self._pool)
+            try:
+                self._captured[shape] = _Captured(compute, tree_map(self._own, drawn), self._pool)
+            except BaseException:
+                self._pool = torch.cuda.graph_pool_handle()  # the other is not to be used again
+                raise
         return self._captured[shape].replay(drawn)
 
     def _moved(self, value: Tensor) -> Tensor:

@@ -15,16 +15,21 @@ import torch
 
 import hagmeta
 from hagmeta.config import RunConfig
+from hagmeta.datasets import describe
 from hagmeta.errors import UserError
 from hagmeta.files import written_whole
 from hagmeta.home import home
 from hagmeta.pipeline import resolve, run
 from study import data
 from study.plan import Trial
-from study.resources import Kind, kind, share_of
+from study.resources import Kind, fits_anywhere, kind, share_of
 
 PSEUDO_STREAMS = 2  # the second finds everything in place that the first had to make
 NOT_MEASURED = float("inf")  # it takes a GPU for itself
+# Of what is kept for every node of every seed, and of the rest: with room to spare.
+LAYERS = 60
+CLASS_ROWS = 600
+OTHER_BYTES = 1e9
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,15 @@ class Probe:
         rest = [self.config.canonical(), self.eager, data.identity(self.config.dataset), _code()]
         return " / ".join([*told, hashlib.sha256(json.dumps(rest).encode()).hexdigest()[:16]])
 
+    def most(self) -> float:
+        """Bytes that it surely does not exceed; infinite where the size of the graph is not known."""
+        nodes = describe(self.config.dataset, home() / "data").nodes
+        if nodes is None:
+            return NOT_MEASURED
+        steps = self.config.inner_steps if self.config.applies("inner_steps") else 0
+        layers = LAYERS * (1 + steps / 4) * self.config.hidden
+        return OTHER_BYTES + 4.0 * nodes * self.seeds * (layers + CLASS_ROWS)
+
 
 def gpu_shares(
     trials: Iterable[Trial], say: Callable[[str], object], *, eager: bool = False
@@ -48,16 +62,19 @@ def gpu_shares(
     """The share of a GPU of each kind of trial; what is not known yet is measured in a worker."""
     name, memory = _gpu()
     probes = {key: replace(probe, eager=eager) for key, probe in make_probes(trials).items()}
+    small = {key for key, probe in probes.items() if fits_anywhere(probe.most(), memory)}
+    larger = {key: probe for key, probe in probes.items() if key not in small}
     known = _read()
-    new = [probe for probe in probes.values() if probe.key(name) not in known]
+    new = [probe for probe in larger.values() if probe.key(name) not in known]
     if new:
         say(f"measuring the GPU memory of {len(new)} of {len(probes)} kinds of trials")
         measured = zip(new, _measured_in_a_worker(new), strict=True)
         known |= {probe.key(name): peak for probe, peak in measured if peak != NOT_MEASURED}
         _write(known)
-    peaks = {key: known.get(probe.key(name), NOT_MEASURED) for key, probe in probes.items()}
-    say(_in_words(peaks, sum(probe.key(name) in known for probe in new)))
-    return {key: share_of(peak, memory) for key, peak in peaks.items()}
+    peaks = {key: known.get(probe.key(name), NOT_MEASURED) for key, probe in larger.items()}
+    if peaks:
+        say(_in_words(peaks, sum(probe.key(name) in known for probe in new)))
+    return {key: share_of(peaks.get(key, 0.0), memory) for key in probes}
 
 
 def _in_words(peaks: Mapping[Kind, float], measured: int) -> str:

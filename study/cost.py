@@ -25,6 +25,8 @@ def rough_seconds(config: RunConfig) -> float:
     tuning = config.finetune_steps if config.applies("finetune_steps") else 0
     steps = trains * training + config.sessions * (tuning + 1)
     passes = 1 + (config.nla and config.applies("nla"))  # over the graph
+    if config.applies("inner_steps"):
+        passes += config.inner_steps
     return steps * passes * (SECONDS_A_STEP + SECONDS_AN_EDGE * edges)
 
 

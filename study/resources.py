@@ -72,3 +72,8 @@ def share_of(peak_bytes: float, gpu_bytes: float) -> float:
     """1/n of a GPU for a trial, so many at once as its memory holds with some slack."""
     needed = SLACK * peak_bytes + CONTEXT_BYTES
     return 1 / max(1, min(MOST_TRIALS_A_GPU, int(gpu_bytes // needed)))
+
+
+def fits_anywhere(peak_bytes: float, gpu_bytes: float) -> bool:
+    """Whether so many trials that need this much run at once that it need not be known better."""
+    return share_of(peak_bytes, gpu_bytes) == 1 / MOST_TRIALS_A_GPU

@@ -25,7 +25,8 @@ class MetaGnn(Method):
       N rows: so it can grow by N in a session, and old and new classes start alike;
     - the task of a session is all classes met. Each starts again from what was meta-learnt, as MAML's tasks
       do, and takes its inner steps on all supports met so far. (To go on from the session before, on the new
-      supports alone, was tried on Debian: the encoder leaves the older classes' rows behind.)
+      supports alone, was no better on Debian's held-out classes: 70.8 % against 71.4 %, each the best of
+      16 samples.)
     Nothing is learnt for good in a session. Under `released` it takes that protocol's step on the queries,
     through the inner steps on the new supports.
     """

@@ -33,7 +33,8 @@ def on_gpu(*shape: int) -> Tensor:
 
 
 def close(given: Tensor, expected: Tensor) -> None:
-    assert float((given.double() - expected).norm() / expected.norm()) < 1e-5
+    difference = (given.double() - expected).detach()
+    assert float(difference.norm() / expected.detach().norm()) < 1e-5
     assert given.isfinite().all()
 
 

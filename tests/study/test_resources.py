@@ -88,6 +88,9 @@ def test_what_was_measured_is_kept_for_the_same_code_gpu_and_pack(
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
     monkeypatch.setattr(calibration, "_gpu", lambda: ("H200", 140 * GB))
     monkeypatch.setattr(calibration, "_measured_in_a_worker", measure)
+    assert set(calibration.gpu_shares(TRIALS, said.append).values()) == {1 / 8}
+    assert not measured and not said  # of so small graphs eight fit in any case
+    monkeypatch.setattr(calibration, "OTHER_BYTES", 100 * GB)
     shares = calibration.gpu_shares(TRIALS, said.append)
     assert shares == {kind(SMALL): 1 / 8, kind(OTHER): 1 / 3}
     assert said[-1] == "calibrated 2 of 2: 0.5 to 30 GB a trial"
