@@ -107,8 +107,8 @@ def meta_train(stage: Stage, pack: Pack, progress: Progress) -> list[float | Non
 
 
 def _meta_train(stage: Stage, pack: Pack, capture: Capture, progress: Progress) -> list[float | None]:
-    config, training = stage.config, stage.training()
-    validation = Validation(stage, capture)
+    config, training = stage.config, stage.propagated(pack, stage.training())
+    validation = Validation(stage, pack, capture)
     meet_trained(stage, pack, training)
     steps = Steps(pack, config.learning_rate, config.weight_decay, capture)
     stopping = EarlyStopping(pack, config.patience)
@@ -117,7 +117,7 @@ def _meta_train(stage: Stage, pack: Pack, capture: Capture, progress: Progress) 
     for number, episode in zip(range(config.episodes), episodes, strict=False):
         episode.learn(steps, fold(key, number))
         if (number + 1) % config.validate_every == 0 or number + 1 == config.episodes:
-            accuracy = validation.accuracy(pack)
+            accuracy = validation.accuracy()
             stopping.update(accuracy)
             progress("meta-train", number + 1, config.episodes, {"val": float(accuracy.mean())})
             if stopping.finished:

@@ -33,6 +33,7 @@ class View(NamedTuple):
     visible: Tensor  # (nodes,) 1 or 0
     scale: Tensor  # (nodes,) visible / sqrt(visible neighbours + 1)
     log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
+    propagated: tuple[Tensor, ...] = ()  # what a frozen encoder made of it, once for all steps
 
 
 class Graph:

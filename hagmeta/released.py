@@ -72,7 +72,8 @@ def _meta_train_and_play(
 
 def _meta_train(stage: Stage, pack: Pack, steps: Steps, progress: Progress) -> Sequence[Answered]:
     """Train, and return the answers to a pseudo-stream: the last, or one after another training."""
-    config, kind, training = stage.config, stage.meta_training, stage.training()
+    config, kind = stage.config, stage.meta_training
+    training = stage.propagated(pack, stage.training())
     meet_trained(stage, pack, training)
     key = keys(stage.seeds, "dropout/gpil")
     last = deque[Answered](maxlen=len(stage.worlds[0].meta_classes) // stage.n_way)

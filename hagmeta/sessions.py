@@ -126,8 +126,8 @@ def predict(
 class Validation:
     """Each seed's validation stream, answered without learning in it: what early stopping goes by."""
 
-    def __init__(self, stage: Stage, capture: Capture) -> None:
-        self._stage, self._capture = stage, capture
+    def __init__(self, stage: Stage, pack: Pack, capture: Capture) -> None:
+        self._stage, self._pack, self._capture = stage, pack, capture
         self._streams = [world.validation for world in stage.worlds]
         sessions = list(range(self._streams[0].sessions + 1))
         changes = stage.config.val_classes or stage.method.oracle
@@ -139,7 +139,7 @@ class Validation:
 
     def _moment(self, sessions: list[int]) -> _Moment:
         stage, streams = self._stage, self._streams
-        setting = stage.session(streams, sessions[0])
+        setting = stage.propagated(self._pack, stage.session(streams, sessions[0]))
         return _Moment(
             setting,
             stage.scene(setting, len(streams[0].known), sessions[-1]),
@@ -160,8 +160,9 @@ class Validation:
         return stack(np.pad(row, (0, longest - len(row)), constant_values=-1) for row in rows)
 
     @torch.no_grad()
-    def accuracy(self, pack: Pack) -> np.ndarray:
+    def accuracy(self) -> np.ndarray:
         """Of each seed, the mean over its sessions."""
+        pack = self._pack
         before = pack.snapshot() if self._stage.method.grows else None
         shares = []
         for moment in self._moments:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse
@@ -15,7 +15,7 @@ from hagmeta.episodes import PseudoStream
 from hagmeta.graph import ClassMeans, Graph, View
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, Method, Scene, Task
-from hagmeta.pack import stack, stack_padded
+from hagmeta.pack import Pack, stack, stack_padded
 from hagmeta.splits import TRAIN
 from hagmeta.stream import Stream, World
 
@@ -74,6 +74,14 @@ class Stage:
         else:
             known = [w.nodes_of(w.validation.known, TRAIN) for w in self.worlds]
         return self._setting([w.validation.visible(0) for w in self.worlds], known)
+
+    @torch.no_grad()
+    def propagated(self, pack: Pack, setting: Setting) -> Setting:
+        """The same, with what a frozen encoder makes of it: so many steps need one pass over the graph."""
+        if not self.method.freezes:
+            return setting
+        propagated = pack.run("propagate", (self.graph,), setting.view)
+        return replace(setting, view=setting.view._replace(propagated=(propagated,)))
 
     def session(self, streams: Sequence[Stream], session: int) -> Setting:
         """The setting of a session: a class known by many is known by its train nodes.

@@ -78,6 +78,7 @@ class Method(nn.Module, ABC):
     settings: ClassVar[Mapping[str, Any]] = {}  # those that the method decides, whatever is configured
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     lesson: ClassVar[Lesson] = Lesson.HELD_OUT
+    freezes: ClassVar[bool] = False  # the encoder neither learns nor drops out: see ``propagate``
     oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
     grows: ClassVar[bool] = False  # has parameters of its own for each class, which ``meet`` starts
     doubles: ClassVar[bool] = False  # repeats the authors' slip under `released`: see there
@@ -85,6 +86,7 @@ class Method(nn.Module, ABC):
     def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
         super().__init__()
         self.encoder = seeded(seed, "init/encoder", lambda: make_encoder(sizes.features, config))
+        self.encoder.requires_grad_(not self.freezes)
 
     @abstractmethod
     def encode(self, scene: Scene, view: View, key: Tensor | None) -> Any:
@@ -123,6 +125,10 @@ class Method(nn.Module, ABC):
         Of every class there are its candidates' embeddings (nodes, width) and logits (nodes, classes met).
         """
         raise NotImplementedError
+
+    def propagate(self, graph: Graph, view: View) -> Tensor:
+        """What a frozen encoder makes of every node; in meta-training it is there as ``view.propagated``."""
+        return self.encoder.propagate(graph, view, None)
 
     def logits(self, scene: Scene, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:
         """Logits of each task after one pass over the graph, in evaluation mode."""

@@ -28,18 +28,18 @@ class Cec(Method):
     """
 
     lesson = Lesson.NONE
+    freezes = True
 
     def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
         super().__init__(config, sizes, seed)
-        self.encoder.requires_grad_(False)
         self.evolution = seeded(
             seed, "init/cec", lambda: ClassifierAttention(config.embedding, config.dropout)
         )
         self.scale = config.cosine_scale
 
     def encode(self, scene: Scene, view: View, key: Tensor | None) -> Embedding:
-        embedding: Embedding = self.encoder(scene.graph, view, None)
-        return embedding
+        (propagated,) = view.propagated or (self.propagate(scene.graph, view),)
+        return self.encoder.embedding(scene.graph, view, propagated)
 
     def classify(self, scene: Scene, encoded: Embedding, task: Task) -> Tensor:
         return self._cosines(scene, encoded, task, None)

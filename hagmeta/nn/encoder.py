@@ -78,7 +78,22 @@ class ConvolvedEmbedding(Embedding):
         return matmul(class_means.aggregated, self.hidden) @ self.layer.weight + self.layer.bias
 
 
-class GCN(nn.Module):
+class Encoder(nn.Module, ABC):
+    """What runs over every node, and after it what is asked for."""
+
+    @abstractmethod
+    def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
+        """A row a node: (nodes, columns). It stays the same while view, key and parameters do."""
+
+    @abstractmethod
+    def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
+        """The embeddings that such rows stand for."""
+
+    def forward(self, graph: Graph, view: View, key: Tensor | None) -> Embedding:
+        return self.embedding(graph, view, self.propagate(graph, view, key))
+
+
+class GCN(Encoder):
     """Two graph convolutions, ReLU between them (the authors' code; the paper names one after, too)."""
 
     def __init__(self, num_features: int, config: RunConfig) -> None:
@@ -87,9 +102,12 @@ class GCN(nn.Module):
         self.second = LastConvolution(config.hidden, config.embedding)
         self.dropout = config.dropout
 
-    def forward(self, graph: Graph, view: View, key: Tensor | None) -> Embedding:
-        hidden = self.first(graph, view, self.dropout, key)
-        embedding: Embedding = self.second(graph, view, hidden)
+    def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
+        hidden: Tensor = self.first(graph, view, self.dropout, key)
+        return hidden
+
+    def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
+        embedding: Embedding = self.second(graph, view, propagated)
         return embedding
 
 
@@ -146,7 +164,7 @@ class AttendedEmbedding(Embedding):
         return matmul(class_means.plain, self.embeddings)
 
 
-class GAT(nn.Module):
+class GAT(Encoder):
     """Two layers of graph attention."""
 
     def __init__(self, num_features: int, config: RunConfig) -> None:
@@ -156,12 +174,16 @@ class GAT(nn.Module):
         self.second = GraphAttention(config.hidden, config.embedding, 1, twice)
         self.dropout = config.dropout
 
-    def forward(self, graph: Graph, view: View, key: Tensor | None) -> Embedding:
+    def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         hidden = dropout(F.elu(self.first(graph, view)), self.dropout, key)
-        return AttendedEmbedding(self.second(graph, view, hidden))
+        attended: Tensor = self.second(graph, view, hidden)
+        return attended
+
+    def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
+        return AttendedEmbedding(propagated)
 
 
-def make_encoder(num_features: int, config: RunConfig) -> nn.Module:
+def make_encoder(num_features: int, config: RunConfig) -> Encoder:
     """The configured encoder."""
-    kinds = {"gcn": GCN, "gat": GAT}
+    kinds: dict[str, type[GCN] | type[GAT]] = {"gcn": GCN, "gat": GAT}
     return kinds[config.encoder](num_features, config)

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from hagmeta import released
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.gpil import meta_train
 from hagmeta.nn.classifier_attention import ClassifierAttention
-from hagmeta.pack import no_progress
-from hagmeta.pipeline import prepare, pretrain
+from hagmeta.pack import Pack, no_progress
+from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.sessions import play
+from hagmeta.stage import Setting, Stage
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -40,6 +43,58 @@ def test_nothing_is_learnt_in_the_sessions(dataset: NodeDataset, small: Small) -
     before = pack.snapshot()
     play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
     assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())
+
+
+def passes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often what follows pre-training multiplies the features of the whole graph with weights."""
+    pack, features, count = pretrain(stage, None, no_progress), stage.graph.features, 0
+    product = features.product
+
+    def counted(dense: Tensor) -> Tensor:
+        nonlocal count
+        count += 1
+        return product(dense)
+
+    monkeypatch.setattr(features, "product", counted)
+    if stage.released:
+        released.meta_train_and_play(stage, pack, no_progress)
+    else:
+        meta_train(stage, pack, no_progress)
+    return count
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_meta_training_passes_over_the_graph_once_for_each_setting(
+    dataset: NodeDataset, small: Small, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count(**changes: Any) -> int:
+        config = small(method="cec", encoder=encoder, pretrain_epochs=2, **changes)
+        return passes(prepare(config, [0, 5], dataset, CPU), monkeypatch)
+
+    assert count() == 2  # training, and validation
+    assert count(val_classes=2) == 3  # whose stream has another view after each session
+    assert count(protocol="released") == 3  # training, and two sessions after it
+    assert count(protocol="released", gpil=False) == 3
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("changes", [{}, {"val_classes": 2}, {"protocol": "released"}])
+def test_records_are_those_of_a_pass_in_every_step(
+    dataset: NodeDataset, small: Small, encoder: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unchanged(stage: Stage, pack: Pack, setting: Setting) -> Setting:
+        return setting
+
+    def records() -> list[dict[str, Any]]:
+        config = small(method="cec", encoder=encoder, **changes)
+        found = run(config, [0, 5], dataset=dataset, device=CPU)
+        return [{name: r[name] for name in r.keys() - {"seconds", "environment"}} for r in found]
+
+    once = records()
+    monkeypatch.setattr(Stage, "propagated", unchanged)
+    assert records() == once
+    stage = prepare(small(method="cec", encoder=encoder, **changes), [0, 5], dataset, CPU)
+    assert passes(stage, monkeypatch) > 12  # a pass for each episode: the comparison is with something else
 
 
 def test_attention_is_the_printed_formula() -> None:

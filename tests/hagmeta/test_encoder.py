@@ -8,6 +8,7 @@ import scipy.sparse
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.utils._pytree import tree_map
 from torch_geometric.nn import GATConv, GCNConv
 from torch_geometric.utils import subgraph, to_undirected
 
@@ -145,7 +146,7 @@ def test_the_hidden_layer_drops_after_its_relu() -> None:
     layer = HiddenConvolution(FEATURES, 7)
     generator = torch.Generator().manual_seed(0)
     given = torch.randn(FEATURES, 7, generator=generator), torch.randn(7, generator=generator)
-    view, key, rate = View(*(each[0] for each in GRAPH.view(VISIBLE))), keys([3], "dropout")[0], 0.3
+    view, key, rate = tree_map(lambda each: each[0], GRAPH.view(VISIBLE)), keys([3], "dropout")[0], 0.3
     mask = dropout(torch.ones(NODES, 7), rate, key)
     features = torch.from_numpy(dense_features())
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 Small = Callable[..., RunConfig]
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 TRAINED = [name for name, method in METHODS.items() if method.meta_training is not MetaTraining.NONE]
-VARIANTS = [(name, "gcn") for name in TRAINED] + [("hag-meta", "gat"), ("meta-gnn", "gat")]
+VARIANTS = [(name, "gcn") for name in TRAINED] + [("hag-meta", "gat"), ("meta-gnn", "gat"), ("cec", "gat")]
 every_method = pytest.mark.parametrize(("method", "encoder"), VARIANTS)
 STEPS = 12  # enough that every shape of an episode is captured and replayed
 
@@ -35,7 +35,8 @@ def trained(
         stage = prepare(config, seeds, dataset, device, eager=eager)
         pack = pretrain(stage, None, no_progress)
         key, answers = keys(seeds, "test"), []
-        episodes = ahead(EPISODES[stage.meta_training](stage, stage.training()), device)
+        training = stage.propagated(pack, stage.training())
+        episodes = ahead(EPISODES[stage.meta_training](stage, training), device)
         with stage.capture() as capture:
             steps = Steps(pack, config.learning_rate, config.weight_decay, capture)
             for number, episode in zip(range(STEPS), episodes, strict=False):
