@@ -50,6 +50,9 @@ class Capture:
             self._known.add(shape)
             return compute(*tree_map(self._moved, drawn))
         if shape not in self._captured:
+            if not self._captured:
+                # Memory that ordinary runs and older captures have left cannot be had back during one.
+                torch.cuda.empty_cache()
             try:
                 self._captured[shape] = _Captured(compute, tree_map(self._own, drawn), self._pool)
             except BaseException:
