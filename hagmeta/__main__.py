@@ -11,12 +11,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from hagmeta import datasets
 from hagmeta.command import Parser, show_error
 from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds, parse_settings
+from hagmeta.device import choose_device
 from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
 from hagmeta.errors import UserError, choose
 from hagmeta.files import written_whole
@@ -72,15 +72,6 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     if options.json:
         write_json(options.json, records)
     Console().print(sessions_table(records))
-
-
-def choose_device(name: str) -> torch.device:
-    """The device of that name; `auto` is a GPU where there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device is cuda, but torch sees no CUDA device here; use --device cpu or auto.")
-    return torch.device(name)
 
 
 def write_json(path: Path, records: list[Record]) -> None:

@@ -12,18 +12,12 @@ import torch
 from torch import Tensor
 
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.matrix import (
-    DenseMatrix,
-    SeedwiseMatrix,
-    SparseMatrix,
-    SymmetricMatrix,
-    aggregate,
-    aggregate_at,
-    hidden_layer,
-)
+from hagmeta.device import gpu_usable
+from hagmeta.matrix import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+from hagmeta.products import aggregate, aggregate_at, hidden_layer
 from hagmeta.randomness import dropout_scale, dropout_threshold, relu_dropout
 
-if TYPE_CHECKING or torch.cuda.is_available():
+if TYPE_CHECKING or gpu_usable():
     from hagmeta import attention_kernels
 
 

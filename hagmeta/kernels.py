@@ -1,6 +1,6 @@
 """Sparse products on a GPU, in Triton, which comes with PyTorch's CUDA builds.
 
-Columns are worked off in slabs of at most one seed's width: what a slab gathers then stays in the cache.
+Columns are worked off in slabs, of two seeds mostly: what a slab gathers then stays in the cache.
 Rows are cut into segments, so that one with very many entries keeps no others waiting; their sums are added
 in a fixed order, so that a product is the same to the bit whenever it is computed.
 """
@@ -15,15 +15,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from hagmeta import randomness
+
 LONGEST_SEGMENT = 512  # entries
 WIDEST_SLAB = 64  # columns, of as many seeds as they hold
 GATHERED = 8  # entries at a time
 LONG_ROW = 16  # entries; for a product with longer ones two warps are faster than one
 
-# SplitMix64, as in hagmeta/randomness.py.
-GOLDEN = tl.constexpr(-7046029254386353131)
-MIX_1 = tl.constexpr(-4658895280553007687)
-MIX_2 = tl.constexpr(-7723592293110705685)
+# What a kernel reads must be a constant of its own kind.
+GOLDEN = tl.constexpr(randomness.GOLDEN)
+MIX_1 = tl.constexpr(randomness.MIX_1)
+MIX_2 = tl.constexpr(randomness.MIX_2)
 
 
 class Segments(NamedTuple):

@@ -16,14 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.matrix import sum_rows
+from hagmeta.sums import sum_rows
 
 Built = TypeVar("Built")
 
-_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
-_FOLD = 0x5851F42D4C957F2D  # any odd number but _GOLDEN
-_MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
-_MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+_FOLD = 0x5851F42D4C957F2D  # any odd number but GOLDEN
+MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:
@@ -90,8 +90,8 @@ def _scale(rate: float) -> float:
 
 
 def _mix(word: Tensor) -> Tensor:
-    word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * _MIX_1
-    word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * _MIX_2
+    word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * MIX_1
+    word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * MIX_2
     return word ^ ((word >> 31) & 0x1FFFFFFFF)
 
 
@@ -100,7 +100,7 @@ def _kept(values: Tensor, key: Tensor, rate: float) -> Tensor:
     rows, width = values.shape[0], values.shape[-1]
     words = -(-width // 8)
     counter = torch.arange(1, rows * words + 1, device=key.device).view(rows, 1, words)
-    random_bytes = _mix(key.view(1, -1, 1) + counter * _GOLDEN).view(torch.uint8)[..., :width]
+    random_bytes = _mix(key.view(1, -1, 1) + counter * GOLDEN).view(torch.uint8)[..., :width]
     kept = torch.empty_like(values)
     # As floats: multiplied at full speed.
     torch.ge(random_bytes.view_as(kept), dropout_threshold(rate), out=kept)

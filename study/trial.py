@@ -14,6 +14,7 @@ from ray import tune
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
+from hagmeta.device import choose_device
 from hagmeta.home import home
 from hagmeta.pack import Progress, no_progress
 from hagmeta.pipeline import Record, run
@@ -66,7 +67,7 @@ def run_sample(spec: dict[str, Any], sampled: dict[str, Any]) -> None:
 
 def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[list[Record], str]:
     torch.set_num_threads(spec["threads"])
-    device = torch.device("cuda" if spec["gpu_share"] else "cpu")
+    device = choose_device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
         # The share has slack over what the trial should need (study/resources.py).
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))

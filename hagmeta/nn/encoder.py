@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
 from hagmeta.graph import ClassMeans, Graph, View
-from hagmeta.matrix import attend, matmul, row_maximum
+from hagmeta.products import attend, matmul, row_maximum
 from hagmeta.randomness import dropout
 
 

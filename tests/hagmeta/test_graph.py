@@ -12,7 +12,8 @@ from torch_geometric.utils import subgraph, to_dense_adj, to_undirected
 
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.graph import Graph
-from hagmeta.matrix import DenseMatrix, SparseMatrix, matmul
+from hagmeta.matrix import DenseMatrix, SparseMatrix
+from hagmeta.products import matmul
 
 CPU = torch.device("cpu")
 NODES, FEATURES = 40, 6

@@ -8,7 +8,8 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from hagmeta.matrix import SeedwiseMatrix, SparseMatrix, SymmetricMatrix, attend, hidden_layer, row_maximum
+from hagmeta.matrix import SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+from hagmeta.products import attend, hidden_layer, row_maximum
 from hagmeta.randomness import dropout_threshold, keys, relu_dropout
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -10,15 +10,8 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from hagmeta.matrix import (
-    DenseMatrix,
-    SeedwiseMatrix,
-    SparseMatrix,
-    SymmetricMatrix,
-    aggregate,
-    aggregate_at,
-    matmul,
-)
+from hagmeta.matrix import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+from hagmeta.products import aggregate, aggregate_at, matmul
 
 CPU = torch.device("cpu")
 PACK, NODES, WIDTH = 3, 30, 5
