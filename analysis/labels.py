@@ -76,6 +76,8 @@ def varied(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
     """Settings that differ between runs of one method; and those of a panel, and the method, if they do."""
 
     def values(key: str) -> int:
+        if key == "classes":  # the dataset decides it, unless it was given
+            return runs.groupby("dataset")[key].nunique().max()
         if key in SETTING or key == "method":
             return runs[key].nunique()
         if key == "query_shot":  # K or the protocol decides it, unless it was given

@@ -48,15 +48,16 @@ def _varied(configs: Sequence[dict[str, Any]]) -> list[str]:
     Sessions follow from N, and training queries from K and the protocol, where those vary.
     """
     keys = dict.fromkeys(key for config in configs for key in config)
-    methods = dict.fromkeys(config["method"] for config in configs)
 
     def differs(key: str) -> bool:
         if key in TASK:
             return len({str(config[key]) for config in configs}) > 1
-        return any(
-            len({str(config[key]) for config in configs if config["method"] == method and key in config}) > 1
-            for method in methods
-        )
+        within = "dataset" if key == "classes" else "method"  # the dataset decides its classes, unless given
+        values: dict[str, set[str]] = {}
+        for config in configs:
+            if key in config:
+                values.setdefault(config[within], set()).add(str(config[key]))
+        return any(len(found) > 1 for found in values.values())
 
     found = [key for key in keys if differs(key)]
     implied = {"sessions": {"n_way"}, "query_shot": {"k_shot", "protocol"}}
