@@ -24,7 +24,7 @@ from study import data
 from study.plan import Trial
 from study.resources import Kind, fits_anywhere, kind, share_of
 
-PSEUDO_STREAMS = 2  # the second finds everything in place that the first had to make
+PSEUDO_STREAMS = 2  # what the first met is captured in the second
 NOT_MEASURED = float("inf")  # it takes a GPU for itself
 # Of what is kept for every node of every seed, and of the rest: with room to spare.
 LAYERS = 60
@@ -118,7 +118,7 @@ def _cut_short(config: RunConfig) -> RunConfig:
             episodes=episodes,
             validate_every=episodes,
             sessions=1,
-            finetune_steps=min(1, config.finetune_steps),
+            finetune_steps=min(2, config.finetune_steps),  # the second is captured
         )
     )
 
