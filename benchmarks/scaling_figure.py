@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
-from scaling import fit, peak
+from scaling import peak
 
 from analysis.figures import style
 
@@ -56,22 +55,14 @@ def _figure(rows: pd.DataFrame, path: Path) -> None:
 
 def _against_edges(rows: pd.DataFrame, seconds: Axes, memory: Axes) -> None:
     for look, (pack, part) in zip(style.LOOKS, rows.groupby("seeds"), strict=False):
-        counts, times = part["edges"].tolist(), part["seconds"].tolist()
         called = "1 seed" if pack == 1 else f"{pack} seeds in a pack"
-        fixed, per_edge = fit(counts, times)
-        smooth = np.geomspace(counts[0], counts[-1], 100)
-        formula = f"fit: {_rounded(fixed)} s + {_rounded(1e6 * per_edge)} s a million edges"
-        mark = look.line() | {"linestyle": "none"}
-        seconds.plot(counts, times, label=called, **mark)
-        seconds.plot(
-            smooth, fixed + per_edge * smooth, label=formula, color=look.color, linewidth=1, zorder=1
-        )
-        memory.plot(counts, part["megabytes"], label=called, **look.line() | {"linestyle": "-"})
-    for axes, lines in ((seconds, 4), (memory, 2)):
-        axes.set_xlabel("edges")
+        for axes, column in ((seconds, "seconds"), (memory, "megabytes")):
+            axes.plot(part["edges"], part[column], label=called, **look.line() | {"linestyle": "-"})
+    for axes in (seconds, memory):
+        axes.set_xlabel("edges (nodes: an eighth, at most 232,965)")
         low, high = rows["edges"].min(), rows["edges"].max()
         axes.xaxis.set_major_locator(FixedLocator([tick for tick in EDGE_TICKS if low <= tick <= high]))
-        _make_room(axes, lines)
+        _make_room(axes, 2)
 
 
 def _against_seeds(rows: pd.DataFrame, seconds: Axes, memory: Axes) -> None:
@@ -90,10 +81,6 @@ def _make_room(axes: Axes, lines: int) -> None:
     low, high = axes.get_ylim()
     low, high = low / 1.1, max(high, 5 * low)
     axes.set_ylim(low, high * (high / low) ** (0.1 * lines))
-
-
-def _rounded(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _short(count: float) -> str:
