@@ -82,9 +82,8 @@ def _ranking(panel: Panel, several: bool) -> Iterator[str]:
     if best == panel.reference:
         others = against(last[rivals], best)
         close = [label for label, test in others.items() if not test.significant]
-        tail = (
-            f"; not distinguishable from it: {', '.join(close)}" if close else ", ahead of every other system"
-        )
+        ahead_of = "every other system" if len(others) > 1 else next(iter(others))
+        tail = f"; not distinguishable from it: {', '.join(close)}" if close else f", ahead of {ahead_of}"
         yield f"{place}{best} is best at the last session, {level}{tail}."
         return
     test = against(last[rivals], panel.reference)[best]
