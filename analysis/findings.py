@@ -76,6 +76,8 @@ def _ranking(panel: Panel, several: bool) -> Iterator[str]:
         return
     last = panel.by_seed("last")
     rivals = [label for label in panel.labels if label not in panel.oracles]
+    if len(rivals) < 2:
+        return
     best = max(rivals, key=lambda label: last[label].mean())
     place = _place(panel, several)
     level = f"{100 * last[best].mean():.1f} %"
