@@ -54,8 +54,7 @@ class Graph:
 
     def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
         """Kipf and Welling's propagation among the visible nodes, times ``factor``."""
-        scale = view.scale if factor == 1 else view.scale * math.sqrt(factor)
-        return aggregate(self.adjacency, scale, hidden)
+        return aggregate(self.adjacency, _scaled(view, factor), hidden)
 
     def aggregate_at(self, hidden: Tensor, view: View, nodes: Tensor) -> Tensor:
         """The same for a few nodes (nodes,) only."""
@@ -70,7 +69,7 @@ class Graph:
             return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
         if rate == 0:
             key = None
-        weights = view.scale if scale == 1 else view.scale * math.sqrt(scale)
+        weights = _scaled(view, scale)
         return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, dropout_threshold(rate))
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
@@ -84,6 +83,11 @@ class Graph:
     @cached_property
     def edges(self) -> EdgeIndex:
         return EdgeIndex(self.loops, self.device)
+
+
+def _scaled(view: View, factor: float) -> Tensor:
+    """The weights of a propagation times ``factor``: each edge has them at both ends."""
+    return view.scale if factor == 1 else view.scale * math.sqrt(factor)
 
 
 class ClassMeans:
@@ -116,12 +120,8 @@ class ClassMeans:
         averages = torch.zeros(self._graph.num_nodes, pack, self._members[0].shape[0], device=device)
         for seed, members in enumerate(self._members):
             entries = members.tocoo()
-            place = (
-                torch.from_numpy(entries.col).long(),
-                torch.tensor(seed),
-                torch.from_numpy(entries.row).long(),
-            )
-            averages[place] = torch.from_numpy(entries.data).to(device)
+            node, label = (torch.from_numpy(index).long().to(device) for index in (entries.col, entries.row))
+            averages[node, seed, label] = torch.from_numpy(entries.data).to(device)
         return self._graph.adjacency.scaled_product(self._graph.view(self._visible).scale, averages)
 
 

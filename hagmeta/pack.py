@@ -21,7 +21,7 @@ class Pack:
     """
 
     def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
-        self.size = len(modules)
+        self.size, self.device = len(modules), device
         self.template = modules[0]
         stacked, buffers = stack_module_state(list(modules))
         assert not buffers, "methods keep no buffers"
@@ -88,10 +88,10 @@ class EarlyStopping:
         self.best = np.where(better, score, self.best)
         self._waited = np.where(better, 0, self._waited + (self._waited < self._patience))
         if better.any():
-            chosen = torch.from_numpy(better).unsqueeze(-1)
+            chosen = torch.from_numpy(better).unsqueeze(-1).to(self._pack.device)
             for name, value in self._pack.parameters.items():
                 kept = self._state[name]
-                torch.where(chosen.to(kept.device), value.detach(), kept, out=kept)
+                torch.where(chosen, value.detach(), kept, out=kept)
 
     def restore_best(self) -> None:
         self._pack.restore(self._state)
@@ -102,10 +102,12 @@ def stack(arrays: Iterable[np.ndarray]) -> Tensor:
     return torch.from_numpy(np.stack(list(arrays)))
 
 
-def stack_padded(arrays: Sequence[np.ndarray]) -> Tensor:
-    """As ``stack``, for rows of unequal length; the shorter are filled up with their own first element."""
+def stack_padded(arrays: Sequence[np.ndarray], filling: int | None = None) -> Tensor:
+    """As ``stack``, for rows of unequal length; the shorter end in their first element, or in ``filling``."""
     longest = max(len(array) for array in arrays)
-    return stack([np.pad(a, (0, longest - len(a)), constant_values=a[0]) for a in arrays])
+    fillings = [a[0] if filling is None else filling for a in arrays]
+    pairs = zip(arrays, fillings, strict=True)
+    return stack(np.pad(a, (0, longest - len(a)), constant_values=value) for a, value in pairs)
 
 
 Progress = Callable[[str, int, int, dict[str, float]], None]

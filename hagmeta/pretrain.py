@@ -140,17 +140,11 @@ def _supervision(world: World, config: RunConfig) -> tuple[np.ndarray, np.ndarra
     weights = []
     for role in (TRAIN, VAL):
         nodes = world.nodes_of(classes, role)
-        target[nodes] = _positions(classes, world.num_classes)[world.labels[nodes]]
+        target[nodes] = world.positions(classes)[world.labels[nodes]]
         weight = np.zeros(len(world.labels), dtype=np.float32)
         weight[nodes] = 1 / len(nodes)
         weights.append(weight)
     return target, weights[0], weights[1]
-
-
-def _positions(classes: np.ndarray, num_classes: int) -> np.ndarray:
-    positions = np.full(num_classes, -1, dtype=np.int64)
-    positions[classes] = np.arange(len(classes))
-    return positions
 
 
 def _cache_key(fingerprint: str, world: World, stage: Stage) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from hagmeta.evaluate import Evaluator
 from hagmeta.lessons import HeldOutLesson, ReplayLesson, SessionLesson
 from hagmeta.memory import Memory
 from hagmeta.methods.base import Lesson, MetaTraining, Scene, Task
-from hagmeta.pack import Pack, Progress, stack
+from hagmeta.pack import Pack, Progress, stack, stack_padded
 from hagmeta.randomness import fold, keys
 from hagmeta.snapshots import Snapshots
 from hagmeta.stage import Setting, Stage
@@ -146,18 +147,14 @@ class Validation:
             sessions,
             tuple(stage.task(streams, session, setting.complete) for session in sessions),
             tuple(self._truth(session).to(stage.device) for session in sessions),
+            np.array([[len(stream.queries[session]) for session in sessions] for stream in streams]),
         )
 
     def _truth(self, session: int) -> Tensor:
         """The position of each query's class (pack, queries); -1 where a seed has fewer queries."""
-        rows = []
-        for world, stream in zip(self._stage.worlds, self._streams, strict=True):
-            positions = np.zeros(world.num_classes, dtype=np.int64)
-            met = stream.met(session)
-            positions[met] = np.arange(len(met))
-            rows.append(positions[world.labels[stream.queries[session]]])
-        longest = max(map(len, rows))
-        return stack(np.pad(row, (0, longest - len(row)), constant_values=-1) for row in rows)
+        pairs = zip(self._stage.worlds, self._streams, strict=True)
+        rows = [w.positions(s.met(session))[w.labels[s.queries[session]]] for w, s in pairs]
+        return stack_padded(rows, filling=-1)
 
     @torch.no_grad()
     def accuracy(self) -> np.ndarray:
@@ -167,20 +164,18 @@ class Validation:
         shares = []
         for moment in self._moments:
             meet(self._stage, pack, moment.setting, self._streams, moment.sessions[0])
-
-            def correct(moment: _Moment = moment) -> Tensor:
-                logits = pack.run("logits", (moment.scene,), moment.setting.view, moment.tasks)
-                pairs = zip(logits, moment.truth, strict=True)
-                return torch.stack([(answer.argmax(-1) == truth).sum(-1) for answer, truth in pairs], dim=-1)
-
-            counts = self._capture.run(("validation", *moment.sessions), correct, ()).cpu().numpy()
-            sizes = [
-                [len(stream.queries[session]) for session in moment.sessions] for stream in self._streams
-            ]
-            shares.append(counts / np.array(sizes))
+            count = partial(self._correct, moment)
+            counts = self._capture.run(("validation", *moment.sessions), count, ()).cpu().numpy()
+            shares.append(counts / moment.sizes)
         if before is not None:
             pack.restore(before)
         return np.array([np.mean(row) for row in np.concatenate(shares, axis=1)])
+
+    def _correct(self, moment: _Moment) -> Tensor:
+        """How many answers are right (pack, sessions)."""
+        logits = self._pack.run("logits", (moment.scene,), moment.setting.view, moment.tasks)
+        pairs = zip(logits, moment.truth, strict=True)
+        return torch.stack([(answer.argmax(-1) == truth).sum(-1) for answer, truth in pairs], dim=-1)
 
 
 class _Moment(NamedTuple):
@@ -191,3 +186,4 @@ class _Moment(NamedTuple):
     sessions: list[int]
     tasks: tuple[Task, ...]
     truth: tuple[Tensor, ...]
+    sizes: np.ndarray  # (pack, sessions) queries

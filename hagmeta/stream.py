@@ -58,6 +58,12 @@ class World:
         """Classes that training may know: held-out ones are not among them."""
         return np.concatenate([self.split.base, self.meta_classes])
 
+    def positions(self, classes: np.ndarray) -> np.ndarray:
+        """The place of every class of the dataset among ``classes``; -1 for those that have none."""
+        positions = np.full(self.num_classes, -1, dtype=np.int64)
+        positions[classes] = np.arange(len(classes))
+        return positions
+
     def nodes_of(self, classes: np.ndarray, role: int) -> np.ndarray:
         """Nodes of one role labelled with one of ``classes``, among those seen before any session."""
         candidates = np.flatnonzero((self.split.role == role) & self.test.visible(0))

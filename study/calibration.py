@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def gpu_shares(
 ) -> dict[Kind, float]:
     """The share of a GPU of each kind of trial; what is not known yet is measured in a worker."""
     name, memory = _gpu()
-    probes = {key: replace(probe, eager=eager) for key, probe in make_probes(trials).items()}
+    probes = make_probes(trials, eager=eager)
     small = {key for key, probe in probes.items() if fits_anywhere(probe.most(), memory)}
     larger = {key: probe for key, probe in probes.items() if key not in small}
     known = _read()
@@ -86,7 +87,7 @@ def _in_words(peaks: Mapping[Kind, float], measured: int) -> str:
     return text + (f"; measuring failed, so a whole GPU a trial, for {', '.join(failed)}" if failed else "")
 
 
-def make_probes(trials: Iterable[Trial]) -> dict[Kind, Probe]:
+def make_probes(trials: Iterable[Trial], *, eager: bool = False) -> dict[Kind, Probe]:
     """For each dataset and method its largest configuration, cut short, and its largest pack."""
     groups: dict[Kind, list[Trial]] = {}
     for trial in trials:
@@ -95,7 +96,7 @@ def make_probes(trials: Iterable[Trial]) -> dict[Kind, Probe]:
         key: Probe(
             _cut_short(max((trial.config for trial in group), key=_size)),
             max(len(trial.seeds) for trial in group),
-            eager=False,
+            eager,
         )
         for key, group in groups.items()
     }
@@ -172,6 +173,7 @@ def _own_gpu() -> tuple[str, float]:
     return properties.name, float(properties.total_memory)
 
 
+@cache
 def _code() -> str:
     """The content of the package that decides on memory."""
     folder = Path(hagmeta.__path__[0])

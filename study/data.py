@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from hagmeta import datasets
-from hagmeta.datasets import mat
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.home import home
 
@@ -25,13 +24,8 @@ def load(name: str) -> NodeDataset:
 
 def identity(name: str) -> Identity:
     """Changes when the files of a dataset do; those that are downloaded never do."""
-    kind, _, rest = name.partition(":")
-    paths: list[Path] = []
-    if kind == "mat":
-        paths = mat.paths(rest)
-    elif kind == "npz":
-        paths = [Path(rest).expanduser()]
-    return (name, *((str(path.resolve()), *_version(path)) for path in paths))
+    files = datasets.files_at_hand(name)
+    return (name, *((str(path.resolve()), *_version(path)) for path in files))
 
 
 def _version(path: Path) -> tuple[int, ...]:

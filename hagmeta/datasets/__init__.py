@@ -15,7 +15,7 @@ from hagmeta.datasets import debian, download, mat, npz, prepared, sources, synt
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.errors import choose
 
-__all__ = ["DatasetInfo", "NodeDataset", "describe", "fingerprint", "load", "names"]
+__all__ = ["DatasetInfo", "NodeDataset", "describe", "files_at_hand", "fingerprint", "load", "names"]
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,19 @@ def load(name: str, root: Path) -> NodeDataset:
     return prepared.load(name, made_from, root / "prepared", lambda: _read(name, root))
 
 
+def files_at_hand(name: str) -> list[Path]:
+    """The user's own files that a name stands for; none for the datasets that have a name of their own."""
+    kind, _, rest = name.partition(":")
+    if rest and kind == "mat":
+        return list(mat.paths(rest))
+    return [Path(rest).expanduser()] if rest and kind == "npz" else []
+
+
 def _made_from(name: str, root: Path) -> list[str] | None:
     """What names the content of a dataset before it is read; None where preparing it would not pay."""
     kind, _, rest = name.partition(":")
-    if rest and kind in ("mat", "npz"):
-        files = mat.paths(rest) if kind == "mat" else [Path(rest).expanduser()]
+    files = files_at_hand(name)
+    if files:
         large = all(file.is_file() for file in files) and sum(file.stat().st_size for file in files) >= LARGE
         return [prepared.file_identity(file) for file in files] if large else None
     if name in synthetic.PRESETS or (rest and kind == "synthetic"):
