@@ -1,6 +1,6 @@
 """One training episode: our step beside the obvious dense one, and ten seeds beside one.
 
-    python benchmarks/episode.py DATASET [--classes B T E] [--n-way N] [--device cpu|cuda]
+    python benchmarks/episode.py DATASET [--classes B T E] [--n-way N] [--device cpu|cuda] [--profile]
 
 The dense step does the same work as published implementations do it: features as a dense matrix, the encoder
 run a second time for the prototypes, and for each session the adjacency filtered edge by edge in Python.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 from hagmeta import datasets
 from hagmeta.capture import Steps, ahead, stream_of
@@ -122,16 +124,43 @@ def seconds(stage: Stage, repeat: int, step: Callable[[Episode], object]) -> flo
 
 def gpu_seconds(stage: Stage, repeat: int, step: Callable[[], object]) -> float:
     """The mean, as in training: nothing waits for the GPU but the end. Whole pseudo-streams count."""
-    sessions = len(stage.worlds[0].meta_classes) // stage.n_way
+    sessions = warm_up(stage, step)
     repeat = max(1, repeat // sessions) * sessions
-    for _ in range(3 * sessions):  # every shape is met, captured, and replayed
-        step()
-    torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(repeat):
         step()
     torch.cuda.synchronize()
     return (time.perf_counter() - start) / repeat
+
+
+def warm_up(stage: Stage, step: Callable[[], object]) -> int:
+    """Every shape is met, captured, and replayed; returns how many sessions a pseudo-stream has."""
+    sessions = len(stage.worlds[0].meta_classes) // stage.n_way
+    for _ in range(3 * sessions):
+        step()
+    torch.cuda.synchronize()
+    return sessions
+
+
+def show_profile(stage: Stage, step: Callable[[Episode], object], wall: float) -> None:
+    """What the GPU does in an episode, by kernel: torch's profiler over two pseudo-streams."""
+    episodes = ahead(pseudo_episodes(stage, stage.training()), stage.device)
+    repeat = 2 * warm_up(stage, lambda: step(next(episodes)))
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(repeat):
+            step(next(episodes))
+        torch.cuda.synchronize()
+    times: Counter[str] = Counter()
+    launches: Counter[str] = Counter()
+    for event in profiler.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            name = event.name.removeprefix("void ").split("<")[0].split("(")[0].rsplit("::", 1)[-1]
+            times[name] += event.time_range.elapsed_us() / repeat / 1e3
+            launches[name] += 1 / repeat
+    busy, kernels = sum(times.values()), sum(launches.values())
+    print(f"     busy {busy:.2f} ms, {busy / wall / 10:.0f} % of the time; {kernels:.0f} kernels and copies")
+    for name, spent in times.most_common(12):
+        print(f"     {spent:9.3f} ms {100 * spent / busy:5.1f} % {launches[name]:7.1f} times  {name}")
 
 
 def least_bytes(dataset: NodeDataset, stage: Stage) -> int:
@@ -169,7 +198,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--no-dense", action="store_true", help="leave out the dense step (large graphs)")
+    parser.add_argument("--profile", action="store_true", help="with --device cuda: time by kernel")
     options = parser.parse_args()
+    if options.profile and not options.device.startswith("cuda"):
+        parser.error("--profile needs --device cuda")
     device = torch.device(options.device)
     dataset = datasets.load(options.dataset, Path("~/.cache/hagmeta/data").expanduser())
     classes = tuple(options.classes) if options.classes else None
@@ -180,13 +212,17 @@ def main() -> None:
     for count in options.seeds:
         stage = prepare(config, range(count), dataset, device)
         with stream_of(device):
-            times[count] = seconds(stage, 40, pack_step(stage))
+            step = pack_step(stage)
+            times[count] = seconds(stage, 40, step)
         bound = least_bytes(dataset, stage) / bandwidth
         print(
             f"{count:4} seeds in a pack {1e3 * times[count]:9.2f} ms an episode   "
             f"x {times[count] / times[options.seeds[0]]:.2f}   "
             f"{count / times[count]:8,.0f} seed-episodes a second   bound {1e3 * bound:.3f} ms"
         )
+        if options.profile:
+            with stream_of(device):
+                show_profile(stage, step, times[count])
     if options.no_dense:
         return
     stage = prepare(config, [0], dataset, device)

@@ -73,24 +73,37 @@ def _sizes(mapped: Tensor, target: Tensor) -> dict[str, int]:
     }
 
 
-@triton.jit(do_not_specialize=["nodes", "pack"])
-def _attend(
-    offsets, columns, order, visible, mapped, source, target, out, normaliser, nodes, pack,
-    heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
-):  # fmt: skip
+@triton.jit
+def _place(offsets, order, visible, nodes, heads: tl.constexpr, width: tl.constexpr):
+    """What a program works on; a node that cannot be seen has no entries."""
     row, seed = tl.load(order + tl.program_id(0)).to(tl.int64), tl.program_id(1)
     head = tl.arange(0, heads)
     column = head[:, None] * width + tl.arange(0, width)[None, :]
     start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
     end = tl.where(tl.load(visible + seed * nodes + row) == 0.0, start, end)
+    return row, seed, head, column, start, end
+
+
+@triton.jit
+def _neighbours(columns, visible, nodes, seed, first, end, gathered: tl.constexpr):
+    """The next neighbours, and which of them are there and can be seen."""
+    entry = first + tl.arange(0, gathered)
+    other = tl.load(columns + entry, entry < end, 0).to(tl.int64)
+    return other, tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
+
+
+@triton.jit(do_not_specialize=["nodes", "pack"])
+def _attend(
+    offsets, columns, order, visible, mapped, source, target, out, normaliser, nodes, pack,
+    heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
+):  # fmt: skip
+    row, seed, head, column, start, end = _place(offsets, order, visible, nodes, heads, width)
     own = tl.load(target + (row * pack + seed) * heads + head)
     largest = tl.full((heads,), float("-inf"), tl.float32)
     total = tl.zeros((heads,), tl.float32)
     summed = tl.zeros((heads, width), tl.float32)
     for first in range(start, end, gathered):
-        entry = first + tl.arange(0, gathered)
-        other = tl.load(columns + entry, entry < end, 0).to(tl.int64)
-        seen = tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
+        other, seen = _neighbours(columns, visible, nodes, seed, first, end, gathered)
         place = other * pack + seed
         score = tl.load(source + place[:, None] * heads + head[None, :], seen[:, None], 0.0) + own[None, :]
         score = tl.where(score > 0, score, SLOPE * score)
@@ -114,19 +127,13 @@ def _to_targets(
     offsets, columns, order, visible, mapped, source, target, normaliser, grad, inner, to_target, nodes, pack,
     heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
 ):  # fmt: skip
-    row, seed = tl.load(order + tl.program_id(0)).to(tl.int64), tl.program_id(1)
-    head = tl.arange(0, heads)
-    column = head[:, None] * width + tl.arange(0, width)[None, :]
-    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
-    end = tl.where(tl.load(visible + seed * nodes + row) == 0.0, start, end)
+    row, seed, head, column, start, end = _place(offsets, order, visible, nodes, heads, width)
     here = (row * pack + seed) * heads + head
     own, shift, less = tl.load(target + here), tl.load(normaliser + here), tl.load(inner + here)
     given = tl.load(grad + (row * pack + seed) * (heads * width) + column)
     summed = tl.zeros((heads,), tl.float32)
     for first in range(start, end, gathered):
-        entry = first + tl.arange(0, gathered)
-        other = tl.load(columns + entry, entry < end, 0).to(tl.int64)
-        seen = tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
+        other, seen = _neighbours(columns, visible, nodes, seed, first, end, gathered)
         place = other * pack + seed
         score = tl.load(source + place[:, None] * heads + head[None, :], seen[:, None], 0.0) + own[None, :]
         slope = tl.where(score > 0, 1.0, SLOPE)
@@ -145,20 +152,14 @@ def _to_sources(
     heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
 ):  # fmt: skip
     """The adjacency is symmetric: those that a node attends to are those that attend to it."""
-    row, seed = tl.load(order + tl.program_id(0)).to(tl.int64), tl.program_id(1)
-    head = tl.arange(0, heads)
-    column = head[:, None] * width + tl.arange(0, width)[None, :]
-    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
-    end = tl.where(tl.load(visible + seed * nodes + row) == 0.0, start, end)
+    row, seed, head, column, start, end = _place(offsets, order, visible, nodes, heads, width)
     here = (row * pack + seed) * heads
     own = tl.load(source + here + head)
     given = tl.load(mapped + here * width + column)
     summed = tl.zeros((heads,), tl.float32)
     total = tl.zeros((heads, width), tl.float32)
     for first in range(start, end, gathered):
-        entry = first + tl.arange(0, gathered)
-        other = tl.load(columns + entry, entry < end, 0).to(tl.int64)
-        seen = tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
+        other, seen = _neighbours(columns, visible, nodes, seed, first, end, gathered)
         there = (other * pack + seed)[:, None] * heads + head[None, :]
         score = tl.load(target + there, seen[:, None], 0.0) + own[None, :]
         slope = tl.where(score > 0, 1.0, SLOPE)

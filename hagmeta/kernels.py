@@ -278,6 +278,18 @@ def from_rows(offsets: Tensor, columns: Tensor, scale: Tensor, part: Tensor, cho
     return out
 
 
+@triton.jit
+def _neighbours(
+    columns, scale, pack, nodes, seed, column, first, end, width: tl.constexpr, gathered: tl.constexpr
+):  # fmt: skip
+    """Where the next neighbours' numbers lie, which of them are there and can be seen, and their weights."""
+    entry = first + tl.arange(0, gathered)
+    source = tl.load(columns + entry, entry < end, 0)
+    factor = tl.load(scale + seed * nodes + source, entry < end, 0.0)
+    place = source.to(tl.int64)[:, None] * (pack * width) + seed * width + column[None, :]
+    return place, (factor != 0.0)[:, None] & (column < width)[None, :], factor
+
+
 @triton.jit(do_not_specialize=["rows", "pack", "nodes"])
 def _at_rows(
     offsets, columns, scale, dense, chosen, out, rows, pack, nodes,
@@ -288,11 +300,9 @@ def _at_rows(
     start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
     total = tl.zeros((gathered, slab), tl.float32)
     for first in range(start, end, gathered):
-        entry = first + tl.arange(0, gathered)
-        source = tl.load(columns + entry, entry < end, 0)
-        factor = tl.load(scale + seed * nodes + source, entry < end, 0.0)
-        place = source.to(tl.int64)[:, None] * (pack * width) + seed * width + column[None, :]
-        inside = (factor != 0.0)[:, None] & (column < width)[None, :]
+        place, inside, factor = _neighbours(
+            columns, scale, pack, nodes, seed, column, first, end, width, gathered
+        )
         total += tl.load(dense + place, inside, 0.0) * factor[:, None]
     place = (seed * rows + number) * width + column
     tl.store(out + place, tl.sum(total, 0), column < width)
@@ -308,9 +318,7 @@ def _from_rows(
     start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
     given = tl.load(part + (seed * rows + number) * width + column, column < width, 0.0)
     for first in range(start, end, gathered):
-        entry = first + tl.arange(0, gathered)
-        source = tl.load(columns + entry, entry < end, 0)
-        factor = tl.load(scale + seed * nodes + source, entry < end, 0.0)
-        place = source.to(tl.int64)[:, None] * (pack * width) + seed * width + column[None, :]
-        inside = (factor != 0.0)[:, None] & (column < width)[None, :]
+        place, inside, factor = _neighbours(
+            columns, scale, pack, nodes, seed, column, first, end, width, gathered
+        )
         tl.atomic_add(out + place, factor[:, None] * given[None, :], inside)
