@@ -101,7 +101,7 @@ class DenseStep:
         self.optimizer.step()
 
 
-def pack_step(stage: Stage) -> Callable[[Episode], None]:
+def pack_step(stage: Stage) -> Callable[[Episode], object]:
     pack: Pack = pretrain(stage, None, no_progress)
     steps = Steps(pack, 0.005, 0.0005, stage.capture())
     key = fold(keys(stage.seeds, "benchmark"), 0)

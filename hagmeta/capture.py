@@ -6,6 +6,7 @@ An episode is some hundred small kernels, which take longer to launch one by one
 from __future__ import annotations
 
 import gc
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Queue
@@ -20,6 +21,7 @@ from hagmeta.pack import Pack
 
 Item = TypeVar("Item")
 AHEAD = 16  # items drawn before they are needed
+_idle_streams: defaultdict[torch.device, list[torch.cuda.Stream]] = defaultdict(list)
 
 
 class Capture:
@@ -137,15 +139,22 @@ class Steps:
 
 @contextmanager
 def stream_of(device: torch.device) -> Iterator[None]:
-    """All of a run's work in one stream of its own: the default one cannot be captured."""
+    """All of a run's work in one stream of its own: the default one cannot be captured.
+
+    Later runs use it again, since cuBLAS keeps memory for every stream that it has met.
+    """
     if device.type != "cuda":
         yield
         return
-    stream = torch.cuda.Stream(device)
+    idle = _idle_streams[device]
+    stream = idle.pop() if idle else torch.cuda.Stream(device)
     stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        torch.cuda.current_stream(device).wait_stream(stream)
+        idle.append(stream)
 
 
 def ahead(items: Iterable[Item], device: torch.device) -> Iterator[Item]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -18,100 +18,129 @@ if TYPE_CHECKING or gpu_usable():
     from hagmeta import kernels
 
 
+class _Rows(NamedTuple):
+    """The entries of a sparse matrix by row, on its device."""
+
+    offsets: Tensor  # (rows + 1,)
+    columns: Tensor  # (entries,)
+    values: Tensor | None  # (entries,); None where all are 1
+    segments: kernels.Segments | None  # on a GPU
+
+
+def _rows_of(matrix: scipy.sparse.csr_matrix, device: torch.device) -> _Rows:
+    matrix.sort_indices()
+    weighted = bool((matrix.data != 1).any())
+    return _Rows(
+        torch.from_numpy(matrix.indptr.astype(np.int32)).to(device),
+        torch.from_numpy(matrix.indices.astype(np.int32)).to(device),
+        torch.from_numpy(matrix.data.astype(np.float32)).to(device) if weighted else None,
+        kernels.cut(matrix.indptr, device) if device.type == "cuda" else None,
+    )
+
+
+def _rows_on_gpu(row: Tensor, column: Tensor, value: Tensor, rows: int) -> _Rows:
+    """From entries that lie there, in the order of their rows."""
+    offsets = F.pad(torch.bincount(row, minlength=rows).cumsum(0), (1, 0)).int()
+    return _Rows(offsets, column.int(), value, kernels.cut(offsets.cpu().numpy(), row.device))
+
+
 class SparseMatrix:
     """A constant sparse matrix, multiplied by what is fastest on its device."""
 
-    def __init__(
-        self, matrix: scipy.sparse.csr_matrix, device: torch.device, transposed: SparseMatrix | None = None
-    ) -> None:
-        matrix.sort_indices()
+    def __init__(self, matrix: scipy.sparse.csr_matrix, device: torch.device) -> None:
         self._source = matrix
         self.shape: tuple[int, int] = matrix.shape
         self.device = device
-        self._offsets = torch.from_numpy(matrix.indptr.astype(np.int32)).to(device)
-        self._columns = torch.from_numpy(matrix.indices.astype(np.int32)).to(device)
-        weighted = bool((matrix.data != 1).any())
-        self._values = torch.from_numpy(matrix.data.astype(np.float32)).to(device) if weighted else None
-        if transposed is not None:
-            self.transposed = transposed
+        self._rows = _rows_of(matrix, device)
         if self.on_gpu:  # all of it now: made in the middle of a vmap or a capture, it would not outlast that
-            self._segments = kernels.cut(matrix.indptr, device)
-            _ = self.transposed
+            _ = self._columns
+
+    @cached_property
+    def _columns(self) -> _Rows:
+        """The rows of the transposed one."""
+        return _rows_of(self._source.T.tocsr(), self.device)
 
     @property
     def on_gpu(self) -> bool:
         return self.device.type == "cuda"
 
-    @cached_property
+    @property
     def transposed(self) -> SparseMatrix:
-        return SparseMatrix(self._source.T.tocsr(), self.device, transposed=self)
+        """Made anew each time: two that refer to each other stay in memory until Python looks for such."""
+        return _FromRows(self.shape[::-1], self._columns, self._rows)
 
     def product(self, dense: Tensor) -> Tensor:
         """(columns, width) to (rows, width)."""
         if self.on_gpu:
-            parts = (self._segments, self._columns, self._values)
-            return kernels.product(*parts, dense.unsqueeze(1), self.shape[0]).squeeze(1)
+            return _gpu_product(self._rows, dense.unsqueeze(1)).squeeze(1)
         # On a CPU three times as fast as `csr @ dense` (benchmarks/sparse_kernels.py).
         return F.embedding_bag(
-            self._columns,
+            self._rows.columns,
             dense,
-            self._offsets,
+            self._rows.offsets,
             mode="sum",
             include_last_offset=True,
-            per_sample_weights=self._values,
+            per_sample_weights=self._rows.values,
         )
 
     def row_maximum(self, values: Tensor) -> Tensor:
         """The largest entry that each row would sum: (columns, width) to (rows, width)."""
         if self.on_gpu:
-            return kernels.largest(self._offsets, self._columns, values)
-        gathered = values[self._columns]
-        return torch.segment_reduce(gathered, "max", offsets=self._offsets.long(), axis=0)
+            return kernels.largest(self._rows.offsets, self._rows.columns, values)
+        gathered = values[self._rows.columns]
+        return torch.segment_reduce(gathered, "max", offsets=self._rows.offsets.long(), axis=0)
 
 
-class _OnDevice(SparseMatrix):
-    """A sparse matrix from arrays that lie on the device."""
+def _gpu_product(
+    rows: _Rows, dense: Tensor, scale: Tensor | None = None, finish: kernels.Finish | None = None
+) -> Tensor:
+    assert rows.segments is not None
+    count = len(rows.offsets) - 1
+    return kernels.product(rows.segments, rows.columns, rows.values, dense, count, scale, finish)
 
-    def __init__(self, rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
-        self.shape, self.device = shape, rows.device
-        counts = torch.bincount(rows, minlength=shape[0])
-        self._offsets = F.pad(counts.cumsum(0), (1, 0)).int()
-        self._columns, self._values = columns.int(), values
-        self._segments = kernels.cut(self._offsets.cpu().numpy(), self.device)
+
+class _FromRows(SparseMatrix):
+    """A sparse matrix of which both sides are there already."""
+
+    def __init__(self, shape: tuple[int, int], rows: _Rows, columns: _Rows) -> None:
+        self.shape, self.device = shape, rows.offsets.device
+        self._rows, self._columns = rows, columns
 
 
 class SymmetricMatrix(SparseMatrix):
     """A sparse matrix that is its own transpose."""
 
-    def __init__(self, matrix: scipy.sparse.csr_matrix, device: torch.device) -> None:
-        super().__init__(matrix, device, transposed=self)
+    @property
+    def _columns(self) -> _Rows:
+        return self._rows
 
     def scaled_product(self, scale: Tensor, dense: Tensor, finish: kernels.Finish | None = None) -> Tensor:
         """diag(scale) @ self @ diag(scale) @ dense: (pack, rows) and (rows, pack, width) to the latter.
 
         On a GPU, in one pass; ``finish`` is what a hidden layer does after it.
         """
-        parts = (self._segments, self._columns, self._values)
-        return kernels.product(*parts, dense, self.shape[0], scale.contiguous(), finish)
+        return _gpu_product(self._rows, dense, scale.contiguous(), finish)
 
     @cached_property
     def attention(self) -> tuple[Tensor, Tensor, Tensor]:
         """What the kernels of attention go by: where rows begin, their entries, the longest rows first."""
-        length = self._offsets[1:] - self._offsets[:-1]
-        return self._offsets, self._columns, length.argsort(descending=True, stable=True).int()
+        offsets, columns = self._rows.offsets, self._rows.columns
+        length = offsets[1:] - offsets[:-1]
+        return offsets, columns, length.argsort(descending=True, stable=True).int()
 
     def rows(self, chosen: Tensor, weights: Tensor) -> RowSlice | _RowsOnDevice:
         """For each seed of a pack its chosen rows (pack, rows), entries weighed by column (pack, columns)."""
+        offsets, columns = self._rows.offsets, self._rows.columns
         if self.on_gpu:
-            return _RowsOnDevice(self._offsets, self._columns, weights.contiguous(), chosen)
+            return _RowsOnDevice(offsets, columns, weights.contiguous(), chosen)
         pack, count = chosen.shape
         chosen = chosen.flatten()
-        start = self._offsets[chosen].long()
-        length = self._offsets[chosen + 1].long() - start
+        start = offsets[chosen].long()
+        length = offsets[chosen + 1].long() - start
         end = length.cumsum(0)
         row = torch.repeat_interleave(length)
         entry = torch.arange(len(row), device=self.device) + (start - end + length)[row]
-        column, seed = self._columns[entry].long(), row // count
+        column, seed = columns[entry].long(), row // count
         shape = (pack * count, self.shape[1] * pack)
         return RowSlice(row, end - length, column * pack + seed, weights[seed, column], shape)
 
@@ -214,6 +243,9 @@ class SeedwiseMatrix:
         row = row + (column % matrix.pack) * matrix.rows
         shape = (matrix.pack * matrix.rows, len(flat))
         by_row = row.argsort(stable=True)
-        matrix.stacked = _OnDevice(row[by_row], column[by_row], value[by_row], shape)
-        matrix.stacked.transposed = _OnDevice(column, row, value, shape[::-1])
+        matrix.stacked = _FromRows(
+            shape,
+            _rows_on_gpu(row[by_row], column[by_row], value[by_row], shape[0]),
+            _rows_on_gpu(column, row, value, shape[1]),
+        )
         return matrix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import numpy as np
@@ -107,6 +108,19 @@ def test_a_whole_run_is_the_same_eagerly(dataset: NodeDataset, small: Small, pro
     )
     accuracies = [np.mean([record["average_accuracy"] for record in pack]) for pack in (replayed, eager)]
     assert abs(accuracies[0] - accuracies[1]) < 0.01
+
+
+def test_a_run_leaves_no_memory_behind(dataset: NodeDataset, small: Small) -> None:
+    """Workers of a study run one trial after the other."""
+    taken = []
+    gc.disable()  # what waits to be collected can wait for long
+    try:
+        for _ in range(3):
+            run(small(), range(2), dataset=dataset, device=GPU)
+            taken.append(torch.cuda.memory_allocated(GPU))
+    finally:
+        gc.enable()
+    assert taken[0] == taken[1] == taken[2]
 
 
 def test_a_failure_within_a_capture_leaves_the_gpu_usable(dataset: NodeDataset, small: Small) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +94,20 @@ def test_transposing_twice_gives_the_matrix_back() -> None:
     for matrix, dense in MATRICES.values():
         torch.testing.assert_close(matrix.transposed.product(torch.eye(len(dense))), dense.T)
         torch.testing.assert_close(matrix.transposed.transposed.product(torch.eye(dense.shape[1])), dense)
+
+
+@pytest.mark.parametrize("kind", [SparseMatrix, SymmetricMatrix])
+def test_a_matrix_goes_away_with_its_last_use(kind: type[SparseMatrix]) -> None:
+    gc.disable()  # it would find a matrix that refers to itself, but only now and then
+    try:
+        matrix = kind(random_adjacency(), CPU)
+        values = normal(NODES, WIDTH).requires_grad_()
+        matmul(matrix, values).sum().backward()
+        kept = weakref.ref(matrix)
+        del matrix
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_rows_without_entries_are_zero() -> None:

@@ -122,7 +122,9 @@ sys.exit(launch.main(["--space", "tiny.yaml", "--mps", "--gpus-per-trial", "0", 
     assert study.returncode in (1, 130), output
     started, stopped = told.read_text().splitlines()
     assert started.startswith(f"-d||{pipes}|") and stopped.startswith(f"|quit -t 10|{pipes}|")
-    assert worker is not None and not worker.is_running()
+    assert worker is not None
+    # Where nothing waits for orphans, as in some containers, a process that has ended stays listed.
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.skipif(
