@@ -8,6 +8,7 @@ from pathlib import Path
 from hagmeta import datasets
 from hagmeta.config import RunConfig
 from hagmeta.pipeline import resolve
+from study.plan import Trial
 
 # Of one core of a small machine, for one seed in a pack: of each training step, and of each edge in it.
 SECONDS_A_STEP = 0.012
@@ -28,6 +29,11 @@ def rough_seconds(config: RunConfig) -> float:
     if config.applies("inner_steps"):
         passes += config.inner_steps
     return steps * passes * (SECONDS_A_STEP + SECONDS_AN_EDGE * edges)
+
+
+def trial_seconds(trial: Trial) -> float:
+    """Of its whole pack."""
+    return rough_seconds(trial.config) * len(trial.seeds)
 
 
 def in_words(seconds: float) -> str:

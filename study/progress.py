@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 
 from rich.console import Console
 from rich.live import Live
 
-from study.plan import Plan
+from study.cost import trial_seconds
+from study.plan import Plan, Trial
 
 
 class StudyProgress:
@@ -18,9 +20,13 @@ class StudyProgress:
         self._console = console
         self._done_before = plan.total - plan.missing
         self._missing = plan.missing
+        self._running: dict[str, tuple[Trial, float]] = {}  # and when it started
+        self._most_at_once = 0
+        self._foreseen = sum(map(trial_seconds, plan.trials))  # for trials that have not ended
+        self._ended_foreseen = self._ended_seconds = 0.0
         self._start = time.monotonic()
         self._last: list[float] = []
-        self.done = self.running = self.failed = 0
+        self.done = self.failed = 0
         self._live = Live(console=console, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> StudyProgress:
@@ -31,25 +37,41 @@ class StudyProgress:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def started(self, seeds: int) -> None:
-        self.running += seeds
+    @property
+    def running(self) -> int:
+        return sum(len(trial.seeds) for trial, _ in self._running.values())
+
+    def started(self, key: str, trial: Trial) -> None:
+        """``key`` tells trials apart."""
+        self._running[key] = trial, time.monotonic()
+        self._most_at_once = max(self._most_at_once, len(self._running))
         self._show(line=False)
 
-    def stopped(self, seeds: int) -> None:
-        """Interrupted: they will be started again."""
-        self.running = max(0, self.running - seeds)
+    def stopped(self, key: str) -> None:
+        """Interrupted: it will be started again."""
+        self._running.pop(key, None)
         self._show(line=False)
 
-    def finished(self, accuracies: list[float]) -> None:
-        """Some runs are in the store; their accuracies at the last session."""
-        self.running = max(0, self.running - len(accuracies))
-        self.done += len(accuracies)
+    def finished(self, key: str, accuracies: Sequence[float] = ()) -> None:
+        """Its runs are in the store, with these accuracies at the last session, or not wanted to their end.
+
+        Nothing happens when it is said again.
+        """
+        if key not in self._running:
+            return
+        trial, start = self._running.pop(key)
+        self._foreseen -= trial_seconds(trial)
+        self._ended_foreseen += trial_seconds(trial)
+        self._ended_seconds += time.monotonic() - start
+        self.done += len(trial.seeds)
         self._last += accuracies
         self._show(line=True)
 
-    def has_failed(self, seeds: int) -> None:
-        self.running = max(0, self.running - seeds)
-        self.failed += seeds
+    def has_failed(self, key: str, trial: Trial) -> None:
+        """It may never have started."""
+        self._running.pop(key, None)
+        self._foreseen -= trial_seconds(trial)
+        self.failed += len(trial.seeds)
         self._show(line=True)
 
     def say(self, text: str) -> None:
@@ -62,14 +84,24 @@ class StudyProgress:
             self._console.print(self._text())
 
     def _text(self) -> str:
-        elapsed = time.monotonic() - self._start
         parts = [f"{self._done_before + self.done}/{self._done_before + self._missing} runs"]
         parts.append(f"{self.running} running")
         if self.failed:
             parts.append(f"{self.failed} failed")
         if self._last:
             parts.append(f"last session {100 * sum(self._last) / len(self._last):.1f} % on average")
-        left = self._missing - self.done - self.failed
-        if self.done and left:
-            parts.append(f"{timedelta(seconds=round(elapsed / self.done * left))} left")
-        return ", ".join(parts) + f" ({timedelta(seconds=round(elapsed))})"
+        if self.done and self.done + self.failed < self._missing:
+            parts.append(f"about {_in_words(self.seconds_left())} left")
+        return ", ".join(parts) + f" ({_in_words(time.monotonic() - self._start)})"
+
+    def seconds_left(self) -> float:
+        """By how long trials took beside what was foreseen: the longest come first, so counting misleads."""
+        now, pace = time.monotonic(), self._ended_seconds / self._ended_foreseen
+        foreseen = {key: trial_seconds(trial) for key, (trial, _) in self._running.items()}
+        waiting = pace * max(0.0, self._foreseen - sum(foreseen.values()))
+        left = [max(0.0, pace * foreseen[key] - (now - start)) for key, (_, start) in self._running.items()]
+        return max([(waiting + sum(left)) / self._most_at_once, *left])
+
+
+def _in_words(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

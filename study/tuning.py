@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from study.cost import rough_seconds
+from study.cost import trial_seconds
 from study.plan import Plan, Trial, session_number
 from study.progress import StudyProgress
 from study.resources import Resources
@@ -41,7 +41,7 @@ class Recorder(tune.Callback):
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._progress.started(len(self._of(trial).seeds))
+        self._progress.started(trial.trial_id, self._of(trial))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -57,10 +57,13 @@ class Recorder(tune.Callback):
                 self._store.write_embeddings(key, result["snapshot"], base64.b64decode(embeddings))
         if result["note"]:
             self._progress.say(f"{trial}: {result['note']}")
-        self._progress.finished([record["accuracy"][-1] for record in records])
+        self._progress.finished(trial.trial_id, [record["accuracy"][-1] for record in records])
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._progress.finished(trial.trial_id)  # it may have been stopped before its end, by a search
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._progress.stopped(len(self._of(trial).seeds))
+        self._progress.stopped(trial.trial_id)
         self._progress.say(f"{trial} failed and is tried again")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -68,7 +71,7 @@ class Recorder(tune.Callback):
         error = Path(trial.error_file).read_text() if trial.error_file else "no traceback"
         for key in ours.keys:
             self._store.write_failure(key, ours.config.canonical(), error)
-        self._progress.has_failed(len(ours.seeds))
+        self._progress.has_failed(trial.trial_id, ours)
 
     def _of(self, trial: Any) -> Trial:
         return self._trials[trial.config["spec"]["name"]]
@@ -87,7 +90,7 @@ def run_plan(
 ) -> None:
     """Run the plan's trials; their records are in the store when this returns, or their failures."""
     # The longest first: a long trial that starts last keeps one machine busy and the others idle.
-    trials = sorted(plan.trials, key=lambda trial: -rough_seconds(trial.config) * len(trial.seeds))
+    trials = sorted(plan.trials, key=trial_seconds, reverse=True)
     specs = [
         {
             "name": trial.name,
