@@ -11,6 +11,7 @@ through memory, each array that it reads or writes once, at the speed of a plain
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import time
 from collections import Counter
@@ -154,13 +155,24 @@ def show_profile(stage: Stage, step: Callable[[Episode], object], wall: float) -
     launches: Counter[str] = Counter()
     for event in profiler.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
-            name = event.name.removeprefix("void ").split("<")[0].split("(")[0].rsplit("::", 1)[-1]
+            name = short_name(event.name)
             times[name] += event.time_range.elapsed_us() / repeat / 1e3
             launches[name] += 1 / repeat
     busy, kernels = sum(times.values()), sum(launches.values())
     print(f"     busy {busy:.2f} ms, {busy / wall / 10:.0f} % of the time; {kernels:.0f} kernels and copies")
     for name, spent in times.most_common(12):
         print(f"     {spent:9.3f} ms {100 * spent / busy:5.1f} % {launches[name]:7.1f} times  {name}")
+
+
+def short_name(kernel: str) -> str:
+    """Without what it is templated on and called with: `void at::native::add<float>(int)` is `add`."""
+    name = kernel.replace("(anonymous namespace)::", "")
+    while "<" in name and (shorter := re.sub(r"<[^<>]*>", "", name)) != name:
+        name = shorter
+    name = name.split("(")[0].removeprefix("void ").strip()
+    if "::" in name:
+        name = name.split()[-1].removeprefix("at::native::")
+    return name if len(name) < 50 else f"{name[:47]}..."
 
 
 def least_bytes(dataset: NodeDataset, stage: Stage) -> int:
