@@ -81,7 +81,7 @@ class StudyProgress:
         if self._console.is_terminal:
             self._live.update(self._text())
         elif line:
-            self._console.print(self._text())
+            self._console.print(self._text(), soft_wrap=True)
 
     def _text(self) -> str:
         parts = [f"{self._done_before + self.done}/{self._done_before + self._missing} runs"]

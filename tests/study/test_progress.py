@@ -21,7 +21,7 @@ class Clock:
 
 def progress_of(plan: Plan) -> tuple[StudyProgress, io.StringIO]:
     output = io.StringIO()
-    return StudyProgress(Console(file=output, width=200), plan), output
+    return StudyProgress(Console(file=output, width=80), plan), output
 
 
 def test_the_time_left_goes_by_what_trials_should_cost_and_not_by_their_number(
