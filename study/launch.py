@@ -31,7 +31,7 @@ from study.cost import in_words, total_seconds
 from study.display import study_table
 from study.options import read_options
 from study.plan import Plan, Trial, make_plan, session_number
-from study.progress import StudyProgress
+from study.progress import StudyProgress, best_validation
 from study.remote import Mirror
 from study.resources import Kind, Resources, choose_resources, count_lanes
 from study.store import RunKey, Store
@@ -185,11 +185,12 @@ def _search(space: spaces.Space, store: Store, options: argparse.Namespace, cons
     left = search.samples_left(space, study)
     console.print(f"{space.search.samples} samples: {space.search.samples - left} done, {left} to go")
     if left:
-        plan = Plan(space.configs, space.seeds, (Trial(space.configs[0], space.seeds),) * left)
+        trials = [Trial(space.configs[0], space.seeds)] * left
+        done_before = (space.search.samples - left) * len(space.seeds)
         largest = Trial(search.largest_sample(space), space.seeds)
         resources = _share_out([largest], _start(options), options, console)
         console.print(f"{len(space.seeds)} seeds a sample; {resources}")
-        with StudyProgress(console, plan) as progress:
+        with StudyProgress(console, trials, done_before, best_validation) as progress:
             search.run_search(
                 space,
                 store,
@@ -226,7 +227,7 @@ def _run(
     plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, lanes)
     resources = _share_out(plan.trials, cluster, options, console)
     console.print(f"{len(plan.trials)} trials; {resources}")
-    with StudyProgress(console, plan) as progress:
+    with StudyProgress(console, plan.trials, plan.total - plan.missing) as progress:
         tuning.run_plan(
             plan,
             store,

@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from rich.console import Console
 from rich.live import Live
 
 from study.cost import trial_seconds
-from study.plan import Plan, Trial
+from study.plan import Trial
+
+
+def last_session(accuracies: list[float]) -> str:
+    """Of a study: how accurate the finished runs are at the end of their streams."""
+    return f"last session {100 * sum(accuracies) / len(accuracies):.1f} % on average"
+
+
+def best_validation(objectives: list[float]) -> str:
+    """Of a search, which does not look at test streams."""
+    return f"best validation {100 * max(objectives):.1f} %"
 
 
 class StudyProgress:
-    """Runs done, running and failed, time left, and the mean accuracy so far."""
+    """Runs done, running and failed, time left, and what the finished ones reached so far."""
 
-    def __init__(self, console: Console, plan: Plan) -> None:
-        self._console = console
-        self._done_before = plan.total - plan.missing
-        self._missing = plan.missing
+    def __init__(
+        self,
+        console: Console,
+        trials: Sequence[Trial],
+        done_before: int,
+        in_words: Callable[[list[float]], str] = last_session,
+    ) -> None:
+        """``in_words`` sums up the figures that finished trials come with."""
+        self._console, self._in_words = console, in_words
+        self._done_before = done_before
+        self._missing = sum(len(trial.seeds) for trial in trials)
         self._running: dict[str, tuple[Trial, float]] = {}  # and when it started
         self._most_at_once = 0
-        self._foreseen = sum(map(trial_seconds, plan.trials))  # for trials that have not ended
+        self._foreseen = sum(map(trial_seconds, trials))  # for trials that have not ended
         self._ended_foreseen = self._ended_seconds = 0.0
         self._start = time.monotonic()
-        self._last: list[float] = []
+        self._figures: list[float] = []
         self.done = self.failed = 0
         self._live = Live(console=console, refresh_per_second=2, transient=True)
 
@@ -52,8 +69,8 @@ class StudyProgress:
         self._running.pop(key, None)
         self._show(line=False)
 
-    def finished(self, key: str, accuracies: Sequence[float] = ()) -> None:
-        """Its runs are in the store, with these accuracies at the last session, or not wanted to their end.
+    def finished(self, key: str, figures: Sequence[float] = ()) -> None:
+        """Its runs are in the store, with these figures, or not wanted to their end.
 
         Nothing happens when it is said again.
         """
@@ -64,7 +81,7 @@ class StudyProgress:
         self._ended_foreseen += trial_seconds(trial)
         self._ended_seconds += time.monotonic() - start
         self.done += len(trial.seeds)
-        self._last += accuracies
+        self._figures += figures
         self._show(line=True)
 
     def has_failed(self, key: str, trial: Trial) -> None:
@@ -88,11 +105,11 @@ class StudyProgress:
         parts.append(f"{self.running} running")
         if self.failed:
             parts.append(f"{self.failed} failed")
-        if self._last:
-            parts.append(f"last session {100 * sum(self._last) / len(self._last):.1f} % on average")
+        if self._figures:
+            parts.append(self._in_words(self._figures))
         if self.done and self.done + self.failed < self._missing:
-            parts.append(f"about {_in_words(self.seconds_left())} left")
-        return ", ".join(parts) + f" ({_in_words(time.monotonic() - self._start)})"
+            parts.append(f"about {_duration(self.seconds_left())} left")
+        return ", ".join(parts) + f" ({_duration(time.monotonic() - self._start)})"
 
     def seconds_left(self) -> float:
         """By how long trials took beside what was foreseen: the longest come first, so counting misleads."""
@@ -103,5 +120,5 @@ class StudyProgress:
         return max([(waiting + sum(left)) / self._most_at_once, *left])
 
 
-def _in_words(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import optuna
 import yaml
 
@@ -27,7 +26,7 @@ from ray import tune  # after study.tuning, which sets Ray's environment up
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from study.trial import run_sample
+from study.trial import objective, run_sample
 
 GRACE = 4  # validations before a sample may be stopped
 FRESH_SEEDS = 10  # with which the best configuration is run on the test streams
@@ -126,12 +125,8 @@ def best_config(space: Space, store: Store) -> tuple[RunConfig, float]:
             scores.setdefault(record["config_hash"], []).append(record)
     if not scores:
         raise UserError(f"no sample of {space.name} has finished; see {store.failures}.")
-
-    def validation(records: list[Record]) -> float:
-        return float(np.mean([record["validation"]["stream"] for record in records]))
-
-    best = max(scores.values(), key=validation)
-    return RunConfig.from_mapping(best[0]["config"]), validation(best)
+    best = max(scores.values(), key=objective)
+    return RunConfig.from_mapping(best[0]["config"]), objective(best)
 
 
 def confirmation(space: Space, config: RunConfig, store: Store) -> tuple[RunConfig, tuple[int, ...]]:
@@ -151,6 +146,9 @@ def importances(study: optuna.Study) -> dict[str, float]:
 
 
 class _SampleRecorder(Recorder):
+    def _figures(self, records: list[Record]) -> list[float]:
+        return [objective(records)]
+
     def _of(self, trial: Any) -> Trial:
         spec = trial.config["spec"]
         sampled = {key: value for key, value in trial.config.items() if key != "spec"}

@@ -51,18 +51,19 @@ def run_trial(spec: dict[str, Any]) -> None:
 
 
 def run_sample(spec: dict[str, Any], sampled: dict[str, Any]) -> None:
-    """One sample of a search: reports its validations, for ASHA, and at the end the objective.
-
-    The objective is the mean accuracy over validation streams, with learning in their sessions.
-    """
+    """One sample of a search: reports its validations, for ASHA, and at the end the objective."""
 
     def watch(phase: str, done: int, total: int, values: dict[str, float]) -> None:
         if phase == "meta-train":
             tune.report({"val_accuracy": values["val"], "records": "", "note": ""})
 
     records, note = _run(spec, RunConfig.from_mapping({**spec["config"], **sampled}), watch)
-    objective = float(np.mean([record["validation"]["stream"] for record in records]))
-    tune.report({"val_accuracy": objective, "records": json.dumps(records), "note": note})
+    tune.report({"val_accuracy": objective(records), "records": json.dumps(records), "note": note})
+
+
+def objective(records: Sequence[Record]) -> float:
+    """Of a sample: its mean accuracy over validation streams, with learning in their sessions."""
+    return float(np.mean([record["validation"]["stream"] for record in records]))
 
 
 def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[list[Record], str]:

@@ -15,7 +15,7 @@ from study.cost import trial_seconds
 from study.plan import Plan, Trial, session_number
 from study.progress import StudyProgress
 from study.resources import Resources
-from study.store import Store
+from study.store import Record, Store
 
 # Before Ray is imported: its console tables would run over ours, and trials stay in the working folder.
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
@@ -57,7 +57,7 @@ class Recorder(tune.Callback):
                 self._store.write_embeddings(key, result["snapshot"], base64.b64decode(embeddings))
         if result["note"]:
             self._progress.say(f"{trial}: {result['note']}")
-        self._progress.finished(trial.trial_id, [record["accuracy"][-1] for record in records])
+        self._progress.finished(trial.trial_id, self._figures(records))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.finished(trial.trial_id)  # it may have been stopped before its end, by a search
@@ -72,6 +72,10 @@ class Recorder(tune.Callback):
         for key in ours.keys:
             self._store.write_failure(key, ours.config.canonical(), error)
         self._progress.has_failed(trial.trial_id, ours)
+
+    def _figures(self, records: list[Record]) -> list[float]:
+        """What is shown of finished runs."""
+        return [record["accuracy"][-1] for record in records]
 
     def _of(self, trial: Any) -> Trial:
         return self._trials[trial.config["spec"]["name"]]

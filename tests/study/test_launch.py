@@ -162,7 +162,7 @@ bad = RunConfig(dataset="npz:gone.npz", classes=(4, 5, 5), n_way=2, k_shot=3, se
 plan = make_plan([bad, good], [0, 1], set(), 2, 2)
 store = Store(Path({str(folder / "results")!r}))
 tuning.start_ray(None, Path({str(ROOT)!r}))
-with StudyProgress(Console(), plan) as progress:
+with StudyProgress(Console(), plan.trials, 0) as progress:
     tuning.run_plan(plan, store, Resources(1, 0, 2), progress, retries=1, time_budget=None)
 """
     done = subprocess.run(

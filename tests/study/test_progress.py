@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import pytest
 from rich.console import Console
 
 from hagmeta.config import RunConfig
 from study import progress as module
-from study.plan import Plan, Trial, make_plan
+from study.plan import Trial, make_plan
 from study.progress import StudyProgress
 
 LONG, SHORT = RunConfig(episodes=1000), RunConfig(gpil=False)
@@ -19,9 +20,9 @@ class Clock:
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
 
 
-def progress_of(plan: Plan) -> tuple[StudyProgress, io.StringIO]:
+def progress_of(trials: Sequence[Trial], done_before: int = 0) -> tuple[StudyProgress, io.StringIO]:
     output = io.StringIO()
-    return StudyProgress(Console(file=output, width=80), plan), output
+    return StudyProgress(Console(file=output, width=80), trials, done_before), output
 
 
 def test_the_time_left_goes_by_what_trials_should_cost_and_not_by_their_number(
@@ -30,7 +31,7 @@ def test_the_time_left_goes_by_what_trials_should_cost_and_not_by_their_number(
     clock = Clock(monkeypatch)
     plan = make_plan([LONG, SHORT], range(2), set(), 1, 1)
     long, short = plan.trials[0], plan.trials[2]
-    progress, output = progress_of(plan)
+    progress, output = progress_of(plan.trials)
     progress.started("a", long)
     clock.now = 100
     progress.finished("a", [0.5])
@@ -48,7 +49,7 @@ def test_the_time_left_goes_by_what_trials_should_cost_and_not_by_their_number(
 def test_trials_side_by_side_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     plan = make_plan([LONG], range(8), set(), 1, 1)
-    progress, _ = progress_of(plan)
+    progress, _ = progress_of(plan.trials)
     for number in range(4):
         progress.started(str(number), plan.trials[number])
     clock.now = 100
@@ -59,7 +60,7 @@ def test_trials_side_by_side_share_what_is_left(monkeypatch: pytest.MonkeyPatch)
 
 def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:
     trials = tuple(Trial(LONG, (seed, seed + 1)) for seed in range(0, 8, 2))
-    progress, output = progress_of(Plan((LONG,), tuple(range(10)), trials))
+    progress, output = progress_of(trials, done_before=2)
     for number, trial in enumerate(trials):
         progress.started(str(number), trial)
     assert progress.running == 8

@@ -69,6 +69,9 @@ def test_a_search_killed_and_resumed_ends_with_its_samples_and_confirms_the_best
     assert process.returncode == 0, output
     assert f"5 samples: {before} done, {5 - before} to go" in output
     assert told(tmp_path) == 5
+    search, _ = output.split("best of 5 samples")
+    assert "10/10 runs, 0 running" in search  # the samples of before included, and those that ASHA stopped
+    assert "last session" not in search  # test streams are not looked at
     best = yaml.safe_load((tmp_path / "results" / "tiny" / "best.yaml").read_text())
     assert best["val_classes"] == 0
     # Test streams are answered by the best configuration alone, with seeds that the search never saw.
