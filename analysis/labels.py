@@ -112,22 +112,29 @@ def slug(*parts: object) -> str:
 
 
 def _usual(values: pd.Series, key: str) -> Any:
-    """The default, or the most frequent value where nobody has it."""
-    default = DEFAULTS.get(key)
-    return default if (values == default).any() else values.mode().iloc[0]
+    """What more than half of the configurations have, or else the default, or what most have."""
+    known, default = values.dropna(), DEFAULTS.get(key)
+    most = known.mode().iloc[0]
+    if 2 * (known == most).sum() > len(known):
+        return most
+    return default if (known == default).any() else most
 
 
 def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
-    """Where each configuration stands: HAG-Meta as it is by default first, then what departs from it."""
+    """Where each configuration stands: HAG-Meta as it usually is first, then what departs from it.
+
+    Around a centre, one setting at a time, the centre is usual, even where an arm has the default.
+    """
     methods = list(NAMES)
     apart = (*SETTING, *TOGGLES, "method", "query_shot")
+    usual = {key: _usual(configs[key], key) for key in keys if key not in apart}
 
     def order(config: dict[str, Any]) -> tuple[Any, ...]:
         method = methods.index(config["method"]) if config["method"] in methods else len(methods)
         off = sum(not is_on(config.get(key)) for key in TOGGLES)
-        given = (key for key in keys if key not in apart and not is_absent(config[key]))
-        changed = sum(config[key] != DEFAULTS.get(key) for key in given)
-        return (method, changed, off, [sort_key(config[key]) for key in keys])
+        given = [key for key in usual if not is_absent(config[key])]
+        changed = [sum(config[key] != other.get(key) for key in given) for other in (usual, DEFAULTS)]
+        return (method, *changed, off, [sort_key(config[key]) for key in keys])
 
     ranked = sorted(configs.to_dict("records"), key=order)
     return {config["config_hash"]: number for number, config in enumerate(ranked)}

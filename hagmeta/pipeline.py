@@ -173,7 +173,9 @@ def remarks(config: RunConfig) -> list[str]:
     notes = []
     left = config.classes[2] - config.sessions * config.n_way
     if left:
-        notes.append(f"{left} of the {config.classes[2]} novel-test classes are left over and never arrive")
+        notes.append(
+            f"of the {config.classes[2]} novel-test classes {left} will be left over and never arrive"
+        )
     method = METHODS[config.method]
     if method.oracle:
         notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")

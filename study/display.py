@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rich.box
+from rich.console import Console
 from rich.table import Table
 
 from hagmeta.config import sort_key
@@ -15,29 +16,47 @@ from study.store import Record
 TASK = ("dataset", "method", "protocol", "n_way", "k_shot")
 
 
-def study_table(records: Sequence[Record]) -> Table:
-    """One row a configuration, named by the settings in which the configurations differ."""
+MEASURES: dict[str, Callable[[Record], float]] = {
+    "first": lambda record: record["accuracy"][0],
+    "last": lambda record: record["accuracy"][-1],
+    "PD": lambda record: record["pd"],
+    "RPD": lambda record: record["rpd"] or 0.0,
+}
+
+
+def study_table(records: Sequence[Record], width: int) -> Table:
+    """One row a configuration, named by the settings in which the configurations differ.
+
+    What does not fit a narrow terminal is left out, from the right; the report has it all.
+    """
     by_config: dict[str, list[Record]] = {}
     for record in records:
         by_config.setdefault(record["config_hash"], []).append(record)
     groups = list(by_config.values())
     varied = _varied([group[0]["config"] for group in groups])
+    groups.sort(key=lambda group: [sort_key(group[0]["config"].get(key)) for key in varied])
+    for measures in (list(MEASURES), ["first", "last", "PD"], ["first", "last"]):
+        table = _table(groups, varied or ["dataset"], measures)
+        if Console(width=1000).measure(table).maximum <= width:
+            break
+    return table
+
+
+def _table(groups: Sequence[Sequence[Record]], varied: Sequence[str], measures: Sequence[str]) -> Table:
     table = Table(
         caption="accuracy at the first and last session, mean ± 95 % interval over the seeds, percent",
         box=rich.box.SIMPLE,
         padding=(0, 1, 0, 0),
     )
-    for key in varied or ["dataset"]:
-        table.add_column(key)
-    for column in ("seeds", "first", "last", "PD", "RPD"):
-        table.add_column(column, justify="right")
-    for group in sorted(groups, key=lambda group: [sort_key(group[0]["config"].get(key)) for key in varied]):
+    for key in varied:
+        table.add_column(key if len(key) < 9 else key.replace("_", "_\n"), overflow="fold")
+    for name in ("seeds", *measures):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group in groups:
         table.add_row(
-            *(_readable(group[0], key) for key in varied or ["dataset"]),
+            *(_readable(group[0], key) for key in varied),
             str(len(group)),
-            *(percent([record["accuracy"][session] for record in group]) for session in (0, -1)),
-            percent([record["pd"] for record in group]),
-            percent([record["rpd"] or 0.0 for record in group]),
+            *(percent([MEASURES[name](record) for record in group]) for name in measures),
         )
     return table
 

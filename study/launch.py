@@ -307,7 +307,7 @@ def _describe(plan: Plan, space: spaces.Space, console: Console) -> None:
 def _summarise(plan: Plan, store: Store, options: argparse.Namespace, console: Console) -> int:
     records = [r for r in store.records() if (r["config_hash"], r["seed"]) in plan.keys]
     if records:
-        console.print(study_table(records))
+        console.print(study_table(records, console.width))
     console.print(f"records: {store.runs}")
     finished = {(r["config_hash"], r["seed"]) for r in records}
     failed = sorted(

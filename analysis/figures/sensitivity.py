@@ -63,7 +63,7 @@ def _multiples(panel: Panel, star: Star, rest: str) -> Drawing:
     columns = min(COLUMNS, len(star.arms))
     rows = -(-len(star.arms) // columns)
     figure, axes = style.grid(rows, columns, 1.9, sharey=True)
-    values = panel.runs.drop_duplicates("config_hash").set_index("config_hash")
+    values = panel.runs.drop_duplicates("config_hash").set_index("config_hash").astype(object)
     moved = {key: np.ptp(table["mean"].loc[[star.centre, *arm]]) for key, arm in star.arms.items()}
     for index, key in enumerate(sorted(star.arms, key=lambda key: -moved[key])):
         _arm(axes.flat[index], values[key], table, star.centre, star.arms[key])
@@ -100,8 +100,7 @@ def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: l
 
 
 def _places(axes: Axes, values: list[Any]) -> tuple[list[float], list[str]]:
-    """Where values stand, sorted as they come: on a log axis if they span one, evenly if they are no"
-    " numbers."""
+    """Where values stand, sorted as they come: on a log axis if they span one, evenly if no numbers."""
     ticks = [names.text(value) for value in values]
     if any(isinstance(value, (bool, str)) for value in values):
         axes.set_xlim(-0.5, len(values) - 0.5)

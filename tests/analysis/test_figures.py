@@ -294,6 +294,8 @@ def test_sensitivity_marks_the_shared_configuration_in_every_panel(
     assert (
         scales["learning_rate"] == "log" and scales["weight_decay"] == "symlog" and scales["loss"] == "linear"
     )
+    joined = {axes.get_title(loc="left") for axes in shown if axes.lines[0].get_linestyle() == "-"}
+    assert joined == {"hidden", "learning_rate", "weight_decay"}  # what is in an order
 
 
 def test_a_random_search_is_no_sensitivity_study(tmp_path: Path) -> None:

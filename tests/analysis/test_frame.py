@@ -114,6 +114,15 @@ def test_configurations_are_named_by_what_they_differ_in(write: Write) -> None:
     assert panel.labels == ["GPIL + NLA + TLA", "GPIL + TLA", "none of the three"]
 
 
+def test_the_centre_is_the_reference_even_where_an_arm_has_the_default(write: Write) -> None:
+    arms = [{}, {"hidden": 64}, {"dropout": 0.0}, {"finetune_steps": RunConfig().finetune_steps}]
+    for arm in arms:
+        folder = write({0: [0.5, 0.4]}, **{"finetune_steps": 10, **arm})
+    (panel,) = read([folder]).panels()
+    assert panel.labels[0] == "HAG-Meta"
+    assert set(panel.labels[1:]) == {"hidden 64", "dropout 0", "finetune_steps 20"}
+
+
 def test_a_setting_that_only_the_protocol_decides_names_nothing(write: Write) -> None:
     write({0: CURVE})
     folder = write({0: CURVE}, protocol="released")  # with 20 training queries instead of 5

@@ -16,10 +16,10 @@ def record(seed: int, oracle: bool = False, **settings: Any) -> dict[str, Any]:
     return {"config": config.canonical(), "config_hash": config.hash(), "seed": seed, **values}
 
 
-def shown(records: list[dict[str, Any]]) -> list[str]:
-    console = Console(width=120)
+def shown(records: list[dict[str, Any]], width: int = 120) -> list[str]:
+    console = Console(width=width)
     with console.capture() as capture:
-        console.print(study_table(records))
+        console.print(study_table(records, width))
     return capture.get().splitlines()
 
 
@@ -48,3 +48,16 @@ def test_settings_that_only_follow_from_the_method_or_the_task_are_left_out() ->
         ]
     )
     assert lines[1].split() == ["method", "protocol", "seeds", "first", "last", "PD", "RPD"]
+
+
+def test_a_narrow_terminal_shows_fewer_measures_and_breaks_no_number() -> None:
+    records = [
+        record(seed, hidden=hidden, learning_rate=rate, finetune_steps=steps)
+        for hidden, rate, steps in ((16, 0.001, 10), (16, 0.001, 20), (32, 0.002, 20))
+        for seed in (0, 1)
+    ]
+    for width, measures in ((120, ["PD", "RPD"]), (80, ["PD"]), (48, [])):
+        lines = shown(records, width)
+        head = next(line for line in lines if "seeds" in line)
+        assert head.split()[-1] == (["last", *measures])[-1]
+        assert sum("50.0 ± 0.0  25.0 ± 0.0" in line for line in lines) == 3
