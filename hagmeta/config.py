@@ -9,6 +9,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -144,6 +145,10 @@ class RunConfig:
 
     def hash(self) -> str:
         """Names this configuration: equal settings, equal hash, on any machine."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> str:
         return config_hash(self.canonical())
 
 

@@ -33,35 +33,35 @@ def study_table(records: Sequence[Record], width: int) -> Table:
     for record in records:
         by_config.setdefault(record["config_hash"], []).append(record)
     groups = list(by_config.values())
-    varied = _varied([group[0]["config"] for group in groups])
-    groups.sort(key=lambda group: [sort_key(group[0]["config"].get(key)) for key in varied])
+    keys = varied([group[0]["config"] for group in groups]) or ["dataset"]
+    groups.sort(key=lambda group: [sort_key(group[0]["config"].get(key)) for key in keys])
     for measures in (list(MEASURES), ["first", "last", "PD"], ["first", "last"]):
-        table = _table(groups, varied or ["dataset"], measures)
+        table = _table(groups, keys, measures)
         if Console(width=1000).measure(table).maximum <= width:
             break
     return table
 
 
-def _table(groups: Sequence[Sequence[Record]], varied: Sequence[str], measures: Sequence[str]) -> Table:
+def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Sequence[str]) -> Table:
     table = Table(
         caption="accuracy at the first and last session, mean ± 95 % interval over the seeds, percent",
         box=rich.box.SIMPLE,
         padding=(0, 1, 0, 0),
     )
-    for key in varied:
+    for key in keys:
         table.add_column(key if len(key) < 9 else key.replace("_", "_\n"), overflow="fold")
     for name in ("seeds", *measures):
         table.add_column(name, justify="right", no_wrap=True)
     for group in groups:
         table.add_row(
-            *(_readable(group[0], key) for key in varied),
+            *(_readable(group[0], key) for key in keys),
             str(len(group)),
             *(percent([MEASURES[name](record) for record in group]) for name in measures),
         )
     return table
 
 
-def _varied(configs: Sequence[dict[str, Any]]) -> list[str]:
+def varied(configs: Sequence[dict[str, Any]]) -> list[str]:
     """The settings that tell configurations apart: the task's, and those that differ within a method.
 
     Sessions follow from N, and training queries from K and the protocol, where those vary.

@@ -28,7 +28,7 @@ from hagmeta.splits import make_split
 from study import data, mps
 from study import space as spaces
 from study.cost import in_words, total_seconds
-from study.display import study_table
+from study.display import study_table, varied
 from study.options import read_options
 from study.plan import Plan, Trial, make_plan, session_number
 from study.progress import StudyProgress, best_validation
@@ -100,8 +100,11 @@ def _dry_run(
     done = _finished(store.scan(set_aside=False).done, configs, store, options.save_embeddings)
     plan = make_plan(configs, space.seeds, done, options.seeds_per_trial, 1)
     _describe(plan, space, console)
+    keys = varied([config.canonical() for config in configs]) or ["dataset"]
     for trial in plan.trials:
-        console.print(f"  {trial.name}: {_short(trial.config, configs)} seeds {_seeds(trial.seeds)}")
+        values = trial.config.canonical()
+        settings = " ".join(f"{key}={values[key]}" for key in keys if key in values)
+        console.print(f"  {trial.name}: {settings} seeds {_seeds(trial.seeds)}", soft_wrap=True)
     return 0
 
 
@@ -334,14 +337,6 @@ def _report(store: Store, options: argparse.Namespace, console: Console) -> None
     console.print(f"report: {page}", markup=False)
     if options.open:
         webbrowser.open(page.resolve().as_uri())
-
-
-def _short(config: RunConfig, configs: Sequence[RunConfig]) -> str:
-    """The settings in which this configuration differs from another of the study that has them, too."""
-    values = config.canonical()
-    others = [other.canonical() for other in configs]
-    varied = [key for key in values if any(key in other and other[key] != values[key] for other in others)]
-    return " ".join(f"{key}={values[key]}" for key in varied) or config.dataset
 
 
 def _seeds(seeds: Sequence[int]) -> str:

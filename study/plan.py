@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from hagmeta.config import RunConfig
 from study.store import RunKey
@@ -43,7 +44,7 @@ class Plan:
     def missing(self) -> int:
         return sum(len(trial.seeds) for trial in self.trials)
 
-    @property
+    @cached_property
     def keys(self) -> set[RunKey]:
         return {(config.hash(), seed) for config in self.configs for seed in self.seeds}
 
