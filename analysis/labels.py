@@ -127,7 +127,7 @@ def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
     """
     methods = list(NAMES)
     apart = (*SETTING, *TOGGLES, "method", "query_shot")
-    usual = {key: _usual(configs[key], key) for key in keys if key not in apart}
+    usual = {key: _usual(configs[key], key) for key in varied(configs, keys) if key not in apart}
 
     def order(config: dict[str, Any]) -> tuple[Any, ...]:
         method = methods.index(config["method"]) if config["method"] in methods else len(methods)

@@ -161,6 +161,13 @@ def test_where_and_by(write: Write) -> None:
         results.by("dropuot")
 
 
+def test_methods_with_settings_of_their_own_can_be_left_out(write: Write) -> None:
+    write({0: CURVE}, method="er-gnn")  # has a memory
+    folder = write({0: CURVE})
+    (panel,) = read([folder]).where({"method": "hag-meta"}).panels()
+    assert panel.labels == ["HAG-Meta"]
+
+
 def test_folders_merge_by_copying(write: Write, tmp_path: Path) -> None:
     one = write({0: CURVE}, study="one")
     two = write({1: CURVE}, study="two")
