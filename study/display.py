@@ -14,8 +14,6 @@ from hagmeta.display import percent
 from study.store import Record
 
 TASK = ("dataset", "method", "protocol", "n_way", "k_shot")
-
-
 MEASURES: dict[str, Callable[[Record], float]] = {
     "first": lambda record: record["accuracy"][0],
     "last": lambda record: record["accuracy"][-1],
@@ -35,8 +33,8 @@ def study_table(records: Sequence[Record], width: int) -> Table:
     groups = list(by_config.values())
     keys = varied([group[0]["config"] for group in groups]) or ["dataset"]
     groups.sort(key=lambda group: [sort_key(group[0]["config"].get(key)) for key in keys])
-    for measures in (list(MEASURES), ["first", "last", "PD"], ["first", "last"]):
-        table = _table(groups, keys, measures)
+    for shown in range(len(MEASURES), 1, -1):
+        table = _table(groups, keys, list(MEASURES)[:shown])
         if Console(width=1000).measure(table).maximum <= width:
             break
     return table

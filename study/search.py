@@ -146,6 +146,9 @@ def importances(study: optuna.Study) -> dict[str, float]:
 
 
 class _SampleRecorder(Recorder):
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._progress.finished(trial.trial_id)  # it may have been stopped before its end, by ASHA
+
     def _figures(self, records: list[Record]) -> list[float]:
         return [objective(records)]
 

@@ -59,9 +59,6 @@ class Recorder(tune.Callback):
             self._progress.say(f"{trial}: {result['note']}")
         self._progress.finished(trial.trial_id, self._figures(records))
 
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._progress.finished(trial.trial_id)  # it may have been stopped before its end, by a search
-
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.stopped(trial.trial_id)
         self._progress.say(f"{trial} failed and is tried again")
