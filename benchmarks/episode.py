@@ -125,8 +125,8 @@ def seconds(stage: Stage, repeat: int, step: Callable[[Episode], object]) -> flo
 
 def gpu_seconds(stage: Stage, repeat: int, step: Callable[[], object]) -> float:
     """The mean, as in training: nothing waits for the GPU but the end. Whole pseudo-streams count."""
-    sessions = warm_up(stage, step)
-    repeat = max(1, repeat // sessions) * sessions
+    warm_up(stage, step)
+    repeat = max(1, repeat // stage.pseudo_sessions) * stage.pseudo_sessions
     start = time.perf_counter()
     for _ in range(repeat):
         step()
@@ -134,19 +134,18 @@ def gpu_seconds(stage: Stage, repeat: int, step: Callable[[], object]) -> float:
     return (time.perf_counter() - start) / repeat
 
 
-def warm_up(stage: Stage, step: Callable[[], object]) -> int:
-    """Every shape is met, captured, and replayed; returns how many sessions a pseudo-stream has."""
-    sessions = len(stage.worlds[0].meta_classes) // stage.n_way
-    for _ in range(3 * sessions):
+def warm_up(stage: Stage, step: Callable[[], object]) -> None:
+    """Every shape is met, captured, and replayed."""
+    for _ in range(3 * stage.pseudo_sessions):
         step()
     torch.cuda.synchronize()
-    return sessions
 
 
 def show_profile(stage: Stage, step: Callable[[Episode], object], wall: float) -> None:
     """What the GPU does in an episode, by kernel: torch's profiler over two pseudo-streams."""
     episodes = ahead(pseudo_episodes(stage, stage.training()), stage.device)
-    repeat = 2 * warm_up(stage, lambda: step(next(episodes)))
+    warm_up(stage, lambda: step(next(episodes)))
+    repeat = 2 * stage.pseudo_sessions
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         for _ in range(repeat):
             step(next(episodes))

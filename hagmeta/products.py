@@ -36,6 +36,11 @@ def row_maximum(incidence: SparseMatrix, values: Tensor) -> Tensor:
     return result
 
 
+def _side_by_side(function: type[torch.autograd.Function], matrix: Any, dense: Tensor) -> tuple[Tensor, int]:
+    """A function of columns, for a pack's (columns, pack, width) at once; with the axis of the pack."""
+    return function.apply(matrix, dense.flatten(1)).unflatten(1, dense.shape[1:]), 1
+
+
 class _RowMaximum(torch.autograd.Function):
     @staticmethod
     def forward(incidence: SparseMatrix, values: Tensor) -> Tensor:
@@ -53,9 +58,7 @@ class _RowMaximum(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[Any, ...], incidence: SparseMatrix, values: Tensor
     ) -> tuple[Tensor, int]:
-        side_by_side = values.movedim(in_dims[1], 1)  # (columns, pack, width)
-        largest = _RowMaximum.apply(incidence, side_by_side.flatten(1))
-        return largest.unflatten(1, side_by_side.shape[1:]), 1
+        return _side_by_side(_RowMaximum, incidence, values.movedim(in_dims[1], 1))
 
 
 class _Product(torch.autograd.Function):
@@ -73,9 +76,7 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], matrix: Any, dense: Tensor) -> tuple[Tensor, int]:
-        side_by_side = dense.movedim(in_dims[1], 1)  # (columns, pack, width)
-        product = _Product.apply(matrix, side_by_side.flatten(1))
-        return product.unflatten(1, side_by_side.shape[1:]), 1
+        return _side_by_side(_Product, matrix, dense.movedim(in_dims[1], 1))
 
 
 def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ def _meta_train(stage: Stage, pack: Pack, steps: Steps, progress: Progress) -> S
     training = stage.propagated(pack, stage.training())
     meet_trained(stage, pack, training)
     key = keys(stage.seeds, "dropout/gpil")
-    last = deque[Answered](maxlen=len(stage.worlds[0].meta_classes) // stage.n_way)
+    last = deque[Answered](maxlen=stage.pseudo_sessions)
     if kind is not MetaTraining.NONE:
         episodes = ahead(EPISODES[kind](stage, training), stage.device)
         for number, episode in zip(range(config.episodes), episodes, strict=False):

@@ -62,6 +62,11 @@ class Stage:
         return self.method.meta_training if self.config.gpil else MetaTraining.NONE
 
     @property
+    def pseudo_sessions(self) -> int:
+        """Sessions of a pseudo-stream."""
+        return len(self.worlds[0].meta_classes) // self.n_way
+
+    @property
     def released(self) -> bool:
         return self.config.protocol == "released"
 
