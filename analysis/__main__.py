@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hagmeta.command import Parser, show_error
-from hagmeta.errors import UserError
+from hagmeta.common.command import Parser, show_error
+from hagmeta.common.errors import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.labels import SETTING, labelled, readable, slug, varied
+from hagmeta.common.errors import UserError, choose
 from hagmeta.config import sort_key
-from hagmeta.errors import UserError, choose
 from study.store import Record, Store, read_record
 
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")

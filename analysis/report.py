@@ -14,8 +14,8 @@ from analysis.frame import VERSION, Results, read
 from analysis.page import Fact, Notice, Picture, render
 from analysis.published import published_tables
 from analysis.tables import make_tables
-from hagmeta.errors import UserError
-from hagmeta.files import written_whole
+from hagmeta.common.errors import UserError
+from hagmeta.common.files import written_whole
 
 
 def write_report(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from hagmeta.interval import student
+from hagmeta.common.interval import student
 
 FEWEST_SEEDS = 5  # below this no significance is claimed
 LEVEL = 0.05

@@ -25,16 +25,16 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from hagmeta import datasets
-from hagmeta.capture import Steps, ahead, stream_of
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.gpil import Episode, pseudo_episodes
 from hagmeta.methods.hag_meta import categorical_loss
 from hagmeta.nn.task_attention import TaskAttention
-from hagmeta.pack import Pack, no_progress
+from hagmeta.packs.capture import Steps, ahead, stream_of
+from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.randomness import fold, keys
+from hagmeta.phases.context import Stage
+from hagmeta.phases.meta_training import Episode, pseudo_episodes
 from hagmeta.pipeline import prepare, pretrain
-from hagmeta.randomness import fold, keys
-from hagmeta.stage import Stage
 
 
 class DenseNetwork(nn.Module):

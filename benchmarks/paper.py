@@ -29,9 +29,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from hagmeta.command import Parser, show_error
+from hagmeta.common.command import Parser, show_error
+from hagmeta.common.errors import UserError, choose
 from hagmeta.config import RunConfig
-from hagmeta.errors import UserError, choose
 from hagmeta.pipeline import resolve
 from study import space as spaces
 from study.store import Store

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from hagmeta import datasets
+from hagmeta.common.home import home
 from hagmeta.config import RunConfig
-from hagmeta.home import home
 from hagmeta.pipeline import run
 
 EDGES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 11_606_919)

@@ -1,4 +1,4 @@
-"""Which sparse product is fastest on a CPU: what `hagmeta.matrix` uses, beside the others there are.
+"""Which sparse product is fastest on a CPU: what `hagmeta.sparse.matrices` uses, beside the others there are.
 
     python benchmarks/sparse_kernels.py [--threads 1 2]
 
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta import datasets
-from hagmeta.home import home
+from hagmeta.common.home import home
 
 WIDTHS = (16, 32, 64, 320, 640)  # one and ten seeds' embedding, hidden layer, and twice that
 SECONDS = 1.0  # spent on a kernel
@@ -27,7 +27,7 @@ DATASETS = ("debian", "synthetic-amazon-clothing")
 
 
 def kernels(matrix: scipy.sparse.csr_matrix) -> dict[str, Callable[[Tensor], object]]:
-    """The same product four ways; ones are no weights to embedding_bag, as in `hagmeta.matrix`."""
+    """The same product four ways; ones are no weights to embedding_bag, as in `hagmeta.sparse.matrices`."""
     offsets, columns = (torch.from_numpy(a.astype(np.int32)) for a in (matrix.indptr, matrix.indices))
     values = torch.from_numpy(matrix.data.astype(np.float32))
     weights = values if bool((values != 1).any()) else None

@@ -14,14 +14,14 @@ from typing import Any
 from rich.console import Console
 
 from hagmeta import datasets
-from hagmeta.command import Parser, show_error
+from hagmeta.common.command import Parser, show_error
+from hagmeta.common.errors import UserError, choose
+from hagmeta.common.files import written_whole
+from hagmeta.common.home import DEFAULT_HOME, home
 from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds, parse_settings
-from hagmeta.device import choose_device
 from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
-from hagmeta.errors import UserError, choose
-from hagmeta.files import written_whole
-from hagmeta.home import DEFAULT_HOME, home
 from hagmeta.methods import METHODS
+from hagmeta.packs.device import choose_device
 from hagmeta.pipeline import Record, remarks, resolve, run
 
 COMMANDS = ("run", "datasets")

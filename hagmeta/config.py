@@ -13,7 +13,7 @@ from functools import cached_property
 from numbers import Real
 from typing import Any
 
-from hagmeta.errors import UserError, choose
+from hagmeta.common.errors import UserError, choose
 
 PROTOCOLS = ("strict", "released")
 ENCODERS = ("gcn", "gat")

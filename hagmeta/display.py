@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hagmeta.common.interval import student
 from hagmeta.datasets import DatasetInfo
-from hagmeta.interval import student
 from hagmeta.pipeline import Record
 
 PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "validate", "test": "sessions"}

@@ -16,21 +16,22 @@ from typing import Any
 
 import torch
 
-from hagmeta import datasets, released
-from hagmeta.capture import stream_of
+from hagmeta import datasets
+from hagmeta.common.errors import UserError, choose
 from hagmeta.config import RELEASED_QUERIES, RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.errors import UserError, choose
-from hagmeta.gpil import meta_train
-from hagmeta.graph import Graph
 from hagmeta.methods import METHODS, Lesson, Sizes, make_method
-from hagmeta.metrics import summarise
-from hagmeta.pack import Pack, Progress, no_progress
-from hagmeta.pretrain import Cache, pretrained_encoders
-from hagmeta.sessions import play
-from hagmeta.snapshots import Snapshots
-from hagmeta.stage import Stage
-from hagmeta.stream import check_ways, make_world
+from hagmeta.packs.capture import stream_of
+from hagmeta.packs.pack import Pack, Progress, no_progress
+from hagmeta.phases import released
+from hagmeta.phases.context import Stage
+from hagmeta.phases.meta_training import meta_train
+from hagmeta.phases.pretrain import Cache, pretrained_encoders
+from hagmeta.phases.sessions import play
+from hagmeta.phases.snapshots import Snapshots
+from hagmeta.protocol.metrics import summarise
+from hagmeta.protocol.streams import check_ways, make_world
+from hagmeta.sparse.graph import Graph
 
 Record = dict[str, Any]
 Validation = dict[str, float | None]

@@ -15,11 +15,11 @@ import ray
 import torch
 
 import hagmeta
+from hagmeta.common.errors import UserError
+from hagmeta.common.files import written_whole
+from hagmeta.common.home import home
 from hagmeta.config import RunConfig
 from hagmeta.datasets import describe
-from hagmeta.errors import UserError
-from hagmeta.files import written_whole
-from hagmeta.home import home
 from hagmeta.pipeline import resolve, run
 from study import data
 from study.plan import Trial

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hagmeta import datasets
+from hagmeta.common.home import home
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.home import home
 
 Identity = tuple[object, ...]
 

@@ -20,11 +20,11 @@ sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from
 
 from rich.console import Console
 
-from hagmeta.command import show_error
+from hagmeta.common.command import show_error
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, parse_seeds, parse_settings
-from hagmeta.errors import UserError
 from hagmeta.pipeline import remarks, resolve
-from hagmeta.splits import make_split
+from hagmeta.protocol.splits import make_split
 from study import data, mps
 from study import space as spaces
 from study.cost import in_words, total_seconds

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from hagmeta.errors import UserError
+from hagmeta.common.errors import UserError
 
 # What a hand-written file never reaches, and a mistaken or hostile one must not exceed.
 MOST_BYTES = 100_000

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from hagmeta.errors import UserError
+from hagmeta.common.errors import UserError
 
 PROGRAM = "nvidia-cuda-mps-control"
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hagmeta.command import Parser
-from hagmeta.errors import UserError
+from hagmeta.common.command import Parser
+from hagmeta.common.errors import UserError
 from study import space as spaces
 from study.plan import LAST
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from hagmeta.errors import UserError
-from hagmeta.home import home
+from hagmeta.common.errors import UserError
+from hagmeta.common.home import home
 
 FOLDERS = ("runs", "failed", "launches", "embeddings", "report")  # Ray Tune's own logs stay here
 CHANGING = ("report/", "optuna.db", "best.yaml")  # copied again at the end of each launch

@@ -13,7 +13,7 @@ import optuna
 import yaml
 
 from hagmeta.config import RunConfig
-from hagmeta.errors import UserError
+from hagmeta.common.errors import UserError
 from hagmeta.pipeline import resolve
 from study.plan import Plan, Trial
 from study.progress import StudyProgress

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from hagmeta import datasets as registry
+from hagmeta.common.errors import UserError, choose
 from hagmeta.config import RunConfig
-from hagmeta.errors import UserError, choose
 from hagmeta.pipeline import resolve
 from study import space_file
 from study.space_file import Axes, Dimension, Search, Settings, SpaceFile

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hagmeta import datasets as registry
+from hagmeta.common.errors import UserError, choose
 from hagmeta.config import RunConfig
-from hagmeta.errors import UserError, choose
 from hagmeta.methods import METHODS
 from study import marked_yaml
 from study.marked_yaml import LARGEST_NUMBER, Node

@@ -13,9 +13,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from hagmeta.common.errors import UserError
+from hagmeta.common.files import written_whole
 from hagmeta.config import config_hash
-from hagmeta.errors import UserError
-from hagmeta.files import written_whole
 
 RunKey = tuple[str, int]  # configuration hash, seed
 Record = dict[str, Any]

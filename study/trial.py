@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from ray import tune
 
+from hagmeta.common.home import home
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.device import choose_device
-from hagmeta.home import home
-from hagmeta.pack import Progress, no_progress
+from hagmeta.packs.device import choose_device
+from hagmeta.packs.pack import Progress, no_progress
+from hagmeta.phases.snapshots import Snapshots, to_bytes
 from hagmeta.pipeline import Record, run
-from hagmeta.snapshots import Snapshots, to_bytes
 from study import data
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.frame import Panel
-from hagmeta.interval import student
+from hagmeta.common.interval import student
 
 MOST_PANELS = 4  # session curves; of other figures 2 of a kind: saving one takes up to a second
 LEAKS = "the released protocol leaks"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from hagmeta.common.errors import choose
 from hagmeta.datasets import debian, download, mat, npz, prepared, sources, synthetic
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.errors import choose
 
 __all__ = ["DatasetInfo", "NodeDataset", "describe", "files_at_hand", "fingerprint", "load", "names"]
 

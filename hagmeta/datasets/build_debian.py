@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
+from hagmeta.common.errors import UserError
 from hagmeta.datasets import npz
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import make_dataset
-from hagmeta.errors import UserError
 
 MIN_PACKAGES_PER_SECTION = 100
 MAX_PACKAGES_PER_SECTION = 500

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse
 
+from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.errors import UserError
 
 Features: TypeAlias = scipy.sparse.csr_matrix | np.ndarray
 

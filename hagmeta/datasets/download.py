@@ -17,8 +17,8 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import cast
 
+from hagmeta.common.errors import UserError
 from hagmeta.datasets.clean import one_line
-from hagmeta.errors import UserError
 
 PATIENCE = 8.0  # seconds for a server to answer, and for each silence while it sends
 

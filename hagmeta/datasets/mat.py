@@ -16,9 +16,9 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
+from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import make_dataset, one_line, whole_numbers
-from hagmeta.errors import UserError
 
 SUFFIXES = ("_network", "_train.mat", "_test.mat")
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from hagmeta.common.errors import UserError
+from hagmeta.common.files import written_whole
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import make_dataset, one_line, whole_numbers
-from hagmeta.errors import UserError
-from hagmeta.files import written_whole
 
 
 def load(path: Path, name: str) -> NodeDataset:

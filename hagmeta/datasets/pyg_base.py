@@ -9,9 +9,9 @@ from pathlib import Path
 from torch_geometric.data import InMemoryDataset
 from torch_geometric.data.data import BaseData
 
+from hagmeta.common.errors import UserError
 from hagmeta.datasets.clean import one_line
 from hagmeta.datasets.download import RemoteFile, fetch_all
-from hagmeta.errors import UserError
 
 
 class CarefulDataset(InMemoryDataset):

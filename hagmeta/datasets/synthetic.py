@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 import scipy.sparse
 
+from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import Features, make_dataset, sorted_unique
-from hagmeta.errors import UserError
 
 SMALLEST_CLASS = 100  # nodes, where there are enough
 CLASS_SIZE_EXPONENT = 0.8

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hagmeta.common.errors import choose
 from hagmeta.config import RunConfig
-from hagmeta.errors import choose
 from hagmeta.methods.base import Lesson, MetaTraining, Method, Scene, Sizes, Task
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import ClassMeans, Graph, View
 from hagmeta.nn.encoder import make_encoder
-from hagmeta.pack import State
-from hagmeta.randomness import seeded
+from hagmeta.packs.pack import State
+from hagmeta.packs.randomness import seeded
+from hagmeta.sparse.graph import ClassMeans, Graph, View
 
 
 class Task(NamedTuple):

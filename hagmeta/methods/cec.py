@@ -6,12 +6,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import View
 from hagmeta.methods.base import Lesson, Method, Scene, Sizes, Task
 from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
-from hagmeta.randomness import seeded
+from hagmeta.packs.randomness import seeded
+from hagmeta.sparse.graph import View
 
 
 class Cec(Method):

@@ -9,9 +9,9 @@ from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import View
 from hagmeta.methods.base import Lesson, Scene, Task
 from hagmeta.methods.growing import GrowingMethod
+from hagmeta.sparse.graph import View
 
 Arrays = list[np.ndarray]  # one a class, a row a candidate
 MOST_OTHERS = 1000  # nodes of another class that coverage compares with

@@ -6,12 +6,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import View
 from hagmeta.methods.base import MetaTraining, Method, Scene, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import LinearHead
 from hagmeta.nn.prototypes import mean_prototypes
-from hagmeta.pack import State
+from hagmeta.packs.pack import State
+from hagmeta.sparse.graph import View
 
 
 class GrowingMethod(Method):

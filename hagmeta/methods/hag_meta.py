@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import View
 from hagmeta.methods.base import Method, Scene, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.node_attention import NodeAttention, NodeScores
 from hagmeta.nn.prototypes import after_known, distance_logits, support_and_queries, weighted_prototypes
 from hagmeta.nn.task_attention import TaskAttention
-from hagmeta.randomness import part, seeded
+from hagmeta.packs.randomness import part, seeded
+from hagmeta.sparse.graph import View
 
 
 class Encoded(NamedTuple):

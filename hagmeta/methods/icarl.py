@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import View
 from hagmeta.methods.base import Lesson, Scene, Sizes, Task
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
+from hagmeta.sparse.graph import View
 
 Arrays = list[np.ndarray]  # one a class, a row a candidate
 

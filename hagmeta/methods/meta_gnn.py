@@ -8,12 +8,12 @@ from torch import Tensor
 from torch.func import functional_call, grad
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import View
 from hagmeta.methods.base import Lesson, MetaTraining, Method, Scene, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import mean_prototypes
-from hagmeta.pack import State
-from hagmeta.randomness import part
+from hagmeta.packs.pack import State
+from hagmeta.packs.randomness import part
+from hagmeta.sparse.graph import View
 
 
 class MetaGnn(Method):

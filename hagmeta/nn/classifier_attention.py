@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor, nn
 
-from hagmeta.randomness import dropout
+from hagmeta.packs.randomness import dropout
 
 
 class ClassifierAttention(nn.Module):

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import ClassMeans, Graph, View
-from hagmeta.products import attend, matmul, row_maximum
-from hagmeta.randomness import dropout
+from hagmeta.packs.randomness import dropout
+from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.products import attend, matmul, row_maximum
 
 
 class Embedding(ABC):

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
-from hagmeta.graph import Graph, View
 from hagmeta.nn.encoder import GCN, Embedding
+from hagmeta.sparse.graph import Graph, View
 
 
 class NodeAttention(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hagmeta.graph import ClassMeans
 from hagmeta.nn.encoder import Embedding
+from hagmeta.sparse.graph import ClassMeans
 
 
 def weighted_prototypes(support: Tensor, weights: Tensor) -> Tensor:

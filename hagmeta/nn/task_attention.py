@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.randomness import dropout
+from hagmeta.packs.randomness import dropout
 
 
 @lru_cache(maxsize=256)

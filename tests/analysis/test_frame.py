@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from analysis.frame import read
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
-from hagmeta.errors import UserError
 from hagmeta.pipeline import resolve
 from study.store import Store
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, parse_seeds
-from hagmeta.errors import UserError
 
 
 def other_value(item: Field[Any]) -> Any:

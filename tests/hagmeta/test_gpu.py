@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from hagmeta.capture import Steps, ahead, stream_of
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.gpil import EPISODES
 from hagmeta.methods import METHODS, MetaTraining
-from hagmeta.pack import Pack, no_progress
+from hagmeta.packs.capture import Steps, ahead, stream_of
+from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.randomness import fold, keys
+from hagmeta.phases.meta_training import EPISODES
 from hagmeta.pipeline import prepare, pretrain, run
-from hagmeta.randomness import fold, keys
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 Small = Callable[..., RunConfig]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from hagmeta import datasets
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
-from hagmeta.errors import UserError
-from hagmeta.pack import no_progress
+from hagmeta.packs.pack import no_progress
 from study import data, trial
 
 SMALL, OTHER = (f"synthetic:nodes=600,edges=2500,features=80,classes=12,seed={seed}" for seed in (1, 2))

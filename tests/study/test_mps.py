@@ -15,7 +15,7 @@ import psutil
 import pytest
 import torch
 
-from hagmeta.errors import UserError
+from hagmeta.common.errors import UserError
 from study import mps
 from tests.study.test_launch import ROOT, SPACE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hagmeta.errors import UserError
+from hagmeta.common.errors import UserError
 from study.remote import Mirror
 from study.store import Store
 

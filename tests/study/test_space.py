@@ -12,8 +12,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
-from hagmeta.errors import UserError
 from hagmeta.methods import METHODS
 from study import space
 from study.space import Dimension, Search, Space

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
-from hagmeta.errors import UserError
 from study.store import Store, read_record
 
 

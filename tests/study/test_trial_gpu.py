@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from hagmeta import datasets
+from hagmeta.common.home import home
 from hagmeta.config import RunConfig
-from hagmeta.home import home
-from hagmeta.pack import no_progress
+from hagmeta.packs.pack import no_progress
 from study.trial import run_pack
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

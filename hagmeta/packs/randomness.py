@@ -1,0 +1,151 @@
+"""Random numbers that depend on the seed and on what they are for, and on nothing else.
+
+Every purpose has its own named stream, so that a method, an option or a phase never shifts another's
+draws. Dropout is drawn from a counter (SplitMix64), so that a mask is the same on every device and in
+every pack of seeds.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hagmeta.packs.sums import sum_rows
+
+Built = TypeVar("Built")
+
+GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+_FOLD = 0x5851F42D4C957F2D  # any odd number but GOLDEN
+MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+
+
+def stream(seed: int, purpose: str) -> np.random.Generator:
+    """The seed's generator for one purpose: split, stream, episodes, ..."""
+    return np.random.default_rng([seed, zlib.crc32(purpose.encode())])
+
+
+def seeded(seed: int, purpose: str, build: Callable[[], Built]) -> Built:
+    """``build()``, its initial parameters drawn for this seed and purpose."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(stream(seed, purpose).integers(2**62)))
+        return build()
+
+
+def keys(seeds: list[int], purpose: str) -> Tensor:
+    """One 64-bit key a seed: (seeds,)."""
+    return torch.tensor([int(stream(seed, purpose).integers(2**62)) for seed in seeds])
+
+
+def fold(key: Tensor, number: int) -> Tensor:
+    """Another key, for the ``number``-th use of this one; keys may be folded again."""
+    return _mix(key + (number + 1) * _FOLD % 2**63)
+
+
+def part(key: Tensor | None, number: int) -> Tensor | None:
+    """The same where there may be no key, in evaluation mode."""
+    return None if key is None else fold(key, number)
+
+
+def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
+    """Drop a share ``rate`` of ``values`` (rows, width) and scale the rest; without a key, do nothing.
+
+    The rate is rounded to 1/256.
+    """
+    if key is None or rate == 0:
+        return values
+    dropped: Tensor = _Dropout.apply(values, key, rate)
+    return dropped
+
+
+def relu_dropout(values: Tensor, bias: Tensor, rate: float, key: Tensor | None) -> Tensor:
+    """``dropout(relu(values + bias))`` with few passes over large ``values`` (rows, width), and unscaled.
+
+    A positive factor passes through ReLU: the caller applies ``dropout_scale`` where it costs nothing.
+    """
+    if key is None or rate == 0:
+        return F.relu(values + bias)
+    activated: Tensor = _ReluDropout.apply(values, bias, key, rate)
+    return activated
+
+
+def dropout_scale(rate: float, key: Tensor | None) -> float:
+    """What is kept is multiplied by this, so that means stay what they are."""
+    return 1.0 if key is None else _scale(rate)
+
+
+def dropout_threshold(rate: float) -> int:
+    """Random bytes below it drop."""
+    return round(rate * 256)
+
+
+def _scale(rate: float) -> float:
+    return 256 / (256 - dropout_threshold(rate))
+
+
+def _mix(word: Tensor) -> Tensor:
+    word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * MIX_1
+    word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * MIX_2
+    return word ^ ((word >> 31) & 0x1FFFFFFFF)
+
+
+def _kept(values: Tensor, key: Tensor, rate: float) -> Tensor:
+    """1 where to keep and 0 where to drop ``values`` (rows, [pack,] width): eight draws from each word."""
+    rows, width = values.shape[0], values.shape[-1]
+    words = -(-width // 8)
+    counter = torch.arange(1, rows * words + 1, device=key.device).view(rows, 1, words)
+    random_bytes = _mix(key.view(1, -1, 1) + counter * GOLDEN).view(torch.uint8)[..., :width]
+    kept = torch.empty_like(values)
+    # As floats: multiplied at full speed.
+    torch.ge(random_bytes.view_as(kept), dropout_threshold(rate), out=kept)
+    return kept
+
+
+class _Dropout(torch.autograd.Function):
+    """Rows stay in front and the pack axis beside them, which is how the sparse products want them."""
+
+    @staticmethod
+    def forward(values: Tensor, key: Tensor, rate: float) -> Tensor:
+        return _kept(values, key, rate).mul_(values).mul_(_scale(rate))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.rate = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _Dropout.apply(grad, *ctx.saved_tensors, ctx.rate), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], values: Tensor, key: Tensor, rate: float) -> Any:
+        return _Dropout.apply(values.movedim(in_dims[0], 1).contiguous(), key, rate), 1
+
+
+class _ReluDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(values: Tensor, bias: Tensor, key: Tensor, rate: float) -> Tensor:
+        return (values + bias).relu_().mul_(_kept(values, key, rate))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        (output,) = ctx.saved_tensors
+        grad = torch.ops.aten.threshold_backward(grad, output, 0)
+        return grad, sum_rows(grad), None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], values: Tensor, bias: Tensor, key: Tensor, rate: float
+    ) -> Any:
+        values, bias = values.movedim(in_dims[0], 1), bias.movedim(in_dims[1], 0)
+        return _ReluDropout.apply(values, bias, key, rate), 1

@@ -1,0 +1,142 @@
+"""The graph on its device, and what a seed can see of it."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.packs.device import gpu_usable
+from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_dropout
+from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+from hagmeta.sparse.products import aggregate, aggregate_at, hidden_layer
+
+if TYPE_CHECKING or gpu_usable():
+    from hagmeta.sparse import attention_kernels
+
+
+class View(NamedTuple):
+    """What can be seen: nodes of classes not yet met, and their edges, take no part in anything."""
+
+    visible: Tensor  # (nodes,) 1 or 0
+    scale: Tensor  # (nodes,) visible / sqrt(visible neighbours + 1)
+    log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
+    propagated: tuple[Tensor, ...] = ()  # what a frozen encoder made of it, once for all steps
+
+
+class Graph:
+    """Adjacency and features, the same for every seed and never rebuilt: only the view changes."""
+
+    def __init__(self, dataset: NodeDataset, device: torch.device) -> None:
+        self.num_nodes = dataset.num_nodes
+        self.num_features = dataset.num_features
+        self.device = device
+        self.loops = dataset.adjacency
+        self.adjacency = SymmetricMatrix(self.loops, device)
+        self.features: SparseMatrix | DenseMatrix
+        if isinstance(dataset.features, np.ndarray):
+            self.features = DenseMatrix(torch.from_numpy(dataset.features).to(device))
+        else:
+            self.features = SparseMatrix(dataset.features, device)
+
+    def view(self, visible: np.ndarray) -> View:
+        """Views of a pack, (pack, nodes) each, from a boolean array of that shape."""
+        mask = torch.from_numpy(visible).to(self.device, torch.float32)
+        degree = self.adjacency.product(mask.T.contiguous()).T.contiguous()  # self included
+        scale = mask / degree.clamp(min=1).sqrt()
+        return View(mask, scale, degree.clamp(min=1).log())
+
+    def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
+        """Kipf and Welling's propagation among the visible nodes, times ``factor``."""
+        return aggregate(self.adjacency, _scaled(view, factor), hidden)
+
+    def aggregate_at(self, hidden: Tensor, view: View, nodes: Tensor) -> Tensor:
+        """The same for a few nodes (nodes,) only."""
+        return aggregate_at(self.adjacency, view.scale, hidden, nodes)
+
+    def hidden_layer(
+        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+    ) -> Tensor:
+        """The same with a bias, ReLU and, where there is a key, dropout."""
+        scale = dropout_scale(rate, key)
+        if not self.adjacency.on_gpu:
+            return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
+        if rate == 0:
+            key = None
+        weights = _scaled(view, scale)
+        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, dropout_threshold(rate))
+
+    def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
+        """Averages over nodes, one matrix (classes, nodes) a seed, under a view of them."""
+        return ClassMeans(self, members, visible)
+
+    def attends_in_one_pass(self, width: int, heads: int) -> bool:
+        """Whether graph attention of this shape needs nothing kept for an edge."""
+        return self.adjacency.on_gpu and attention_kernels.fits(width, heads)
+
+    @cached_property
+    def edges(self) -> EdgeIndex:
+        return EdgeIndex(self.loops, self.device)
+
+
+def _scaled(view: View, factor: float) -> Tensor:
+    """The weights of a propagation times ``factor``: each edge has them at both ends."""
+    return view.scale if factor == 1 else view.scale * math.sqrt(factor)
+
+
+class ClassMeans:
+    """Averages embeddings over the nodes that a class is known by."""
+
+    def __init__(self, graph: Graph, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> None:
+        self._graph, self._members, self._visible = graph, members, visible
+
+    @cached_property
+    def plain(self) -> SeedwiseMatrix:
+        """(classes, nodes): for embeddings that are there for every node."""
+        return SeedwiseMatrix(self._members, self._graph.device)
+
+    @cached_property
+    def aggregated(self) -> SeedwiseMatrix:
+        """The same after ``Graph.aggregate``: a last, linear layer need not be run for every node."""
+        loops = self._graph.loops
+        if self._graph.adjacency.on_gpu:
+            return SeedwiseMatrix.from_transposed(self._aggregated_transposed())
+        matrices = []
+        for members, visible in zip(self._members, self._visible, strict=True):
+            scale = visible / np.sqrt(np.maximum(loops @ visible.astype(np.float32), 1))
+            weights = scipy.sparse.diags(scale.astype(np.float32))
+            matrices.append((members @ weights @ loops @ weights).tocsr())
+        return SeedwiseMatrix(matrices, self._graph.device)
+
+    def _aggregated_transposed(self) -> Tensor:
+        """(nodes, pack, classes), computed on the device: on large graphs much faster."""
+        device, pack = self._graph.device, len(self._members)
+        averages = torch.zeros(self._graph.num_nodes, pack, self._members[0].shape[0], device=device)
+        for seed, members in enumerate(self._members):
+            entries = members.tocoo()
+            node, label = (torch.from_numpy(index).long().to(device) for index in (entries.col, entries.row))
+            averages[node, seed, label] = torch.from_numpy(entries.data).to(device)
+        return self._graph.adjacency.scaled_product(self._graph.view(self._visible).scale, averages)
+
+
+class EdgeIndex:
+    """Every directed edge, loops included, as incidence matrices: gathering and summing are products."""
+
+    def __init__(self, loops: scipy.sparse.csr_matrix, device: torch.device) -> None:
+        count = loops.nnz
+        number = np.arange(count, dtype=np.int64)
+        ones = np.ones(count, dtype=np.float32)
+        shape = (loops.shape[0], count)
+        self.into = SparseMatrix(scipy.sparse.csr_matrix((ones, number, loops.indptr), shape=shape), device)
+        # The adjacency is symmetric: the edges that leave a node are the reverses of those that enter it.
+        numbered = scipy.sparse.csr_matrix((number + 1, loops.indices, loops.indptr), shape=loops.shape)
+        reverse = numbered.T.tocsr().data - 1
+        self.out_of = SparseMatrix(
+            scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device
+        )

@@ -1,0 +1,324 @@
+"""Sparse products on a GPU, in Triton, which comes with PyTorch's CUDA builds.
+
+Columns are worked off in slabs, of two seeds mostly: what a slab gathers then stays in the cache.
+Rows are cut into segments, so that one with very many entries keeps no others waiting; their sums are added
+in a fixed order, so that a product is the same to the bit whenever it is computed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from hagmeta.packs import randomness
+
+LONGEST_SEGMENT = 512  # entries
+WIDEST_SLAB = 64  # columns, of as many seeds as they hold
+GATHERED = 8  # entries at a time
+LONG_ROW = 16  # entries; for a product with longer ones two warps are faster than one
+
+# What a kernel reads must be a constant of its own kind.
+GOLDEN = tl.constexpr(randomness.GOLDEN)
+MIX_1 = tl.constexpr(randomness.MIX_1)
+MIX_2 = tl.constexpr(randomness.MIX_2)
+
+
+class Segments(NamedTuple):
+    """How the rows of a sparse matrix are cut."""
+
+    row: Tensor  # (segments,)
+    start: Tensor  # (segments + 1,) entries
+    slot: Tensor  # (segments,) where a cut row's part is put down; -1 for the whole rows
+    cut_row: Tensor  # (cut rows,)
+    cut_start: Tensor  # (cut rows + 1,) slots
+    slots: int
+    warps: int  # by how long rows are
+
+
+def cut(offsets: np.ndarray, device: torch.device) -> Segments:
+    """Segments of rows that begin at ``offsets`` (rows + 1,)."""
+    length = np.diff(offsets)
+    pieces = np.maximum(1, -(-length // LONGEST_SEGMENT))
+    row = np.repeat(np.arange(len(length)), pieces)
+    first = np.cumsum(pieces) - pieces
+    start = offsets[row] + (np.arange(len(row)) - first[row]) * LONGEST_SEGMENT
+    in_parts = pieces[row] > 1
+    slot = np.where(in_parts, np.cumsum(in_parts) - 1, -1)
+    cut_row = np.flatnonzero(pieces > 1)
+    cut_start = np.concatenate([[0], np.cumsum(pieces[cut_row])])
+    mean = length.sum() / max(1, len(length))
+
+    def upload(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array.astype(np.int32)).to(device)
+
+    return Segments(
+        upload(row),
+        upload(np.append(start, offsets[-1])),
+        upload(slot),
+        upload(cut_row),
+        upload(cut_start),
+        int(in_parts.sum()),
+        2 if mean > LONG_ROW else 1,
+    )
+
+
+class Finish(NamedTuple):
+    """What a hidden layer does after the sum: adds a bias, applies ReLU and drops out."""
+
+    bias: Tensor  # (pack, width)
+    key: Tensor | None  # (pack,)
+    threshold: int  # of 256: smaller random bytes drop
+
+
+def product(
+    segments: Segments,
+    columns: Tensor,
+    values: Tensor | None,
+    dense: Tensor,
+    rows: int,
+    scale: Tensor | None = None,
+    finish: Finish | None = None,
+) -> Tensor:
+    """A sparse matrix times ``dense`` (columns, pack, width), to (rows, pack, width).
+
+    ``scale`` (pack, nodes) weighs the columns and rows of a square one, each seed's by its own.
+    """
+    dense = dense.contiguous()
+    _, pack, width = dense.shape
+    out = dense.new_empty(rows, pack, width)
+    parts = dense.new_empty(segments.slots, pack, width)
+    slab = min(WIDEST_SLAB, triton.next_power_of_2(width))
+    seeds = min(triton.next_power_of_2(pack), max(1, WIDEST_SLAB // slab))
+    slabs = triton.cdiv(width, slab)
+    blocks = triton.cdiv(pack, seeds) * slabs
+    # Triton wants a pointer in every place; those of what is not there are never followed.
+    tail = (
+        dense if scale is None else scale,
+        dense if finish is None else finish.bias,
+        columns if finish is None or finish.key is None else finish.key,
+        0 if finish is None else finish.threshold,
+        pack,
+        rows,
+    )
+    constants = {
+        "width": width,
+        "slabs": slabs,
+        "slab": slab,
+        "seeds": seeds,
+        "scaled": scale is not None,
+        "finished": finish is not None,
+        "dropped": finish is not None and finish.key is not None,
+        "num_warps": segments.warps,
+    }
+    if len(segments.row):
+        _sum_segments[(len(segments.row), blocks)](
+            segments.row, segments.start, segments.slot, columns, dense if values is None else values,
+            dense, out, parts, *tail, weighted=values is not None, gathered=GATHERED, **constants,
+        )  # fmt: skip
+    if len(segments.cut_row):
+        _sum_parts[(len(segments.cut_row), blocks)](
+            segments.cut_row, segments.cut_start, parts, out, *tail, **constants
+        )
+    return out
+
+
+@triton.jit(do_not_specialize=["threshold", "pack", "nodes"])
+def _sum_segments(
+    segment_row, segment_start, segment_slot, columns, values, dense, out, parts,
+    scale, bias, key, threshold, pack, nodes,
+    weighted: tl.constexpr, gathered: tl.constexpr, width: tl.constexpr, slabs: tl.constexpr,
+    slab: tl.constexpr, seeds: tl.constexpr, scaled: tl.constexpr, finished: tl.constexpr,
+    dropped: tl.constexpr,
+):  # fmt: skip
+    segment, block = tl.program_id(0), tl.program_id(1)
+    seed = (block // slabs) * seeds + tl.arange(0, seeds)
+    column = (block % slabs) * slab + tl.arange(0, slab)
+    inside = (seed < pack)[:, None] & (column < width)[None, :]
+    within = seed[:, None] * width + column[None, :]
+    row = tl.load(segment_row + segment)
+    start, end = tl.load(segment_start + segment), tl.load(segment_start + segment + 1)
+    slot = tl.load(segment_slot + segment)
+    if scaled:
+        # Nothing reaches a node that no seed here can see.
+        seen = tl.load(scale + seed * nodes + row, seed < pack, 0.0)
+        end = tl.where(tl.max(seen, 0) == 0.0, start, end)
+    total = tl.zeros((gathered, seeds, slab), tl.float32)
+    for first in range(start, end, gathered):
+        entry = first + tl.arange(0, gathered)
+        there = entry < end
+        source = tl.load(columns + entry, there, 0)
+        place = source.to(tl.int64)[:, None, None] * (pack * width) + within[None, :, :]
+        if scaled:
+            known = there[:, None] & (seed < pack)[None, :]
+            factor = tl.load(scale + seed[None, :] * nodes + source[:, None], known, 0.0)
+            taken = tl.load(dense + place, (factor != 0.0)[:, :, None] & inside[None, :, :], 0.0)
+            total += taken * factor[:, :, None]
+        else:
+            taken = tl.load(dense + place, there[:, None, None] & inside[None, :, :], 0.0)
+            if weighted:
+                taken = taken * tl.load(values + entry, there, 0.0)[:, None, None]
+            total += taken
+    summed = tl.sum(total, 0)
+    if slot >= 0:
+        tl.store(parts + slot.to(tl.int64) * (pack * width) + within, summed, inside)
+    else:
+        _put(
+            summed, row, seed, column, out, scale, bias, key, threshold, pack, nodes,
+            width, scaled, finished, dropped,
+        )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["threshold", "pack", "nodes"])
+def _sum_parts(
+    cut_row, cut_start, parts, out, scale, bias, key, threshold, pack, nodes,
+    width: tl.constexpr, slabs: tl.constexpr, slab: tl.constexpr, seeds: tl.constexpr,
+    scaled: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
+):  # fmt: skip
+    number, block = tl.program_id(0), tl.program_id(1)
+    seed = (block // slabs) * seeds + tl.arange(0, seeds)
+    column = (block % slabs) * slab + tl.arange(0, slab)
+    inside = (seed < pack)[:, None] & (column < width)[None, :]
+    row = tl.load(cut_row + number)
+    summed = tl.zeros((seeds, slab), tl.float32)
+    start, end = tl.load(cut_start + number), tl.load(cut_start + number + 1)
+    place = start.to(tl.int64) * (pack * width) + seed[:, None] * width + column[None, :]
+    for _ in range(start, end):
+        summed += tl.load(parts + place, inside, 0.0)
+        place += pack * width
+    _put(
+        summed, row, seed, column, out, scale, bias, key, threshold, pack, nodes,
+        width, scaled, finished, dropped,
+    )  # fmt: skip
+
+
+@triton.jit
+def _put(
+    summed, row, seed, column, out, scale, bias, key, threshold, pack, nodes,
+    width: tl.constexpr, scaled: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
+):  # fmt: skip
+    """Write a row of sums (seeds, slab), scaled and finished."""
+    inside = (seed < pack)[:, None] & (column < width)[None, :]
+    within = seed[:, None] * width + column[None, :]
+    if scaled:
+        summed = summed * tl.load(scale + seed * nodes + row, seed < pack, 0.0)[:, None]
+    if finished:
+        summed = tl.maximum(summed + tl.load(bias + within, inside, 0.0), 0.0)
+    if dropped:
+        words: tl.constexpr = (width + 7) // 8
+        counter = row.to(tl.int64) * words + column // 8 + 1
+        word = tl.load(key + seed, seed < pack, 0)[:, None] + (counter * GOLDEN)[None, :]
+        word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * MIX_1
+        word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * MIX_2
+        word = word ^ ((word >> 31) & 0x1FFFFFFFF)
+        random_byte = (word >> (8 * (column % 8)).to(tl.int64)[None, :]) & 255
+        summed = tl.where(random_byte >= threshold, summed, 0.0)
+    tl.store(out + row.to(tl.int64) * (pack * width) + within, summed, inside)
+
+
+def largest(offsets: Tensor, columns: Tensor, values: Tensor) -> Tensor:
+    """The largest of the ``values`` (columns, width) that each row has; -inf for a row that has none."""
+    rows, width = len(offsets) - 1, values.shape[1]
+    out = values.new_empty(rows, width)
+    slab = triton.next_power_of_2(width)
+    _largest[(rows,)](
+        offsets, columns, values.contiguous(), out,
+        width=width, slab=slab, gathered=GATHERED, num_warps=1,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def _largest(
+    offsets, columns, values, out,
+    width: tl.constexpr, slab: tl.constexpr, gathered: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0), tl.arange(0, slab)
+    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
+    found = tl.full((gathered, slab), float("-inf"), tl.float32)
+    for first in range(start, end, gathered):
+        entry = first + tl.arange(0, gathered)
+        source = tl.load(columns + entry, entry < end, 0)
+        place = source.to(tl.int64)[:, None] * width + column[None, :]
+        inside = (entry < end)[:, None] & (column < width)[None, :]
+        found = tl.maximum(found, tl.load(values + place, inside, float("-inf")))
+    tl.store(out + row.to(tl.int64) * width + column, tl.max(found, 0), column < width)
+
+
+def at_rows(offsets: Tensor, columns: Tensor, scale: Tensor, dense: Tensor, chosen: Tensor) -> Tensor:
+    """Some rows (pack, rows) of each seed's product: ``dense`` (nodes, pack, width) to (pack, rows, width).
+
+    Columns are weighed by ``scale`` (pack, nodes), rows are not.
+    """
+    pack, rows = chosen.shape
+    width = dense.shape[-1]
+    out = dense.new_empty(pack, rows, width)
+    _at_rows[(rows, pack)](
+        offsets, columns, scale, dense.contiguous(), chosen.contiguous(), out,
+        rows, pack, scale.shape[1], width=width,
+        slab=triton.next_power_of_2(width), gathered=32, num_warps=1,
+    )  # fmt: skip
+    return out
+
+
+def from_rows(offsets: Tensor, columns: Tensor, scale: Tensor, part: Tensor, chosen: Tensor) -> Tensor:
+    """The transposed of ``at_rows``: ``part`` (pack, rows, width) to (nodes, pack, width)."""
+    pack, rows = chosen.shape
+    width, nodes = part.shape[-1], scale.shape[1]
+    out = part.new_zeros(nodes, pack, width)
+    _from_rows[(rows, pack)](
+        offsets, columns, scale, part.contiguous(), chosen.contiguous(), out,
+        rows, pack, nodes, width=width,
+        slab=triton.next_power_of_2(width), gathered=32, num_warps=1,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def _neighbours(
+    columns, scale, pack, nodes, seed, column, first, end, width: tl.constexpr, gathered: tl.constexpr
+):  # fmt: skip
+    """Where the next neighbours' numbers lie, which of them are there and can be seen, and their weights."""
+    entry = first + tl.arange(0, gathered)
+    source = tl.load(columns + entry, entry < end, 0)
+    factor = tl.load(scale + seed * nodes + source, entry < end, 0.0)
+    place = source.to(tl.int64)[:, None] * (pack * width) + seed * width + column[None, :]
+    return place, (factor != 0.0)[:, None] & (column < width)[None, :], factor
+
+
+@triton.jit(do_not_specialize=["rows", "pack", "nodes"])
+def _at_rows(
+    offsets, columns, scale, dense, chosen, out, rows, pack, nodes,
+    width: tl.constexpr, slab: tl.constexpr, gathered: tl.constexpr,
+):  # fmt: skip
+    number, seed, column = tl.program_id(0), tl.program_id(1), tl.arange(0, slab)
+    row = tl.load(chosen + seed * rows + number)
+    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
+    total = tl.zeros((gathered, slab), tl.float32)
+    for first in range(start, end, gathered):
+        place, inside, factor = _neighbours(
+            columns, scale, pack, nodes, seed, column, first, end, width, gathered
+        )
+        total += tl.load(dense + place, inside, 0.0) * factor[:, None]
+    place = (seed * rows + number) * width + column
+    tl.store(out + place, tl.sum(total, 0), column < width)
+
+
+@triton.jit(do_not_specialize=["rows", "pack", "nodes"])
+def _from_rows(
+    offsets, columns, scale, part, chosen, out, rows, pack, nodes,
+    width: tl.constexpr, slab: tl.constexpr, gathered: tl.constexpr,
+):  # fmt: skip
+    number, seed, column = tl.program_id(0), tl.program_id(1), tl.arange(0, slab)
+    row = tl.load(chosen + seed * rows + number)
+    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
+    given = tl.load(part + (seed * rows + number) * width + column, column < width, 0.0)
+    for first in range(start, end, gathered):
+        place, inside, factor = _neighbours(
+            columns, scale, pack, nodes, seed, column, first, end, width, gathered
+        )
+        tl.atomic_add(out + place, factor[:, None] * given[None, :], inside)

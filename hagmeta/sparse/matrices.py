@@ -1,0 +1,251 @@
+"""Constant matrices, each with the product that is fastest on its device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hagmeta.packs.device import gpu_usable
+
+if TYPE_CHECKING or gpu_usable():
+    from hagmeta.sparse import kernels
+
+
+class _Rows(NamedTuple):
+    """The entries of a sparse matrix by row, on its device."""
+
+    offsets: Tensor  # (rows + 1,)
+    columns: Tensor  # (entries,)
+    values: Tensor | None  # (entries,); None where all are 1
+    segments: kernels.Segments | None  # on a GPU
+
+
+def _rows_of(matrix: scipy.sparse.csr_matrix, device: torch.device) -> _Rows:
+    matrix.sort_indices()
+    weighted = bool((matrix.data != 1).any())
+    return _Rows(
+        torch.from_numpy(matrix.indptr.astype(np.int32)).to(device),
+        torch.from_numpy(matrix.indices.astype(np.int32)).to(device),
+        torch.from_numpy(matrix.data.astype(np.float32)).to(device) if weighted else None,
+        kernels.cut(matrix.indptr, device) if device.type == "cuda" else None,
+    )
+
+
+def _rows_on_gpu(row: Tensor, column: Tensor, value: Tensor, rows: int) -> _Rows:
+    """From entries that lie there, in the order of their rows."""
+    offsets = F.pad(torch.bincount(row, minlength=rows).cumsum(0), (1, 0)).int()
+    return _Rows(offsets, column.int(), value, kernels.cut(offsets.cpu().numpy(), row.device))
+
+
+class SparseMatrix:
+    """A constant sparse matrix, multiplied by what is fastest on its device."""
+
+    def __init__(self, matrix: scipy.sparse.csr_matrix, device: torch.device) -> None:
+        self._source = matrix
+        self.shape: tuple[int, int] = matrix.shape
+        self.device = device
+        self._rows = _rows_of(matrix, device)
+        if self.on_gpu:  # all of it now: made in the middle of a vmap or a capture, it would not outlast that
+            _ = self._columns
+
+    @cached_property
+    def _columns(self) -> _Rows:
+        """The rows of the transposed one."""
+        return _rows_of(self._source.T.tocsr(), self.device)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type == "cuda"
+
+    @property
+    def transposed(self) -> SparseMatrix:
+        """Made anew each time: two that refer to each other stay in memory until Python looks for such."""
+        return _FromRows(self.shape[::-1], self._columns, self._rows)
+
+    def product(self, dense: Tensor) -> Tensor:
+        """(columns, width) to (rows, width)."""
+        if self.on_gpu:
+            return _gpu_product(self._rows, dense.unsqueeze(1)).squeeze(1)
+        # On a CPU three times as fast as `csr @ dense` (benchmarks/sparse_kernels.py).
+        return F.embedding_bag(
+            self._rows.columns,
+            dense,
+            self._rows.offsets,
+            mode="sum",
+            include_last_offset=True,
+            per_sample_weights=self._rows.values,
+        )
+
+    def row_maximum(self, values: Tensor) -> Tensor:
+        """The largest entry that each row would sum: (columns, width) to (rows, width)."""
+        if self.on_gpu:
+            return kernels.largest(self._rows.offsets, self._rows.columns, values)
+        gathered = values[self._rows.columns]
+        return torch.segment_reduce(gathered, "max", offsets=self._rows.offsets.long(), axis=0)
+
+
+def _gpu_product(
+    rows: _Rows, dense: Tensor, scale: Tensor | None = None, finish: kernels.Finish | None = None
+) -> Tensor:
+    assert rows.segments is not None
+    count = len(rows.offsets) - 1
+    return kernels.product(rows.segments, rows.columns, rows.values, dense, count, scale, finish)
+
+
+class _FromRows(SparseMatrix):
+    """A sparse matrix of which both sides are there already."""
+
+    def __init__(self, shape: tuple[int, int], rows: _Rows, columns: _Rows) -> None:
+        self.shape, self.device = shape, rows.offsets.device
+        self._rows, self._columns = rows, columns
+
+
+class SymmetricMatrix(SparseMatrix):
+    """A sparse matrix that is its own transpose."""
+
+    @property
+    def _columns(self) -> _Rows:
+        return self._rows
+
+    def scaled_product(self, scale: Tensor, dense: Tensor, finish: kernels.Finish | None = None) -> Tensor:
+        """diag(scale) @ self @ diag(scale) @ dense: (pack, rows) and (rows, pack, width) to the latter.
+
+        On a GPU, in one pass; ``finish`` is what a hidden layer does after it.
+        """
+        return _gpu_product(self._rows, dense, scale.contiguous(), finish)
+
+    @cached_property
+    def attention(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What the kernels of attention go by: where rows begin, their entries, the longest rows first."""
+        offsets, columns = self._rows.offsets, self._rows.columns
+        length = offsets[1:] - offsets[:-1]
+        return offsets, columns, length.argsort(descending=True, stable=True).int()
+
+    def rows(self, chosen: Tensor, weights: Tensor) -> RowSlice | _RowsOnDevice:
+        """For each seed of a pack its chosen rows (pack, rows), entries weighed by column (pack, columns)."""
+        offsets, columns = self._rows.offsets, self._rows.columns
+        if self.on_gpu:
+            return _RowsOnDevice(offsets, columns, weights.contiguous(), chosen)
+        pack, count = chosen.shape
+        chosen = chosen.flatten()
+        start = offsets[chosen].long()
+        length = offsets[chosen + 1].long() - start
+        end = length.cumsum(0)
+        row = torch.repeat_interleave(length)
+        entry = torch.arange(len(row), device=self.device) + (start - end + length)[row]
+        column, seed = columns[entry].long(), row // count
+        shape = (pack * count, self.shape[1] * pack)
+        return RowSlice(row, end - length, column * pack + seed, weights[seed, column], shape)
+
+
+@dataclass(frozen=True)
+class RowSlice:
+    """Some rows of a sparse matrix, chosen anew in every step; column c of seed s is c * pack + s."""
+
+    row: Tensor  # (entries,)
+    start: Tensor  # (rows,) where each row's entries begin
+    column: Tensor  # (entries,)
+    value: Tensor  # (entries,)
+    shape: tuple[int, int]
+
+    @property
+    def transposed(self) -> _RowSliceTransposed:
+        return _RowSliceTransposed(self)
+
+    def product(self, dense: Tensor) -> Tensor:
+        return F.embedding_bag(self.column, dense, self.start, mode="sum", per_sample_weights=self.value)
+
+
+@dataclass(frozen=True)
+class _RowSliceTransposed:
+    transposed: RowSlice
+
+    def product(self, dense: Tensor) -> Tensor:
+        part = self.transposed
+        result = dense.new_zeros(part.shape[1], dense.shape[1])
+        return result.index_add_(0, part.column, dense[part.row] * part.value.unsqueeze(-1))
+
+
+@dataclass(frozen=True)
+class _RowsOnDevice:
+    """The same on a GPU, without looking at how many entries there are."""
+
+    offsets: Tensor
+    columns: Tensor
+    weights: Tensor  # (pack, columns)
+    chosen: Tensor  # (pack, rows)
+
+    @property
+    def transposed(self) -> _RowsOnDeviceTransposed:
+        return _RowsOnDeviceTransposed(self)
+
+    def product(self, dense: Tensor) -> Tensor:
+        by_seed = dense.unflatten(0, (-1, len(self.chosen)))  # (columns, pack, width)
+        return kernels.at_rows(self.offsets, self.columns, self.weights, by_seed, self.chosen).flatten(0, 1)
+
+
+@dataclass(frozen=True)
+class _RowsOnDeviceTransposed:
+    transposed: _RowsOnDevice
+
+    def product(self, dense: Tensor) -> Tensor:
+        of = self.transposed
+        by_seed = dense.unflatten(0, of.chosen.shape)  # (pack, rows, width)
+        return kernels.from_rows(of.offsets, of.columns, of.weights, by_seed, of.chosen).flatten(0, 1)
+
+
+class DenseMatrix:
+    """A constant dense matrix behind the same two operations."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self._matrix = matrix
+        self.shape = (matrix.shape[0], matrix.shape[1])
+
+    @property
+    def transposed(self) -> DenseMatrix:
+        return DenseMatrix(self._matrix.T)
+
+    def product(self, dense: Tensor) -> Tensor:
+        return self._matrix @ dense
+
+
+class SeedwiseMatrix:
+    """One sparse matrix a seed of the pack, all of one shape, multiplied in one product."""
+
+    def __init__(self, matrices: list[scipy.sparse.csr_matrix], device: torch.device) -> None:
+        pack = len(matrices)
+        rows, columns = matrices[0].shape
+        blocks = []
+        for seed, matrix in enumerate(matrices):
+            # Column c of seed s stands at c * pack + s: the pack axis lies beside the columns.
+            indices = matrix.indices.astype(np.int64) * pack + seed
+            blocks.append(
+                scipy.sparse.csr_matrix((matrix.data, indices, matrix.indptr), shape=(rows, columns * pack))
+            )
+        self.rows, self.columns, self.pack = rows, columns, pack
+        self.stacked = SparseMatrix(scipy.sparse.vstack(blocks, format="csr"), device)
+
+    @classmethod
+    def from_transposed(cls, dense: Tensor) -> SeedwiseMatrix:
+        """From each seed's transposed matrix (columns, pack, rows), dense and on the device."""
+        matrix = cls.__new__(cls)
+        matrix.columns, matrix.pack, matrix.rows = dense.shape
+        flat = dense.flatten(0, 1)
+        column, row = flat.nonzero().unbind(1)
+        value = flat[column, row]
+        row = row + (column % matrix.pack) * matrix.rows
+        shape = (matrix.pack * matrix.rows, len(flat))
+        by_row = row.argsort(stable=True)
+        matrix.stacked = _FromRows(
+            shape,
+            _rows_on_gpu(row[by_row], column[by_row], value[by_row], shape[0]),
+            _rows_on_gpu(column, row, value, shape[1]),
+        )
+        return matrix

@@ -1,0 +1,284 @@
+"""Products of constant matrices with the variables of a pack of seeds, differentiable.
+
+A method multiplies for one seed. Under ``torch.func.vmap`` the pack's columns are laid side by side,
+so that ten seeds are one product of ten times the width.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from hagmeta.packs.device import gpu_usable
+from hagmeta.packs.sums import sum_rows
+from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+
+if TYPE_CHECKING or gpu_usable():
+    from hagmeta.sparse import attention_kernels, kernels
+
+
+def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix, dense: Tensor) -> Tensor:
+    """``matrix @ dense`` (columns, width), differentiable in ``dense`` and written for one seed."""
+    result: Tensor
+    if isinstance(matrix, SeedwiseMatrix):
+        result = _SeedwiseProduct.apply(matrix, dense, False)
+    else:
+        result = _Product.apply(matrix, dense)
+    return result
+
+
+def row_maximum(incidence: SparseMatrix, values: Tensor) -> Tensor:
+    """The largest of the values (columns, width) that each row sums; not differentiable."""
+    result: Tensor = _RowMaximum.apply(incidence, values)
+    return result
+
+
+def _side_by_side(function: type[torch.autograd.Function], matrix: Any, dense: Tensor) -> tuple[Tensor, int]:
+    """A function of columns, for a pack's (columns, pack, width) at once; with the axis of the pack."""
+    return function.apply(matrix, dense.flatten(1)).unflatten(1, dense.shape[1:]), 1
+
+
+class _RowMaximum(torch.autograd.Function):
+    @staticmethod
+    def forward(incidence: SparseMatrix, values: Tensor) -> Tensor:
+        return incidence.row_maximum(values)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None]:
+        return None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], incidence: SparseMatrix, values: Tensor
+    ) -> tuple[Tensor, int]:
+        return _side_by_side(_RowMaximum, incidence, values.movedim(in_dims[1], 1))
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(matrix: Any, dense: Tensor) -> Tensor:
+        return matrix.product(dense)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.matrix = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, _Product.apply(ctx.matrix.transposed, grad.contiguous())
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], matrix: Any, dense: Tensor) -> tuple[Tensor, int]:
+        return _side_by_side(_Product, matrix, dense.movedim(in_dims[1], 1))
+
+
+def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
+    """diag(scale) @ adjacency @ diag(scale) @ hidden, for every row; ``scale`` (rows,) is constant."""
+    result: Tensor = _Aggregate.apply(adjacency, scale, hidden)
+    return result
+
+
+def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
+    """The same, for a few rows (rows,) only."""
+    result: Tensor = _AggregateAt.apply(adjacency, scale, hidden, rows, False)
+    return result
+
+
+class _Aggregate(torch.autograd.Function):
+    @staticmethod
+    def forward(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
+        if adjacency.on_gpu:
+            return adjacency.scaled_product(scale.T, hidden)
+        scale = scale.unsqueeze(-1)
+        scaled = hidden * scale
+        return adjacency.product(scaled.flatten(1)).view_as(scaled).mul_(scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.adjacency = inputs[0]
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, _Aggregate.apply(ctx.adjacency, *ctx.saved_tensors, grad)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor
+    ) -> tuple[Tensor, int]:
+        side_by_side = hidden.movedim(in_dims[2], 1)  # (rows, pack, width)
+        return _Aggregate.apply(adjacency, scale.movedim(in_dims[1], 1), side_by_side), 1
+
+
+def hidden_layer(
+    adjacency: SymmetricMatrix,
+    scale: Tensor,
+    mapped: Tensor,
+    bias: Tensor,
+    key: Tensor | None,
+    threshold: int,
+) -> Tensor:
+    """ReLU and dropout of ``aggregate`` plus a bias (width,), unscaled; on a GPU, in one pass."""
+    result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, threshold)
+    return result
+
+
+class _HiddenLayer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        adjacency: SymmetricMatrix,
+        scale: Tensor,
+        mapped: Tensor,
+        bias: Tensor,
+        key: Tensor | None,
+        threshold: int,
+    ) -> Tensor:
+        return adjacency.scaled_product(scale.T, mapped, kernels.Finish(bias.contiguous(), key, threshold))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.adjacency = inputs[0]
+        ctx.save_for_backward(inputs[1], output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, Tensor, None, None]:
+        scale, output = ctx.saved_tensors
+        grad = torch.ops.aten.threshold_backward(grad, output, 0)
+        back = _Aggregate.apply(ctx.adjacency, scale, grad)
+        return None, None, back, sum_rows(grad), None, None
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        adjacency: SymmetricMatrix,
+        scale: Tensor,
+        mapped: Tensor,
+        bias: Tensor,
+        key: Tensor | None,
+        threshold: int,
+    ) -> tuple[Tensor, int]:
+        scale, mapped = scale.movedim(in_dims[1], 1), mapped.movedim(in_dims[2], 1)
+        return _HiddenLayer.apply(adjacency, scale, mapped, bias.movedim(in_dims[3], 0), key, threshold), 1
+
+
+def attend(
+    adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
+) -> Tensor:
+    """Attention (nodes, width) among visible neighbours, on a GPU in one pass; it has one derivative only.
+
+    The scores of an edge's ends are ``source`` and ``target`` (nodes, heads).
+    """
+    result: Tensor = _Attention.apply(adjacency, visible, mapped, source, target)[0]
+    return result
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        by_node = (mapped.contiguous(), source.contiguous(), target.contiguous())
+        return attention_kernels.forward(*adjacency.attention, visible.contiguous(), *by_node)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.adjacency = inputs[0]
+        ctx.save_for_backward(*inputs[1:], *output)
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[None, None, Tensor, Tensor, Tensor]:
+        visible, *known = (tensor.contiguous() for tensor in ctx.saved_tensors)
+        offsets, columns, order = ctx.adjacency.attention
+        back = attention_kernels.backward(offsets, columns, order, visible, known, grad.contiguous())
+        return None, None, *back
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        adjacency: SymmetricMatrix,
+        visible: Tensor,
+        mapped: Tensor,
+        source: Tensor,
+        target: Tensor,
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        by_node = [x.movedim(axis, 1) for x, axis in zip((mapped, source, target), in_dims[2:], strict=True)]
+        return _Attention.apply(adjacency, visible.movedim(in_dims[1], 0), *by_node), (1, 1)
+
+
+class _UnderVmap(torch.autograd.Function):
+    """What differs from seed to seed and is only ever computed for a whole pack, in ``vmap``.
+
+    A gradient that is taken inside of ``vmap`` (MAML's inner steps) comes through ``backward`` and is the
+    transposed product; one taken outside goes through what ``vmap`` has computed.
+    """
+
+    @staticmethod
+    def forward(*arguments: Any) -> Tensor:
+        raise RuntimeError("runs under vmap over a pack only")
+
+
+class _AggregateAt(_UnderVmap):
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.adjacency, scale, _, rows, ctx.transposed = inputs
+        ctx.save_for_backward(scale, rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, None, None]:
+        scale, rows = ctx.saved_tensors
+        back = _AggregateAt.apply(ctx.adjacency, scale, grad, rows, not ctx.transposed)
+        return None, None, back, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        adjacency: SymmetricMatrix,
+        scale: Tensor,
+        dense: Tensor,
+        rows: Tensor,
+        transposed: bool,
+    ) -> tuple[Tensor, int]:
+        scale, rows = scale.movedim(in_dims[1], 0), rows.movedim(in_dims[3], 0)
+        chosen = adjacency.rows(rows, scale)
+        factor = scale.gather(1, rows).unsqueeze(-1)  # (pack, rows, 1)
+        if transposed:
+            weighed = (dense.movedim(in_dims[2], 0) * factor).flatten(0, 1)  # (pack * rows, width)
+            spread = _Product.apply(chosen.transposed, weighed)
+            return spread.unflatten(0, (adjacency.shape[0], len(rows))), 1
+        flat = dense.movedim(in_dims[2], 1).flatten(0, 1)  # (nodes * pack, width)
+        product = _Product.apply(chosen, flat)
+        return product.unflatten(0, rows.shape) * factor, 0
+
+
+class _SeedwiseProduct(_UnderVmap):
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.matrix, _, ctx.transposed = inputs
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
+        return None, _SeedwiseProduct.apply(ctx.matrix, grad, not ctx.transposed), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], matrix: SeedwiseMatrix, dense: Tensor, transposed: bool
+    ) -> tuple[Tensor, int]:
+        if transposed:
+            rows = dense.movedim(in_dims[1], 0).flatten(0, 1)  # (pack * rows, width)
+            product = _Product.apply(matrix.stacked.transposed, rows)
+            return product.unflatten(0, (matrix.columns, matrix.pack)), 1
+        columns = dense.movedim(in_dims[1], 1).flatten(0, 1)  # (columns * pack, width)
+        product = _Product.apply(matrix.stacked, columns)
+        return product.unflatten(0, (matrix.pack, matrix.rows)), 0

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from hagmeta.common.errors import UserError
+from hagmeta.datasets.clean import make_dataset
+
+EDGES = [[0, 1], [1, 2]]
+LABELS = [0, 1, 0]
+FEATURES = np.eye(3)
+
+
+def test_make_dataset_tidies_edges() -> None:
+    # Both directions, a repeat and a self-loop are one edge and nothing.
+    dataset = make_dataset("g", [[2, 0], [0, 2], [1, 1], [0, 2], [0, 1]], LABELS, FEATURES, source="g")
+    assert dataset.edges.tolist() == [[0, 1], [0, 2]]
+    assert dataset.edges.dtype == np.int64
+
+
+def test_make_dataset_makes_labels_consecutive() -> None:
+    # The source's numbers live on as names, in their own order.
+    dataset = make_dataset("g", EDGES, [40.0, 7.0, 40.0], FEATURES, source="g")
+    assert dataset.labels.tolist() == [1, 0, 1]
+    assert dataset.class_names == ("7", "40")
+
+
+def test_make_dataset_drops_names_of_absent_classes() -> None:
+    dataset = make_dataset("g", EDGES, [2, 0, 2], FEATURES, ["a", "b", "c"], source="g")
+    assert dataset.labels.tolist() == [1, 0, 1]
+    assert dataset.class_names == ("a", "c")
+
+
+def test_make_dataset_merges_sparse_entries_without_touching_the_callers() -> None:
+    given = scipy.sparse.csr_matrix(([1.0, 2.0, 0.0], [1, 1, 0], [0, 2, 3, 3]), shape=(3, 2))
+    dataset = make_dataset("g", EDGES, LABELS, given, source="g")
+    assert dataset.features.dtype == np.float32
+    assert dataset.features.nnz == 1 and dataset.features[0, 1] == 3
+    assert given.nnz == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"labels": []}, "'labels' is empty"),
+        ({"labels": [0, -1, 0]}, "'labels' holds -1 in row 1; valid are whole numbers from 0"),
+        ({"labels": [0, 0.5, 0]}, "'labels' holds 0.5 in row 1"),
+        ({"labels": [0, np.nan, 0]}, "'labels' holds nan in row 1"),
+        ({"labels": ["a", "b", "a"]}, "'labels' has type <U1"),
+        ({"labels": [[0], [1], [0]]}, "'labels' has shape (3, 1)"),
+        (
+            {"labels": [0, 5, 0], "class_names": ["a", "b"]},
+            "'labels' holds 5; with 2 class names valid are 0 to 1",
+        ),
+        ({"edges": [[0, 1], [3, 1]]}, "'edges' holds node 3 in row 1; with 3 nodes valid are 0 to 2"),
+        ({"edges": [[0, -1]]}, "'edges' holds -1 in row 0"),
+        ({"edges": [[0, 1, 2]]}, "'edges' has shape (1, 3); valid is (edges, 2)"),
+        ({"edges": [0, 1]}, "'edges' has shape (2,)"),
+        ({"edges": np.empty((0, 2), dtype=int)}, "'edges' holds no pair"),
+        ({"edges": [[1, 1]]}, "'edges' holds no pair"),
+        ({"features": np.eye(4)}, "'features' has shape (4, 4); valid is (3, features)"),
+        ({"features": np.empty((3, 0))}, "'features' has shape (3, 0)"),
+        ({"features": np.ones(3)}, "'features' has shape (3,)"),
+        ({"features": np.full((3, 1), "x")}, "'features' has type <U1"),
+        ({"features": np.array([[1.0], [np.nan], [1.0]])}, "'features' holds nan in row 1"),
+        ({"features": np.array([[1.0], [1.0], [-np.inf]])}, "'features' holds -inf in row 2"),
+        ({"features": scipy.sparse.csr_matrix([[0.0], [1.0], [np.inf]])}, "'features' holds inf in row 2"),
+        # Finite as the source's 64 bits, but not as our 32.
+        ({"features": np.array([[1.0], [1e300], [1.0]])}, "'features' holds inf in row 1"),
+    ],
+)
+def test_make_dataset_says_what_is_wrong(changes: dict[str, Any], says: str) -> None:
+    given: dict[str, Any] = {"edges": EDGES, "labels": LABELS, "features": FEATURES, **changes}
+    with pytest.raises(UserError) as error, np.errstate(over="ignore"):
+        make_dataset("g", **given, source="some/file")
+    assert str(error.value).startswith("some/file: ")
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_make_dataset_takes_values_whose_sum_overflows() -> None:
+    # The quick check sums; it must not take large but finite numbers for infinite ones.
+    largest = float(np.finfo(np.float32).max)
+    make_dataset("g", EDGES, LABELS, np.full((3, 1), largest), source="g")

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hagmeta.common.errors import UserError
+from hagmeta.datasets import download, load, sources
+from hagmeta.datasets.download import RemoteFile, fetch_all, git_blob_id
+
+if TYPE_CHECKING:
+    from conftest import Server
+
+HELLO = b"hello\n"
+HELLO_BLOB = "ce013625030ba8dba906f756967f9e9ca394464a"  # echo hello | git hash-object --stdin
+
+
+def remote(server: Server, name: str = "hello", blob: str | None = HELLO_BLOB) -> RemoteFile:
+    return RemoteFile(name, f"{server.url}/{name}", blob)
+
+
+def failure(file: RemoteFile, folder: Path) -> str:
+    with pytest.raises(UserError) as error:
+        fetch_all([file], folder)
+    message = str(error.value)
+    assert message.startswith(f"cannot fetch {file.name}")
+    # From where, and what to put where by hand.
+    assert file.url in message and f"by hand into {folder}: {file.name}" in message
+    assert "\n" not in message
+    return message
+
+
+def test_git_blob_id_is_gits(tmp_path: Path) -> None:
+    (tmp_path / "hello").write_bytes(HELLO)
+    assert git_blob_id(tmp_path / "hello") == HELLO_BLOB
+
+
+def test_sound_file_is_fetched_once(server: Server, tmp_path: Path) -> None:
+    server.files["hello"] = HELLO
+    for _ in range(2):
+        fetch_all([remote(server)], tmp_path / "raw")
+    assert (tmp_path / "raw/hello").read_bytes() == HELLO
+    assert server.requests == ["hello"]
+    assert [path.name for path in (tmp_path / "raw").iterdir()] == ["hello"]  # nothing temporary is left
+
+
+def test_wrong_content_is_refused(server: Server, tmp_path: Path) -> None:
+    server.files["hello"] = b"hallo\n"
+    assert f"expected {HELLO_BLOB}" in failure(remote(server), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("blob", [HELLO_BLOB, None])
+def test_cut_connection_leaves_nothing_and_the_next_try_succeeds(
+    server: Server, tmp_path: Path, blob: str | None
+) -> None:
+    server.files["hello"] = HELLO
+    server.cut.add("hello")
+    assert "ended after 3 of 6 bytes" in failure(remote(server, blob=blob), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    fetch_all([remote(server, blob=blob)], tmp_path)
+    assert (tmp_path / "hello").read_bytes() == HELLO
+
+
+def test_finished_files_are_kept_when_a_later_one_fails(server: Server, tmp_path: Path) -> None:
+    server.files["hello"] = HELLO
+    with pytest.raises(UserError, match="cannot fetch second") as error:
+        fetch_all([remote(server), remote(server, "second")], tmp_path)
+    assert "by hand into" in str(error.value) and "hello from" not in str(error.value)
+    assert (tmp_path / "hello").read_bytes() == HELLO
+
+
+def test_half_file_put_there_by_others_is_replaced(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "hello").write_bytes(HELLO[:3])
+    assert "the one there is not the right one" in failure(remote(server), tmp_path)
+    server.files["hello"] = HELLO
+    fetch_all([remote(server)], tmp_path)
+    assert (tmp_path / "hello").read_bytes() == HELLO
+
+
+def test_web_page_in_place_of_the_file_is_refused(server: Server, tmp_path: Path) -> None:
+    # Where no hash is known, this is what a quota or a login looks like.
+    server.files["hello"] = b"<html>too many downloads</html>"
+    server.html.add("hello")
+    assert "web page" in failure(remote(server, blob=None), tmp_path)
+
+
+def test_missing_file_on_the_server_is_said(server: Server, tmp_path: Path) -> None:
+    assert "404" in failure(remote(server), tmp_path)
+
+
+def test_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "PATIENCE", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        start = time.monotonic()
+        failure(RemoteFile("hello", f"http://127.0.0.1:{port}/hello"), tmp_path)
+    assert time.monotonic() - start < 2
+
+
+def test_name_lookup_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No socket timeout covers it.
+    monkeypatch.setattr(download, "PATIENCE", 0.3)
+
+    def hang(*_: object, **__: object) -> None:
+        time.sleep(5)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    start = time.monotonic()
+    assert "no answer" in failure(RemoteFile("hello", "http://example.invalid/hello"), tmp_path)
+    assert time.monotonic() - start < 2
+
+
+@pytest.mark.parametrize("name", sorted(sources.FILES))
+def test_without_network_it_is_said_within_ten_seconds(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert download.PATIENCE < 9
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unreachable)
+    start = time.monotonic()
+    with pytest.raises(UserError) as error:
+        load(name, tmp_path)
+    assert time.monotonic() - start < 1
+    for file in sources.FILES[name]:
+        assert f"{file.name} from {file.url}" in str(error.value)
+    # Nothing is left for the next run to trust.
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

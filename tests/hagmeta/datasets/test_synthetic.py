@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from hagmeta.common.errors import UserError
+from hagmeta.datasets import NodeDataset, describe, fingerprint, load, synthetic
+
+SMALL = "synthetic:nodes=2000,edges=8000,features=300,classes=20"
+
+
+def load_synthetic(name: str) -> NodeDataset:
+    return load(name, root=Path("unused"))
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("synthetic-amazon-clothing", (24_919, 91_680, 9_034, 77)),
+        ("synthetic-dblp", (40_672, 288_270, 7_202, 137)),
+        (SMALL, (2000, 8000, 300, 20)),
+        (SMALL + ",dense=1,seed=3", (2000, 8000, 300, 20)),
+        # Half of all pairs, the most that can be asked for: the heavy nodes fill up long before.
+        ("synthetic:nodes=100,edges=2475,features=1,classes=50", (100, 2475, 1, 50)),
+        ("synthetic:nodes=4,edges=1,features=1,classes=2", (4, 1, 1, 2)),
+    ],
+)
+def test_counts_are_exact(name: str, counts: tuple[int, int, int, int]) -> None:
+    dataset = load_synthetic(name)
+    assert (dataset.num_nodes, len(dataset.edges), dataset.num_features, dataset.num_classes) == counts
+    info = describe(name, root=Path("unused"))
+    assert (info.nodes, info.edges, info.features, info.classes) == counts
+    # Distinct pairs of two different nodes, smaller first.
+    assert np.all(dataset.edges[:, 0] < dataset.edges[:, 1])
+    assert len(np.unique(dataset.edges, axis=0)) == len(dataset.edges)
+
+
+def test_presets_are_described_as_they_are_made() -> None:
+    # synthetic-reddit is too large to make here; its description must still be its config.
+    for name, config in synthetic.PRESETS.items():
+        info = describe(name, root=Path("unused"))
+        assert (info.nodes, info.edges) == (config.nodes, config.edges)
+        assert (info.features, info.classes) == (config.features, config.classes)
+
+
+def test_preset_classes_are_uneven_but_never_tiny() -> None:
+    sizes = np.bincount(load_synthetic("synthetic-amazon-clothing").labels)
+    assert sizes.min() >= 100
+    assert sizes.max() > 10 * sizes.min()
+
+
+def test_degrees_are_heavy_tailed() -> None:
+    dataset = load_synthetic("synthetic-dblp")
+    degrees = np.bincount(dataset.edges.ravel(), minlength=dataset.num_nodes)
+    assert degrees.max() > 20 * degrees.mean()
+
+
+def test_same_seed_gives_the_same_graph() -> None:
+    prints = [fingerprint(load_synthetic(f"{SMALL},seed={seed}")) for seed in (1, 1, 2)]
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_neighbours_share_classes_far_above_chance() -> None:
+    dataset = load_synthetic(SMALL)
+    same = np.mean(dataset.labels[dataset.edges[:, 0]] == dataset.labels[dataset.edges[:, 1]])
+    chance = np.sum((np.bincount(dataset.labels) / dataset.num_nodes) ** 2)
+    assert 5 * chance < same < 0.7
+
+
+@pytest.mark.parametrize("dense", [0, 1])
+def test_classes_are_learnable_and_the_graph_helps(dense: int) -> None:
+    # The class whose training mean is nearest in angle, with and without two rounds of averaging neighbours.
+    dataset = load_synthetic(f"synthetic:nodes=4000,edges=20000,features=300,classes=20,dense={dense}")
+    features = scipy.sparse.csr_matrix(dataset.features)
+    averaged = neighbour_means(dataset, neighbour_means(dataset, features))
+    alone, together = nearest_mean_accuracy(dataset, features), nearest_mean_accuracy(dataset, averaged)
+    assert 0.08 < alone < together < 0.9
+    assert together > 0.4
+
+
+def neighbour_means(dataset: NodeDataset, features: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
+    shape = (dataset.num_nodes, dataset.num_nodes)
+    half = scipy.sparse.csr_matrix((np.ones(len(dataset.edges)), dataset.edges.T), shape=shape)
+    adjacency = half + half.T + scipy.sparse.eye(dataset.num_nodes)
+    return scipy.sparse.diags(1 / adjacency.sum(axis=1).A1) @ adjacency @ features
+
+
+def nearest_mean_accuracy(dataset: NodeDataset, features: scipy.sparse.csr_matrix) -> float:
+    dense = features.toarray() - features.mean(axis=0).A1
+    dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+    train = np.arange(dataset.num_nodes) % 2 == 0
+    means = np.stack([dense[train & (dataset.labels == c)].mean(axis=0) for c in range(dataset.num_classes)])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    return float(np.mean((dense @ means.T).argmax(axis=1)[~train] == dataset.labels[~train]))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nodes=10", "edges, features, classes missing"),
+        ("nodse=10", "unknown key 'nodse'; valid are nodes, edges, features, classes, seed, dense"),
+        ("nodes=ten", "nodes='ten'; valid is a whole number"),
+        ("nodes=", "nodes=''; valid is a whole number"),
+        ("nodes=10,nodes=11", "nodes is given twice"),
+        ("nodes=10,edges=23,features=3,classes=2", "edges=23; valid are 1 to 22"),
+        ("nodes=10,edges=0,features=3,classes=2", "edges=0; valid are 1 to 22"),
+        ("nodes=10,edges=9,features=0,classes=2", "features=0; valid are 1 to 1000000"),
+        ("nodes=10,edges=9,features=3,classes=6", "classes=6; valid are 2 to 5"),
+        ("nodes=-10,edges=9,features=3,classes=2", "nodes=-10; valid are 4 to 100000000"),
+        ("nodes=10,edges=9,features=3,classes=2,dense=2", "dense=2; valid are 0 to 1"),
+        ("nodes=10,edges=9,features=3,classes=2,seed=-1", "seed=-1; valid are 0 to"),
+        ("nodes=10,,edges=9", "unknown key ''"),
+    ],
+)
+def test_bad_request_is_said_in_one_line(text: str, says: str) -> None:
+    for ask in (load, describe):
+        with pytest.raises(UserError) as error:
+            ask(f"synthetic:{text}", Path("unused"))
+        assert str(error.value).startswith("synthetic: ") and says in str(error.value)
+        assert "\n" not in str(error.value)

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.nn.classifier_attention import ClassifierAttention
+from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.phases import released
+from hagmeta.phases.context import Setting, Stage
+from hagmeta.phases.meta_training import meta_train
+from hagmeta.phases.sessions import play
+from hagmeta.pipeline import prepare, pretrain, run
+
+CPU = torch.device("cpu")
+Small = Callable[..., RunConfig]
+
+
+@pytest.mark.parametrize("protocol", ["strict", "released"])
+def test_the_encoder_does_not_move_and_the_attention_does(
+    dataset: NodeDataset, small: Small, protocol: str
+) -> None:
+    stage = prepare(small(method="cec", protocol=protocol), [0, 5], dataset, CPU)
+    pack = pretrain(stage, None, no_progress)
+    before = pack.snapshot()
+    if protocol == "released":
+        released.meta_train_and_play(stage, pack, no_progress)
+    else:
+        meta_train(stage, pack, no_progress)
+        play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+    moved = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
+    assert moved == {f"evolution.{part}.weight" for part in ("query", "key", "value")}
+
+
+def test_nothing_is_learnt_in_the_sessions(dataset: NodeDataset, small: Small) -> None:
+    stage = prepare(small(method="cec"), [0, 5], dataset, CPU)
+    pack = pretrain(stage, None, no_progress)
+    before = pack.snapshot()
+    play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+    assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())
+
+
+def passes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often what follows pre-training multiplies the features of the whole graph with weights."""
+    pack, features, count = pretrain(stage, None, no_progress), stage.graph.features, 0
+    product = features.product
+
+    def counted(dense: Tensor) -> Tensor:
+        nonlocal count
+        count += 1
+        return product(dense)
+
+    monkeypatch.setattr(features, "product", counted)
+    if stage.released:
+        released.meta_train_and_play(stage, pack, no_progress)
+    else:
+        meta_train(stage, pack, no_progress)
+    return count
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_meta_training_passes_over_the_graph_once_for_each_setting(
+    dataset: NodeDataset, small: Small, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count(**changes: Any) -> int:
+        config = small(method="cec", encoder=encoder, pretrain_epochs=2, **changes)
+        return passes(prepare(config, [0, 5], dataset, CPU), monkeypatch)
+
+    assert count() == 2  # training, and validation
+    assert count(val_classes=2) == 3  # whose stream has another view after each session
+    assert count(protocol="released") == 3  # training, and two sessions after it
+    assert count(protocol="released", gpil=False) == 3
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("changes", [{}, {"val_classes": 2}, {"protocol": "released"}])
+def test_records_are_those_of_a_pass_in_every_step(
+    dataset: NodeDataset, small: Small, encoder: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unchanged(stage: Stage, pack: Pack, setting: Setting) -> Setting:
+        return setting
+
+    def records() -> list[dict[str, Any]]:
+        config = small(method="cec", encoder=encoder, **changes)
+        found = run(config, [0, 5], dataset=dataset, device=CPU)
+        return [{name: r[name] for name in r.keys() - {"seconds", "environment"}} for r in found]
+
+    once = records()
+    monkeypatch.setattr(Stage, "propagated", unchanged)
+    assert records() == once
+    stage = prepare(small(method="cec", encoder=encoder, **changes), [0, 5], dataset, CPU)
+    assert passes(stage, monkeypatch) > 12  # a pass for each episode: the comparison is with something else
+
+
+def test_attention_is_the_printed_formula() -> None:
+    torch.manual_seed(0)
+    attention, vectors = ClassifierAttention(4, 0.5), torch.randn(3, 4)
+    expected = []
+    for i in range(3):
+        scores = torch.stack([attention.query(vectors[i]) @ attention.key(vectors[j]) for j in range(3)]) / 2
+        weights = scores.softmax(0)
+        expected.append(vectors[i] + sum(weights[j] * attention.value(vectors[j]) for j in range(3)))
+    torch.testing.assert_close(attention(vectors, None), torch.stack(expected))
+
+
+def test_a_class_moves_with_the_others_that_are_there() -> None:
+    # That is what the attention is for: adding classes adapts the vectors of those before them.
+    torch.manual_seed(0)
+    attention, vectors = ClassifierAttention(4, 0.0), torch.randn(5, 4)
+    assert not torch.allclose(attention(vectors, None)[:3], attention(vectors[:3], None))
+
+
+@torch.no_grad()
+def test_answers_are_scaled_cosines_to_adapted_vectors(dataset: NodeDataset, small: Small) -> None:
+    stage = prepare(small(method="cec", cosine_scale=10.0), [0, 5], dataset, CPU)
+    pack = pretrain(stage, None, no_progress)
+    streams = [world.test for world in stage.worlds]
+    setting = stage.session(streams, 1)
+    scene = stage.scene(setting, len(streams[0].known), 1)
+    (logits,) = pack.run("logits", (scene,), setting.view, (stage.task(streams, 1),))
+    assert logits.abs().max() <= 10.001
+    # What attention finds moves the vectors: without it they are the plain means.
+    pack.parameters["evolution.value.weight"].zero_()
+    (plain,) = pack.run("logits", (scene,), setting.view, (stage.task(streams, 1),))
+    assert not torch.allclose(plain, logits)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.randomness import keys
+from hagmeta.phases.context import Stage
+from hagmeta.phases.meta_training import Episode, ordinary_episodes
+from hagmeta.phases.sessions import play
+from hagmeta.pipeline import prepare, pretrain
+
+CPU = torch.device("cpu")
+SEEDS = [0, 5]
+KEY = keys(SEEDS, "dropout")
+Small = Callable[..., RunConfig]
+
+
+def trained_a_little(config: RunConfig, dataset: NodeDataset) -> tuple[Stage, Pack, Episode]:
+    stage = prepare(config, SEEDS, dataset, CPU)
+    pack = pretrain(stage, None, no_progress)
+    (episode,) = islice(ordinary_episodes(stage, stage.training()), 1)
+    return stage, pack, episode
+
+
+def gradients(pack: Pack, episode: Episode) -> dict[str, Tensor]:
+    losses, _ = episode.loss(pack, KEY)
+    values = torch.autograd.grad(losses.sum(), list(pack.parameters.values()))
+    return dict(zip(pack.parameters, values, strict=True))
+
+
+@torch.no_grad()
+def slope_along(pack: Pack, episode: Episode, direction: dict[str, Tensor]) -> float:
+    """The change of the losses along a direction of length one, by central differences."""
+    length = length_of(direction)
+    step, before, losses = 2e-3, pack.snapshot(), []
+    for sign in (1, -1):
+        pack.restore({n: before[n] + sign * step * direction[n] / length for n in before})
+        losses.append(float(episode.loss(pack, KEY)[0].double().sum()))
+    pack.restore(before)
+    return (losses[0] - losses[1]) / (2 * step)
+
+
+def length_of(direction: dict[str, Tensor]) -> float:
+    return float(torch.sqrt(sum(value.square().sum() for value in direction.values())))
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_the_gradient_through_the_inner_steps_is_that_of_finite_differences(
+    dataset: NodeDataset, small: Small, encoder: str
+) -> None:
+    # Along its own gradient a loss rises by the gradient's length.
+    config = small(method="meta-gnn", encoder=encoder, inner_rate=0.1, inner_steps=3)
+    _, pack, episode = trained_a_little(config, dataset)
+    gradient = gradients(pack, episode)
+    assert slope_along(pack, episode, gradient) == pytest.approx(length_of(gradient), rel=0.02)
+
+
+def test_first_order_leaves_the_way_through_the_inner_steps_out(dataset: NodeDataset, small: Small) -> None:
+    settings: dict[str, Any] = {"method": "meta-gnn", "inner_rate": 0.3, "inner_steps": 3}
+    _, pack, episode = trained_a_little(small(**settings), dataset)
+    _, other, _ = trained_a_little(small(**settings, first_order=True), dataset)
+    assert torch.equal(episode.loss(pack, KEY)[0], episode.loss(other, KEY)[0])
+    second, first = gradients(pack, episode), gradients(other, episode)
+    difference = {name: second[name] - first[name] for name in second}
+    assert length_of(difference) > 0.05 * length_of(second)
+    # So it is not the slope of the loss, though it points up.
+    slope = slope_along(pack, episode, first)
+    assert slope > 0 and abs(slope - length_of(first)) > 0.05 * slope
+
+
+def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: NodeDataset, small: Small) -> None:
+    logits = []
+    for method in ("meta-gnn", "frozen"):
+        stage = prepare(small(method=method, inner_steps=0), SEEDS, dataset, CPU)
+        pack = pretrain(stage, None, no_progress)
+        streams = [world.test for world in stage.worlds]
+        setting = stage.session(streams, 2)
+        scene = stage.scene(setting, len(streams[0].known), 2)
+        with torch.no_grad():
+            logits += pack.run("logits", (scene,), setting.view, (stage.task(streams, 2),))
+    torch.testing.assert_close(logits[0], logits[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_inner_steps_lower_the_loss_on_the_supports(dataset: NodeDataset, small: Small, steps: int) -> None:
+    losses = []
+    for count in (0, steps):
+        config = small(method="meta-gnn", inner_steps=count, dropout=0.0)
+        _, pack, episode = trained_a_little(config, dataset)
+        support = episode.task.support.flatten(1)
+        target = torch.arange(2).repeat_interleave(3).expand(2, -1)
+        task = episode.task._replace(query=support)
+        losses.append(pack.run("loss", (episode.scene,), episode.view, task, target, KEY)[0])
+    assert (losses[1] < losses[0]).all()
+
+
+def test_a_session_leaves_what_was_meta_learnt_as_it_was(dataset: NodeDataset, small: Small) -> None:
+    stage = prepare(small(method="meta-gnn"), SEEDS, dataset, CPU)
+    pack = pretrain(stage, None, no_progress)
+    before = pack.snapshot()
+    play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+    assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())

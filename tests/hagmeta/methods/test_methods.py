@@ -1,0 +1,206 @@
+"""What the methods have in common, and the ones that are HAG-Meta with parts of it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.methods import METHODS, Lesson, MetaTraining
+from hagmeta.nn.prototypes import weighted_prototypes
+from hagmeta.packs.pack import no_progress
+from hagmeta.phases.context import Stage
+from hagmeta.phases.meta_training import meta_train, ordinary_episodes, supervised_episodes
+from hagmeta.phases.sessions import play
+from hagmeta.pipeline import prepare, pretrain, remarks, resolve, run
+from hagmeta.protocol.splits import TRAIN
+
+CPU = torch.device("cpu")
+Small = Callable[..., RunConfig]
+NAMES = {item.name for item in fields(RunConfig)}
+
+
+def accuracies(config: RunConfig, dataset: NodeDataset) -> list[list[float]]:
+    return [record["accuracy"] for record in run(config, [0, 5], dataset=dataset, device=CPU)]
+
+
+def test_settings_name_only_methods_that_there_are() -> None:
+    for item in fields(RunConfig):
+        assert {*item.metadata["only"], *item.metadata["but"]} <= METHODS.keys(), item.name
+
+
+def test_settings_that_do_not_apply_are_those_that_a_method_has_no_use_for() -> None:
+    for name, method in METHODS.items():
+        config = RunConfig(method=name)
+        assert config.applies("episodes") == (method.meta_training is not MetaTraining.NONE), name
+        assert config.applies("finetune_steps") == (method.lesson is not Lesson.NONE), name
+        assert not any(config.applies(setting) for setting in method.settings), name
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_canonical_configuration_is_read_back_as_itself(method: str) -> None:
+    config = resolve(RunConfig(method=method))
+    assert config.canonical().keys() <= NAMES
+    back = RunConfig.from_mapping(config.canonical())
+    assert back.canonical() == config.canonical() and back.hash() == config.hash()
+    assert resolve(back) == config
+
+
+def test_what_does_not_apply_makes_no_other_run() -> None:
+    plain = resolve(RunConfig(method="frozen"))
+    for change in ({"episodes": 7}, {"finetune_steps": 3}, {"nla": False}, {"loss": "binary"}):
+        changed = RunConfig.from_mapping({"method": "frozen", **change})
+        assert changed.hash() == plain.hash() or resolve(changed).hash() == plain.hash()
+        assert resolve(changed) == plain
+    assert resolve(RunConfig(method="frozen", hidden=64)).hash() != plain.hash()
+    assert resolve(RunConfig(method="proto-gat")).encoder == "gat"
+    assert resolve(RunConfig(method="proto-gcn", encoder="gat")).encoder == "gcn"
+
+
+def test_methods_differ_in_their_hash_and_hag_meta_keeps_its_own() -> None:
+    hashes = {resolve(RunConfig(method=name)).hash() for name in METHODS}
+    assert len(hashes) == len(METHODS)
+    # The canonical form as it was before there were other methods: results on disk are found by it.
+    assert list(RunConfig().canonical()) == [
+        *("dataset", "method", "protocol", "classes", "drop_small", "n_way", "k_shot", "sessions"),
+        *("gpil", "nla", "tla", "encoder", "hidden", "embedding", "heads", "dropout", "learning_rate"),
+        *("weight_decay", "pretrain_epochs", "pretrain_patience", "episodes", "validate_every", "patience"),
+        *("query_shot", "loss", "finetune_steps", "finetune_rate", "queries_per_class", "val_classes"),
+    ]
+
+
+@pytest.mark.parametrize("protocol", ["strict", "released"])
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_proto_is_hag_meta_with_all_parts_off(
+    dataset: NodeDataset, small: Small, encoder: str, protocol: str
+) -> None:
+    off = small(gpil=False, nla=False, tla=False, encoder=encoder, protocol=protocol)
+    assert accuracies(small(method=f"proto-{encoder}", protocol=protocol), dataset) == accuracies(
+        off, dataset
+    )
+
+
+def states_after(stage: Stage, sessions: bool) -> list[dict[str, torch.Tensor]]:
+    """The parameters after pre-training, and after all that follows."""
+    pack = pretrain(stage, None, no_progress)
+    states = [pack.snapshot()]
+    meta_train(stage, pack, no_progress)
+    states.append(pack.snapshot())
+    if sessions:
+        play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+        states.append(pack.snapshot())
+    return states
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_frozen_never_changes_after_pre_training(dataset: NodeDataset, small: Small) -> None:
+    first, _, last = states_after(prepare(small(method="frozen"), [0, 5], dataset, CPU), sessions=True)
+    assert same(first, last)
+    for name in ("proto-gcn", "hag-meta"):  # as it would not if the phases did nothing
+        first, _, last = states_after(prepare(small(method=name), [0, 5], dataset, CPU), sessions=True)
+        assert not same(first, last)
+
+
+def test_frozen_is_proto_gcn_without_steps(dataset: NodeDataset, small: Small) -> None:
+    frozen = accuracies(small(method="frozen"), dataset)
+    assert frozen == accuracies(small(method="proto-gcn", finetune_steps=0), dataset)
+    assert frozen != accuracies(small(method="proto-gcn"), dataset)
+
+
+def test_joint_learns_from_train_nodes_of_every_class_met(dataset: NodeDataset, small: Small) -> None:
+    stage = prepare(small(method="joint"), [0, 5], dataset, CPU)
+    for world in stage.worlds:
+        for session in range(3):
+            nodes = world.train_nodes_met(world.test, session)
+            assert set(world.labels[nodes]) == set(world.test.met(session))
+            assert (world.split.role[nodes] == TRAIN).all()
+    task = stage.task([world.test for world in stage.worlds], 2, complete=True)
+    assert task.many.shape == (2, 13) and task.support.shape == (2, 0, 3)
+    assert "oracle" in " ".join(remarks(stage.config))
+    (record,) = run(small(method="joint"), [0], dataset=dataset, device=CPU)
+    assert record["oracle"] is True
+
+
+def test_joint_is_above_frozen(dataset: NodeDataset, small: Small) -> None:
+    settings: dict[str, Any] = {"pretrain_epochs": 60, "episodes": 40, "finetune_steps": 10}
+    joint, frozen = (
+        np.mean([accuracy[-1] for accuracy in accuracies(small(method=name, **settings), dataset)])
+        for name in ("joint", "frozen")
+    )
+    assert joint > frozen + 0.02
+
+
+def test_ordinary_episodes_are_of_n_novel_train_classes(dataset: NodeDataset, small: Small) -> None:
+    stage = prepare(small(method="gpn", query_shot=4), [0, 5], dataset, CPU)
+    for episode in islice(ordinary_episodes(stage, stage.training()), 10):
+        assert episode.task.many.shape == (2, 0)
+        for seed, world in enumerate(stage.worlds):
+            classes = episode.task.classes[seed].numpy()
+            assert len(set(classes)) == 2 and np.isin(classes, world.meta_classes).all()
+            support, query = (nodes[seed].numpy() for nodes in (episode.task.support, episode.task.query))
+            assert (world.labels[support] == classes[:, None]).all()
+            assert (world.labels[query] == classes[episode.target[seed].numpy()]).all()
+            drawn = np.concatenate([support.ravel(), query])
+            assert len(set(drawn)) == 2 * (3 + 4) and (world.split.role[drawn] == TRAIN).all()
+
+
+def test_supervised_batches_are_of_every_class_that_training_may_know(
+    dataset: NodeDataset, small: Small
+) -> None:
+    stage = prepare(small(method="joint", val_classes=2), [0, 5], dataset, CPU)
+    for episode in islice(supervised_episodes(stage, stage.training()), 5):
+        for seed, world in enumerate(stage.worlds):
+            assert list(episode.task.classes[seed]) == [*world.split.base, *world.meta_classes]
+            query = episode.task.query[seed].numpy()
+            assert (world.labels[query] == world.trained[episode.target[seed].numpy()]).all()
+            assert (world.split.role[query] == TRAIN).all()
+
+
+def test_a_method_s_draws_do_not_depend_on_the_method(dataset: NodeDataset, small: Small) -> None:
+    one, other = (prepare(small(method=name), [0], dataset, CPU).worlds[0] for name in ("hag-meta", "gpn"))
+    assert np.array_equal(one.test.support, other.test.support)
+    assert all(np.array_equal(a, b) for a, b in zip(one.test.queries, other.test.queries, strict=True))
+
+
+def test_gpn_has_hag_meta_s_prototypes(dataset: NodeDataset, small: Small) -> None:
+    stages = [
+        prepare(small(method=name, tla=False, pretrain_epochs=2), [0, 5], dataset, CPU)
+        for name in ("gpn", "hag-meta")
+    ]
+    logits = []
+    for stage in stages:
+        streams = [world.test for world in stage.worlds]
+        setting = stage.session(streams, 2)
+        scene = stage.scene(setting, len(streams[0].known), 2)
+        pack = pretrain(stage, None, no_progress)
+        logits.append(pack.run("logits", (scene,), setting.view, (stage.task(streams, 2),))[0])
+    assert torch.equal(*logits)
+
+
+def test_equal_scores_make_plain_means() -> None:
+    support = torch.randn(4, 3, 8, generator=torch.Generator().manual_seed(0))
+    weights = torch.zeros(4, 3).softmax(-1)
+    torch.testing.assert_close(weighted_prototypes(support, weights), support.mean(1))
+
+
+def test_gpn_trains_otherwise_than_hag_meta(dataset: NodeDataset, small: Small) -> None:
+    trained = [
+        states_after(prepare(small(method=name, tla=False), [0], dataset, CPU), sessions=False)[1]
+        for name in ("gpn", "hag-meta")
+    ]
+    assert not same(*trained)
+
+
+def test_replacing_the_method_keeps_what_applies(small: Small) -> None:
+    config = replace(small(), method="gpn")
+    assert config.episodes == 12 and config.applies("episodes") and not config.applies("tla")

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from hagmeta.nn.encoder import Embedding
+from hagmeta.nn.node_attention import NodeScores
+from hagmeta.nn.prototypes import distance_logits, weighted_prototypes
+from hagmeta.nn.task_attention import TaskAttention
+from hagmeta.packs.randomness import seeded
+from hagmeta.sparse.graph import ClassMeans, View
+
+NODES, WIDTH = 20, 6
+SUPPORT = torch.tensor([[4, 9, 1], [0, 19, 7]])  # two classes of three
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@dataclass(frozen=True)
+class Given(Embedding):
+    """Embeddings that are known beforehand."""
+
+    values: Tensor
+
+    def all(self) -> Tensor:
+        return self.values
+
+    def at(self, nodes: Tensor) -> Tensor:
+        return self.values[nodes]
+
+    def means(self, class_means: ClassMeans) -> Tensor:
+        raise NotImplementedError
+
+
+def scores(values: Tensor, last: nn.Linear, degree: Tensor) -> NodeScores:
+    return NodeScores(Given(values), last, View(torch.ones(NODES), torch.ones(NODES), torch.log(degree)))
+
+
+@torch.no_grad()
+def test_node_weights_follow_the_equations_and_sum_to_one_within_a_class() -> None:
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
+    weights = scores(values, last, degree).weights(SUPPORT)
+    for row, nodes in zip(weights.numpy(), SUPPORT.numpy(), strict=True):
+        raw = np.maximum(values.numpy()[nodes], 0) @ last.weight.numpy()[0] + last.bias.item()
+        power = np.exp(1 / (1 + np.exp(-raw * np.log(degree.numpy()[nodes]))))
+        np.testing.assert_allclose(row, power / power.sum(), rtol=1e-5)
+        assert row.sum() == pytest.approx(1, abs=1e-6)
+    assert weights.std() > 0.01
+
+
+@torch.no_grad()
+def test_equal_node_scores_give_the_plain_mean() -> None:
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    values = normal(NODES, WIDTH)
+    equal = scores(values[:1].expand(NODES, -1), last, torch.full((NODES,), 5.0)).weights(SUPPORT)
+    torch.testing.assert_close(equal, torch.full((2, 3), 1 / 3))
+    torch.testing.assert_close(weighted_prototypes(values[SUPPORT], equal), values[SUPPORT].mean(1))
+
+
+def test_prototypes_are_weighted_sums_of_their_own_class() -> None:
+    support, weights = normal(2, 3, WIDTH), torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    expected = torch.stack([(support[0, 0] + support[0, 1]) / 2, support[1, 2]])
+    torch.testing.assert_close(weighted_prototypes(support, weights), expected)
+
+
+def test_logits_rank_by_squared_distance() -> None:
+    queries, prototypes = normal(7, WIDTH), normal(4, WIDTH, seed=1)
+    distances = (queries[:, None] - prototypes).square().sum(-1)
+    ours = distance_logits(queries, prototypes).softmax(-1)
+    torch.testing.assert_close(ours, (-distances).softmax(-1), rtol=1e-4, atol=1e-6)
+
+
+def task_attention(base: int = 5, n_way: int = 2, rate: float = 0.5) -> TaskAttention:
+    return seeded(0, "test", lambda: TaskAttention(base, n_way, rate))
+
+
+def linear(layer: nn.Linear, values: np.ndarray) -> np.ndarray:
+    result: np.ndarray = values @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    return result
+
+
+@torch.no_grad()
+def test_task_weights_follow_the_equations() -> None:
+    module, sizes = task_attention(), (5, 2, 2, 2)
+    prototypes = normal(11, WIDTH)
+    base, *later = np.split(prototypes.numpy(), np.cumsum(sizes)[:-1])
+    hidden = np.maximum(linear(module.second, np.maximum(linear(module.first, base.T), 0)), 0)
+    tasks = [np.maximum(linear(module.third, hidden), 0), *(task.T for task in later)]
+    vectors = np.stack([linear(module.shared, task)[:, 0] for task in tasks])
+    power = np.exp(vectors @ vectors[-1])
+    expected = np.repeat(power / power.sum() / sizes, sizes)
+    np.testing.assert_allclose(module(prototypes, sizes, None), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(5, 2), (5, 2, 2, 2), (5, 2, 1), (5, 1, 2), (5,)])
+@torch.no_grad()
+def test_task_weights_sum_to_one_over_all_classes(sizes: tuple[int, ...]) -> None:
+    weights = task_attention()(normal(sum(sizes), WIDTH), sizes, None)
+    assert weights.sum().item() == pytest.approx(1, abs=1e-6)
+    for task in weights.split(sizes):
+        assert (task == task[0]).all(), "a task's classes share its weight"
+
+
+@torch.no_grad()
+def test_a_smaller_task_is_filled_up_with_its_mean_prototype() -> None:
+    module = task_attention(n_way=3)
+    base, first, small, last = (
+        normal(5, WIDTH),
+        normal(3, WIDTH, seed=1),
+        normal(2, WIDTH, seed=2),
+        normal(3, WIDTH),
+    )
+    filled = torch.cat([small, small.mean(0, keepdim=True)])
+    padded = module(torch.cat([base, first, small, last]), (5, 3, 2, 3), None)
+    whole = module(torch.cat([base, first, filled, last]), (5, 3, 3, 3), None)
+    # The task weighs the same, and divides its weight among fewer classes.
+    torch.testing.assert_close(padded[8:10] * 2, whole[8:10] * 3)
+    torch.testing.assert_close(padded[:8], whole[:8])
+    torch.testing.assert_close(padded[10:], whole[11:])
+
+
+@torch.no_grad()
+def test_permuting_earlier_tasks_permutes_their_weights() -> None:
+    module, sizes = task_attention(), (5, 2, 2, 2, 2)
+    prototypes = normal(13, WIDTH)
+    order = torch.tensor([0, 1, 2, 3, 4, 9, 10, 5, 6, 7, 8, 11, 12])
+    weights = module(prototypes, sizes, None)
+    torch.testing.assert_close(module(prototypes[order], sizes, None), weights[order])
+    assert len(weights.unique()) == 5
+
+
+def test_task_attention_runs_for_a_pack_and_drops_only_in_training() -> None:
+    module, sizes = task_attention(base=40), (40, 2)
+    prototypes, keys = normal(3, 42, WIDTH), torch.tensor([1, 2, 3])
+    evaluated = vmap(lambda p: module(p, sizes, None))(prototypes)
+    trained = vmap(lambda p, k: module(p, sizes, k))(prototypes, keys)
+    for index in range(3):
+        torch.testing.assert_close(evaluated[index], module(prototypes[index], sizes, None))
+        torch.testing.assert_close(trained[index], module(prototypes[index], sizes, keys[index]))
+    assert not torch.allclose(evaluated, trained)

@@ -1,0 +1,118 @@
+"""Pre-trained encoders are computed once and shared."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta import datasets
+from hagmeta.common.errors import UserError
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.packs.pack import State
+from hagmeta.phases.pretrain import Cache, pretrained_encoders
+from hagmeta.pipeline import prepare
+
+CPU = torch.device("cpu")
+Small = Callable[..., RunConfig]
+
+
+def encoders(
+    config: RunConfig, seeds: list[int], dataset: NodeDataset, folder: Path | None
+) -> tuple[list[State], int]:
+    """The encoders, and how many validations it took to get them."""
+    calls: list[str] = []
+
+    def watch(phase: str, done: int, total: int, values: dict[str, float]) -> None:
+        calls.append(phase)
+
+    cache = Cache(folder, datasets.fingerprint(dataset)) if folder else None
+    return pretrained_encoders(prepare(config, seeds, dataset, CPU), cache, watch), len(calls)
+
+
+def same(one: list[State], other: list[State]) -> bool:
+    pairs = zip(one, other, strict=True)
+    return all(torch.equal(value, right[name]) for left, right in pairs for name, value in left.items())
+
+
+def test_cached_encoders_are_those_computed_and_cost_nothing(
+    dataset: NodeDataset, small: Small, tmp_path: Path
+) -> None:
+    computed, _ = encoders(small(), [0, 1, 2], dataset, None)
+    first, work = encoders(small(), [0, 1], dataset, tmp_path)
+    assert work > 0 and same(first, computed[:2])
+    # Seeds that are there are not computed again, whoever they come with.
+    more, _ = encoders(small(), [2, 1, 0], dataset, tmp_path)
+    assert same(more, computed[::-1])
+    again, work = encoders(small(), [0, 1, 2], dataset, tmp_path)
+    assert work == 0 and same(again, computed)
+
+
+def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not(
+    dataset: NodeDataset, small: Small, tmp_path: Path
+) -> None:
+    encoders(small(), [0], dataset, tmp_path)
+    for shared in (small(nla=False), small(gpil=False, tla=False), small(episodes=5, finetune_steps=0)):
+        assert encoders(shared, [0], dataset, tmp_path)[1] == 0
+    for other in (
+        small(hidden=8),
+        small(dropout=0.1),
+        small(learning_rate=0.01),
+        small(protocol="released"),
+        small(val_classes=2),
+        small(encoder="gat"),
+    ):
+        assert encoders(other, [0], dataset, tmp_path)[1] > 0
+
+
+def test_other_data_is_another_encoder(dataset: NodeDataset, small: Small, tmp_path: Path) -> None:
+    encoders(small(), [0], dataset, tmp_path)
+    doubled = replace(dataset, features=dataset.features * np.float32(2))
+    assert encoders(small(), [0], doubled, tmp_path)[1] > 0
+
+
+def test_two_processes_that_need_the_same_encoders_compute_them_once(tmp_path: Path) -> None:
+    program = f"""
+import sys, torch
+from pathlib import Path
+from hagmeta import datasets
+from hagmeta.config import RunConfig
+from hagmeta.pipeline import prepare
+from hagmeta.phases.pretrain import Cache, pretrained_encoders
+name = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
+data = datasets.load(name, Path())
+config = RunConfig(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60)
+stage = prepare(config, [int(s) for s in sys.argv[1:]], data, torch.device("cpu"))
+work = []
+cache = Cache(Path({str(tmp_path)!r}), datasets.fingerprint(data))
+pretrained_encoders(stage, cache, lambda *a: work.append(a))
+print(len(work))
+"""
+    # The packs overlap, in opposite orders: locks taken as they come would wait for each other for ever.
+    packs = (["0", "1", "2"], ["2", "1", "0"])
+    start = time.monotonic()
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program, *seeds], stdout=subprocess.PIPE, text=True)
+        for seeds in packs
+    ]
+    work = sorted(int(process.communicate(timeout=120)[0]) for process in processes)
+    assert work[0] == 0 and work[1] > 0
+    assert time.monotonic() - start < 120
+    assert len(list(tmp_path.glob("*.pt"))) == 3
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_damaged_encoder_is_named(dataset: NodeDataset, small: Small, tmp_path: Path) -> None:
+    encoders(small(), [0], dataset, tmp_path)
+    (path,) = tmp_path.glob("*.pt")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(UserError, match=path.name):
+        encoders(small(), [0], dataset, tmp_path)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from hagmeta.common.errors import UserError
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.pipeline import resolve
+from hagmeta.protocol.splits import TEST, TRAIN, VAL, Split, make_split
+from hagmeta.protocol.streams import make_world
+
+Small = Callable[..., RunConfig]
+COUNTS = (12, 30, 3, 25, 20, 40, 11, 4)  # two classes are too small for 3 supports and 3 queries
+
+
+def with_counts(counts: tuple[int, ...] = COUNTS) -> NodeDataset:
+    """Classes of these sizes, their nodes in a random order; no edges."""
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    features = scipy.sparse.csr_matrix(np.ones((len(labels), 1), dtype=np.float32))
+    names = tuple(f"class {c}" for c in range(len(counts)))
+    return NodeDataset("hand-made", np.empty((0, 2), dtype=np.int64), labels, features, names)
+
+
+def three_shot(**changes: Any) -> RunConfig:
+    settings: dict[str, Any] = {"classes": (2, 2, 2), "n_way": 1, "k_shot": 3, "query_shot": 3}
+    return RunConfig(**(settings | changes))
+
+
+def test_base_classes_are_the_largest_whatever_the_seed(dataset: NodeDataset, small: Small) -> None:
+    config = resolve(small())
+    counts = np.bincount(dataset.labels)
+    for seed in range(5):
+        split = make_split(dataset, config, seed)
+        assert counts[split.base].min() >= np.delete(counts, split.base).max()
+        assert (len(split.base), len(split.novel_train), len(split.novel_test)) == (4, 5, 5)
+        assert len(set(split.order)) == 14
+
+
+def test_the_seed_shuffles_the_other_classes_and_the_nodes(dataset: NodeDataset, small: Small) -> None:
+    config = resolve(small())
+    splits = [make_split(dataset, config, seed) for seed in (0, 1, 0)]
+
+    def parts(split: Split) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(part) for part in (split.base, split.novel_train, split.novel_test, split.role))
+
+    assert parts(splits[0]) == parts(splits[2])
+    same = [one == other for one, other in zip(parts(splits[0]), parts(splits[1]), strict=True)]
+    assert same == [True, False, False, False]
+
+
+def test_each_class_is_divided_60_20_20(dataset: NodeDataset, small: Small) -> None:
+    split = make_split(dataset, resolve(small()), 0)
+    for c, count in enumerate(np.bincount(dataset.labels)):
+        roles = np.bincount(split.role[dataset.labels == c], minlength=3)
+        fifth = count // 5
+        assert roles[[TRAIN, VAL, TEST]].tolist() == [count - 2 * fifth, fifth, fifth]
+
+
+def test_too_small_classes_are_named_with_their_sizes() -> None:
+    with pytest.raises(
+        UserError, match=r"2 classes of hand-made .* 'class 2' \(3\), 'class 7' \(4\)\. Leave them out"
+    ):
+        make_split(with_counts(), three_shot(), 0)
+
+
+def test_of_many_too_small_classes_five_are_named() -> None:
+    with pytest.raises(UserError, match=r"7 classes .* 'class 4' \(2\) and 2 more\."):
+        make_split(with_counts((2,) * 7 + (50,)), three_shot(), 0)
+
+
+def test_dropped_classes_are_in_no_part_and_never_visible() -> None:
+    dataset = with_counts()
+    world = make_world(dataset, three_shot(drop_small=True), 0)
+    assert sorted(world.split.order) == [0, 1, 3, 4, 5, 6]
+    assert sorted(world.split.base) == [1, 5]
+    small = np.isin(dataset.labels, [2, 7])
+    for stream in (world.validation, world.test):
+        for session in range(stream.sessions + 1):
+            assert not stream.visible(session)[small].any()
+            assert not small[stream.queries[session]].any()
+    # All else is visible in the end.
+    assert world.test.visible(world.test.sessions)[~small].all()
+
+
+def test_classes_in_no_part_of_the_split_are_never_visible() -> None:
+    dataset = with_counts()
+    world = make_world(dataset, three_shot(drop_small=True, classes=(2, 1, 1)), 0)
+    unused = ~np.isin(dataset.labels, world.split.order)
+    assert unused.sum() > 20
+    assert not world.test.visible(world.test.sessions)[unused].any()
+
+
+def test_a_class_is_usable_when_its_train_nodes_suffice() -> None:
+    # Of 10 nodes 2 are kept for validation and 2 for testing: 6 are left for supports and queries.
+    dataset = with_counts((50, 50, 10))
+    assert len(make_split(dataset, three_shot(classes=(1, 1, 1), query_shot=3), 0).order) == 3
+    with pytest.raises(UserError, match=r"'class 2' \(10\)"):
+        make_split(dataset, three_shot(classes=(1, 1, 1), query_shot=4), 0)
+
+
+def test_a_class_of_four_has_no_node_to_test_with() -> None:
+    with pytest.raises(UserError, match=r"'class 2' \(4\)"):
+        make_split(with_counts((50, 50, 4)), three_shot(classes=(1, 1, 1), k_shot=1, query_shot=1), 0)
+
+
+def test_released_counts_all_nodes_of_a_class() -> None:
+    config = three_shot(classes=(1, 1, 1), protocol="released", query_shot=20)
+    assert len(make_split(with_counts((50, 50, 23)), config, 0).order) == 3
+    with pytest.raises(UserError, match=r"'class 2' \(22\)"):
+        make_split(with_counts((50, 50, 22)), config, 0)
+
+
+def test_more_classes_than_there_are_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"2 \+ 3 \+ 2 is more than the 6 usable classes .*\(it has 8\)"):
+        make_split(with_counts(), three_shot(drop_small=True, classes=(2, 3, 2)), 0)
+
+
+def test_released_with_few_training_queries_needs_twenty_nodes_all_the_same() -> None:
+    labels = np.repeat(np.arange(3), (50, 50, 15))
+    features = scipy.sparse.csr_matrix(np.ones((115, 1), dtype=np.float32))
+    dataset = NodeDataset("d", np.empty((0, 2), dtype=np.int64), labels, features, ("a", "b", "c"))
+    config = RunConfig(classes=(1, 1, 1), n_way=1, k_shot=3, query_shot=3, protocol="released")
+    with pytest.raises(UserError):
+        make_world(dataset, config, 0)

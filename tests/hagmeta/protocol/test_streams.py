@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hagmeta.common.errors import UserError
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.pipeline import resolve
+from hagmeta.protocol.splits import TEST, TRAIN, VAL
+from hagmeta.protocol.streams import Stream, World, check_ways, make_world
+
+Small = Callable[..., RunConfig]
+Changes = dict[str, Any]
+
+
+def world_of(dataset: NodeDataset, config: RunConfig, seed: int = 0) -> World:
+    return make_world(dataset, resolve(config), seed)
+
+
+def arrays(stream: Stream) -> list[np.ndarray]:
+    return [stream.known, stream.arriving, stream.support, stream.arrival, *stream.queries]
+
+
+def same_draws(one: World, other: World) -> bool:
+    left, right = (
+        [*arrays(w.validation), *arrays(w.test), w.split.role, w.meta_classes] for w in (one, other)
+    )
+    return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def assert_strict(stream: Stream, world: World, role: int, k_shot: int, most: int) -> None:
+    """Supports are train nodes of their classes, queries nodes of ``role`` of all classes met."""
+    labels, roles = world.labels, world.split.role
+    assert stream.support.shape == (*stream.arriving.shape, k_shot)
+    assert len(np.unique(stream.support)) == stream.support.size
+    assert (labels[stream.support] == stream.arriving[..., None]).all()
+    assert (roles[stream.support] == TRAIN).all()
+    assert len(stream.queries) == stream.sessions + 1
+    chosen: dict[int, list[int]] = {}
+    for session, queries in enumerate(stream.queries):
+        assert (roles[queries] == role).all()
+        assert not np.isin(queries, stream.support).any()
+        assert (np.diff(queries) > 0).all()
+        assert set(labels[queries]) == set(stream.met(session))
+        for c in stream.met(session):
+            mine = queries[labels[queries] == c].tolist()
+            assert len(mine) == min(most, ((labels == c) & (roles == role)).sum())
+            assert chosen.setdefault(c, mine) == mine, "a class keeps its queries"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("most", [50, 4])
+def test_strict_streams_keep_supports_and_queries_apart(
+    dataset: NodeDataset, small: Small, seed: int, most: int
+) -> None:
+    world = world_of(dataset, small(queries_per_class=most), seed)
+    assert_strict(world.test, world, TEST, 3, most)
+    assert_strict(world.validation, world, VAL, 3, most)
+
+
+def test_classes_arrive_in_the_split_s_order_without_the_remainder(
+    dataset: NodeDataset, small: Small
+) -> None:
+    world = world_of(dataset, small())  # 5 novel-test classes, 2 a session
+    split = world.split
+    assert world.test.known.tolist() == [*split.base, *split.novel_train]
+    assert world.test.arriving.tolist() == split.novel_test[:4].reshape(2, 2).tolist()
+    assert world.test.met(1).tolist() == [*world.test.known, *split.novel_test[:2]]
+    left_over = dataset.labels == split.novel_test[4]
+    assert not world.test.visible(2)[left_over].any()
+
+
+@pytest.mark.parametrize("changes", [{}, {"val_classes": 2}, {"protocol": "released"}])
+def test_a_session_makes_its_own_classes_visible_and_no_more(
+    dataset: NodeDataset, small: Small, changes: Changes
+) -> None:
+    world = world_of(dataset, small(**changes))
+    for session in range(world.test.sessions + 1):
+        expected = np.isin(dataset.labels, world.test.met(session))
+        assert np.array_equal(world.test.visible(session), expected)
+
+
+def test_validation_rehearses_the_novel_train_classes(dataset: NodeDataset, small: Small) -> None:
+    world = world_of(dataset, small())
+    stream, split = world.validation, world.split
+    assert world.meta_classes.tolist() == split.novel_train.tolist()
+    assert stream.known.tolist() == split.base.tolist()
+    assert stream.sessions == 2 and set(stream.arriving.ravel()) < set(split.novel_train)
+    # They were all met in training, so all are visible from the start.
+    for session in range(3):
+        expected = np.isin(dataset.labels, [*split.base, *split.novel_train])
+        assert np.array_equal(stream.visible(session), expected)
+
+
+def test_validation_on_held_out_classes_is_a_stream_of_its_own(dataset: NodeDataset, small: Small) -> None:
+    world = world_of(dataset, small(val_classes=3, n_way=1))
+    stream, split = world.validation, world.split
+    assert world.meta_classes.tolist() == split.novel_train[:2].tolist()
+    assert stream.known.tolist() == [*split.base, *split.novel_train[:2]]
+    assert stream.arriving.ravel().tolist() == split.novel_train[2:].tolist()
+    assert_strict(stream, world, VAL, 3, 50)
+    for session in range(4):
+        assert np.array_equal(stream.visible(session), np.isin(dataset.labels, stream.met(session)))
+    # The test stream still counts every novel-train class as met.
+    assert world.test.known.tolist() == [*split.base, *split.novel_train]
+
+
+def test_sessions_limits_the_test_stream(dataset: NodeDataset, small: Small) -> None:
+    limited, whole = world_of(dataset, small(sessions=1)), world_of(dataset, small())
+    assert (limited.test.sessions, whole.test.sessions) == (1, 2)
+    assert len(limited.test.queries) == 2
+    assert np.array_equal(limited.test.support, whole.test.support[:1])
+    assert not limited.test.visible(1)[np.isin(dataset.labels, whole.test.arriving[1])].any()
+
+
+def test_one_shot_and_one_way(dataset: NodeDataset, small: Small) -> None:
+    world = world_of(dataset, small(k_shot=1, n_way=1))
+    assert world.test.support.shape == (5, 1, 1)
+    assert_strict(world.test, world, TEST, 1, 50)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nla": False},
+        {"tla": False},
+        {"gpil": False},
+        {"loss": "binary"},
+        {"encoder": "gat", "heads": 1},
+        {"hidden": 8, "embedding": 4, "dropout": 0.1},
+        {"learning_rate": 0.1, "weight_decay": 0.0, "finetune_rate": 0.1, "finetune_steps": 0},
+        {"episodes": 3, "validate_every": 1, "patience": 1, "pretrain_epochs": 1, "pretrain_patience": 1},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_how_a_model_learns_changes_no_draw(dataset: NodeDataset, small: Small, changes: Changes) -> None:
+    # Methods and options are compared in pairs: with a seed they share split, supports, queries and order.
+    assert same_draws(world_of(dataset, small()), world_of(dataset, small(**changes)))
+
+
+def test_seeds_have_streams_of_their_own(dataset: NodeDataset, small: Small) -> None:
+    assert same_draws(world_of(dataset, small(), 4), world_of(dataset, small(), 4))
+    one, other = world_of(dataset, small(), 4), world_of(dataset, small(), 5)
+    assert not np.array_equal(one.test.support, other.test.support)
+    assert not np.array_equal(one.test.queries[0], other.test.queries[0])
+
+
+def test_released_draws_twenty_queries_of_all_nodes_but_the_session_s_supports(
+    dataset: NodeDataset, small: Small
+) -> None:
+    world = world_of(dataset, small(protocol="released"))
+    labels, roles, stream = world.labels, world.split.role, world.test
+    for session, queries in enumerate(stream.queries):
+        assert len(np.unique(queries)) == len(queries) == 20 * len(stream.met(session))
+        assert (np.bincount(labels[queries], minlength=14)[stream.met(session)] == 20).all()
+        if session:
+            assert not np.isin(queries, stream.support[session - 1]).any()
+    # What makes it leak: training nodes are asked for, earlier supports too, and anew in each session.
+    assert (roles[stream.queries[0]] == TRAIN).any()
+    assert np.isin(stream.queries[2], stream.support[0]).any()
+    known = [set(q[np.isin(labels[q], stream.known)]) for q in stream.queries]
+    assert known[0] != known[1]
+    assert set(np.unique(roles[stream.support])) == {TRAIN, VAL, TEST}
+
+
+def test_nodes_of_gives_one_role_of_what_is_visible_at_the_start(dataset: NodeDataset, small: Small) -> None:
+    world = world_of(dataset, small())
+    classes = np.array([world.split.base[0], world.split.novel_train[0]])
+    for role in (TRAIN, VAL, TEST):
+        expected = np.flatnonzero(np.isin(dataset.labels, classes) & (world.split.role == role))
+        assert np.array_equal(world.nodes_of(classes, role), expected)
+    assert len(world.nodes_of(world.split.novel_test, TRAIN)) == 0
+    # Asked with the labels of others in their place, it answers by visibility all the same.
+    swapped = replace(world, labels=np.full_like(world.labels, classes[0]))
+    assert world.test.visible(0)[swapped.nodes_of(classes, TRAIN)].all()
+
+
+BAD_WAYS: list[tuple[Changes, str]] = [
+    ({"n_way": 6}, "n_way is 6, but only 5 classes are novel-test"),
+    ({"n_way": 4, "classes": (4, 3, 7)}, "n_way is 4, but meta-training has only 3 classes"),
+    ({"n_way": 2, "val_classes": 4}, r"only 1 classes \(5 novel-train less 4 val_classes\)"),
+    ({"n_way": 2, "val_classes": 9}, "n_way is 2, but meta-training has only -4 classes"),
+    ({"n_way": 2, "val_classes": 1}, "val_classes is 1; a validation session needs n_way = 2"),
+    ({"n_way": 2, "sessions": 3}, "3 sessions of 2 classes need 6 novel-test classes; there are 5"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_WAYS)
+def test_an_n_that_the_classes_cannot_feed_is_refused(
+    small: Small, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        check_ways(small(**changes))
+
+
+def test_an_n_that_just_fits_is_accepted(small: Small) -> None:
+    check_ways(small(n_way=5))
+    check_ways(small(n_way=2, sessions=2, val_classes=3))
