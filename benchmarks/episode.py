@@ -32,7 +32,7 @@ from hagmeta.nn.task_attention import TaskAttention
 from hagmeta.packs.capture import Steps, ahead, stream_of
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import fold, keys
-from hagmeta.phases.context import Stage
+from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import Episode, pseudo_episodes
 from hagmeta.pipeline import prepare, pretrain
 
@@ -53,8 +53,8 @@ class DenseNetwork(nn.Module):
 class DenseStep:
     """HAG-Meta's training step, written the obvious way."""
 
-    def __init__(self, dataset: NodeDataset, stage: Stage) -> None:
-        self.stage, config, device = stage, stage.config, stage.device
+    def __init__(self, dataset: NodeDataset, context: Context) -> None:
+        self.context, config, device = context, context.settings, context.device
         features = (
             dataset.features if isinstance(dataset.features, np.ndarray) else dataset.features.toarray()
         )
@@ -68,14 +68,14 @@ class DenseStep:
         self.log_degree = degree.float().log()
         self.encoder = DenseNetwork(dataset.num_features, config.hidden, config.embedding).to(device)
         self.scorer = DenseNetwork(dataset.num_features, config.hidden, 1).to(device)
-        base = len(stage.worlds[0].split.base)
-        self.attention = TaskAttention(base, stage.n_way, 0.0).to(device)
+        base = len(context.scenarios[0].split.base)
+        self.attention = TaskAttention(base, context.n_way, 0.0).to(device)
         modules = nn.ModuleList([self.encoder, self.scorer, self.attention])
         self.optimizer = torch.optim.Adam(modules.parameters(), lr=0.005, weight_decay=0.0005)
 
     def filter_edges(self) -> Tensor:
         """Keep the edges between known classes, one by one."""
-        known = self.stage.worlds[0].test.known.tolist()
+        known = self.context.scenarios[0].test.known.tolist()
         kept = [
             self.labels[self.edges[0, i]] in known and self.labels[self.edges[1, i]] in known
             for i in range(self.edges.shape[1])
@@ -85,35 +85,38 @@ class DenseStep:
         return torch.sparse_coo_tensor(self.edges[:, mask], self.values[mask], size).coalesce()
 
     def step(self, adjacency: Tensor, episode: Episode) -> None:
-        world = self.stage.worlds[0]
+        scenario = self.context.scenarios[0]
         support, query, target = episode.task.support[0], episode.task.query[0], episode.target[0]
         again = self.encoder(self.features, adjacency)
         base = torch.stack(
-            [again[torch.from_numpy(world.nodes_of(np.array([c]), 0))].mean(0) for c in world.split.base]
+            [
+                again[torch.from_numpy(scenario.nodes_of(np.array([c]), 0))].mean(0)
+                for c in scenario.split.base
+            ]
         )
         embeddings = self.encoder(self.features, adjacency)
         scores = self.scorer(self.features, adjacency).squeeze(-1)
         weights = torch.sigmoid(scores[support] * self.log_degree[support]).softmax(-1)
         prototypes = torch.cat([base, (weights.unsqueeze(-1) * embeddings[support]).sum(1)])
         logits = -(embeddings[query].unsqueeze(1) - prototypes).square().sum(-1)
-        class_weights = 1 + self.attention(prototypes, episode.scene.task_sizes, None)
+        class_weights = 1 + self.attention(prototypes, episode.shared.task_sizes, None)
         self.optimizer.zero_grad()
         categorical_loss(logits, target, class_weights).backward()
         self.optimizer.step()
 
 
-def pack_step(stage: Stage) -> Callable[[Episode], object]:
-    pack: Pack = pretrain(stage, None, no_progress)
-    steps = Steps(pack, 0.005, 0.0005, stage.capture())
-    key = fold(keys(stage.seeds, "benchmark"), 0)
+def pack_step(context: Context) -> Callable[[Episode], object]:
+    pack: Pack = pretrain(context, None, no_progress)
+    steps = Steps(pack, 0.005, 0.0005, context.capture())
+    key = fold(keys(context.seeds, "benchmark"), 0)
     return lambda episode: episode.learn(steps, key)
 
 
-def seconds(stage: Stage, repeat: int, step: Callable[[Episode], object]) -> float:
+def seconds(context: Context, repeat: int, step: Callable[[Episode], object]) -> float:
     """Of one of ``repeat`` episodes, drawing them included, after a warm-up."""
-    episodes: Iterator[Episode] = ahead(pseudo_episodes(stage, stage.training()), stage.device)
-    if stage.device.type == "cuda":
-        return gpu_seconds(stage, repeat, lambda: step(next(episodes)))
+    episodes: Iterator[Episode] = ahead(pseudo_episodes(context, context.training()), context.device)
+    if context.device.type == "cuda":
+        return gpu_seconds(context, repeat, lambda: step(next(episodes)))
     times = []
     for number in range(repeat + 4):
         start = time.perf_counter()
@@ -123,10 +126,10 @@ def seconds(stage: Stage, repeat: int, step: Callable[[Episode], object]) -> flo
     return statistics.median(times)
 
 
-def gpu_seconds(stage: Stage, repeat: int, step: Callable[[], object]) -> float:
+def gpu_seconds(context: Context, repeat: int, step: Callable[[], object]) -> float:
     """The mean, as in training: nothing waits for the GPU but the end. Whole pseudo-streams count."""
-    warm_up(stage, step)
-    repeat = max(1, repeat // stage.pseudo_sessions) * stage.pseudo_sessions
+    warm_up(context, step)
+    repeat = max(1, repeat // context.pseudo_sessions) * context.pseudo_sessions
     start = time.perf_counter()
     for _ in range(repeat):
         step()
@@ -134,18 +137,18 @@ def gpu_seconds(stage: Stage, repeat: int, step: Callable[[], object]) -> float:
     return (time.perf_counter() - start) / repeat
 
 
-def warm_up(stage: Stage, step: Callable[[], object]) -> None:
+def warm_up(context: Context, step: Callable[[], object]) -> None:
     """Every shape is met, captured, and replayed."""
-    for _ in range(3 * stage.pseudo_sessions):
+    for _ in range(3 * context.pseudo_sessions):
         step()
     torch.cuda.synchronize()
 
 
-def show_profile(stage: Stage, step: Callable[[Episode], object], wall: float) -> None:
+def show_profile(context: Context, step: Callable[[Episode], object], wall: float) -> None:
     """What the GPU does in an episode, by kernel: torch's profiler over two pseudo-streams."""
-    episodes = ahead(pseudo_episodes(stage, stage.training()), stage.device)
-    warm_up(stage, lambda: step(next(episodes)))
-    repeat = 2 * stage.pseudo_sessions
+    episodes = ahead(pseudo_episodes(context, context.training()), context.device)
+    warm_up(context, lambda: step(next(episodes)))
+    repeat = 2 * context.pseudo_sessions
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         for _ in range(repeat):
             step(next(episodes))
@@ -174,9 +177,9 @@ def short_name(kernel: str) -> str:
     return name if len(name) < 50 else f"{name[:47]}..."
 
 
-def least_bytes(dataset: NodeDataset, stage: Stage) -> int:
+def least_bytes(dataset: NodeDataset, context: Context) -> int:
     """What one episode must move: parameters, activations and their gradients, the graph there and back."""
-    pack, width = len(stage.worlds), 2 * stage.config.hidden  # of the encoder and of NLA
+    pack, width = len(context.scenarios), 2 * context.settings.hidden  # of the encoder and of NLA
     features, entries = dataset.features, 2 * len(dataset.edges) + dataset.num_nodes
     matrix = features.nbytes if isinstance(features, np.ndarray) else 4 * features.nnz
     # Mapped features, hidden layer, and the gradient of each, are written once and read once.
@@ -221,11 +224,11 @@ def main() -> None:
     times, bandwidth = {}, copy_bandwidth(device)
     print(f"a copy moves {bandwidth / 1e12:.3g} TB a second")
     for count in options.seeds:
-        stage = prepare(config, range(count), dataset, device)
+        context = prepare(config, range(count), dataset, device)
         with stream_of(device):
-            step = pack_step(stage)
-            times[count] = seconds(stage, 40, step)
-        bound = least_bytes(dataset, stage) / bandwidth
+            step = pack_step(context)
+            times[count] = seconds(context, 40, step)
+        bound = least_bytes(dataset, context) / bandwidth
         print(
             f"{count:4} seeds in a pack {1e3 * times[count]:9.2f} ms an episode   "
             f"x {times[count] / times[options.seeds[0]]:.2f}   "
@@ -233,15 +236,15 @@ def main() -> None:
         )
         if options.profile:
             with stream_of(device):
-                show_profile(stage, step, times[count])
+                show_profile(context, step, times[count])
     if options.no_dense:
         return
-    stage = prepare(config, [0], dataset, device)
-    dense = DenseStep(dataset, stage)
+    context = prepare(config, [0], dataset, device)
+    dense = DenseStep(dataset, context)
     start = time.perf_counter()
     adjacency = dense.filter_edges()
     filtering = time.perf_counter() - start
-    stepping = seconds(stage, 5, lambda episode: dense.step(adjacency, episode))
+    stepping = seconds(context, 5, lambda episode: dense.step(adjacency, episode))
     one = times[options.seeds[0]]
     for name, value in (
         ("dense step", stepping),

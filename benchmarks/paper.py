@@ -31,8 +31,7 @@ from rich.table import Table
 
 from hagmeta.common.command import Parser, show_error
 from hagmeta.common.errors import UserError, choose
-from hagmeta.config import RunConfig
-from hagmeta.pipeline import resolve
+from hagmeta.config import RunConfig, resolve
 from study import space as spaces
 from study.store import Store
 

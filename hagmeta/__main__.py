@@ -6,23 +6,25 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from hagmeta import datasets
-from hagmeta.common.command import Parser, show_error
+from hagmeta.common.command import Parser, parse_seeds, parse_settings, show_error
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.files import written_whole
 from hagmeta.common.home import DEFAULT_HOME, home
-from hagmeta.config import ENCODERS, PROTOCOLS, RunConfig, parse_seeds, parse_settings
+from hagmeta.common.records import Record
+from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
 from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
 from hagmeta.methods import METHODS
+from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.device import choose_device
-from hagmeta.pipeline import Record, remarks, resolve, run
+from hagmeta.pipeline import run
+from hagmeta.protocol import PROTOCOLS
 
 COMMANDS = ("run", "datasets")
 
@@ -93,9 +95,8 @@ def check_writable(path: Path) -> None:
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
     """Every setting that the command line names."""
-    names = {item.name for item in fields(RunConfig)}
     values: dict[str, Any] = {
-        key: value for key, value in vars(options).items() if key in names and value is not None
+        key: value for key, value in vars(options).items() if key in SETTINGS and value is not None
     }
     changes = parse_settings(options.set)
     for key in changes.keys() & values.keys():
@@ -111,7 +112,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _parser() -> Parser:
     settings = "\n".join(
-        f"  {item.name:18} {_help(item.metadata)} [{_default(item.default)}]" for item in fields(RunConfig)
+        f"  {name:18} {_help(name)} [{_default(item.default)}]" for name, item in SETTINGS.items()
     )
     parser = Parser(
         prog="python -m hagmeta",
@@ -144,8 +145,11 @@ def _parser() -> Parser:
     return parser
 
 
-def _help(metadata: Mapping[str, Any]) -> str:
-    return ": ".join(filter(None, [", ".join(metadata["only"]), metadata["help"]]))
+def _help(name: str) -> str:
+    """What a setting is; where it is for a few methods, which."""
+    concerned = [method for method in METHODS if RunConfig(method=method).applies(name)]
+    few = ", ".join(concerned) if 2 * len(concerned) < len(METHODS) else ""
+    return ": ".join(filter(None, [few, SETTINGS[name].metadata["help"]]))
 
 
 def _default(value: Any) -> str:

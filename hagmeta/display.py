@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from hagmeta.common.interval import student
+from hagmeta.common.records import Record
 from hagmeta.datasets import DatasetInfo
-from hagmeta.pipeline import Record
 
 PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "validate", "test": "sessions"}
 
@@ -76,7 +76,7 @@ def sessions_table(records: Sequence[Record]) -> Table:
     parts = [part for part in ("gpil", "nla", "tla") if part in config]
     toggles = " ".join(f"{part.upper()} {'on' if config[part] else 'off'}" for part in parts)
     oracle = " (an oracle)" if first["oracle"] else ""
-    leak = " (leaks)" if config["protocol"] == "released" else ""
+    leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(
         title=f"{config['method']}{oracle} on {config['dataset']}, {config['n_way']}-way "

@@ -18,9 +18,9 @@ import hagmeta
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import describe
-from hagmeta.pipeline import resolve, run
+from hagmeta.pipeline import run
 from study import data
 from study.plan import Trial
 from study.resources import Kind, fits_anywhere, kind, share_of

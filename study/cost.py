@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hagmeta import datasets
-from hagmeta.config import RunConfig
-from hagmeta.pipeline import resolve
+from hagmeta.config import RunConfig, resolve
+from hagmeta.methods import METHODS, MetaTraining
+from hagmeta.protocol import PROTOCOLS
 from study.plan import Trial
 
 # Of one core of a small machine, for one seed in a pack: of each training step, and of each edge in it.
@@ -21,14 +22,12 @@ def rough_seconds(config: RunConfig) -> float:
     config = resolve(config)
     assert config.sessions
     edges = datasets.describe(config.dataset, Path()).edges or 100_000
-    training = config.episodes * (STOPPED_EARLY if config.protocol == "strict" else 1.0)
-    trains = config.applies("episodes") and (config.gpil or not config.applies("gpil"))
+    method = METHODS[config.method]
+    training = config.episodes * (STOPPED_EARLY if PROTOCOLS[config.protocol].validates else 1.0)
+    trains = method.training_of(config) is not MetaTraining.NONE
     tuning = config.finetune_steps if config.applies("finetune_steps") else 0
     steps = trains * training + config.sessions * (tuning + 1)
-    passes = 1 + (config.nla and config.applies("nla"))  # over the graph
-    if config.applies("inner_steps"):
-        passes += config.inner_steps
-    return steps * passes * (SECONDS_A_STEP + SECONDS_AN_EDGE * edges)
+    return steps * method.passes(config) * (SECONDS_A_STEP + SECONDS_AN_EDGE * edges)
 
 
 def trial_seconds(trial: Trial) -> float:

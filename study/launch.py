@@ -11,7 +11,7 @@ import sys
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,10 +20,10 @@ sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from
 
 from rich.console import Console
 
-from hagmeta.common.command import show_error
+from hagmeta.common.command import parse_seeds, parse_settings, show_error
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, parse_seeds, parse_settings
-from hagmeta.pipeline import remarks, resolve
+from hagmeta.config import RunConfig, remarks, resolve
+from hagmeta.protocol import ProtocolSettings
 from hagmeta.protocol.splits import make_split
 from study import data, mps
 from study import space as spaces
@@ -287,13 +287,14 @@ def _with_data(space: spaces.Space, console: Console) -> spaces.Space:
 
 def _check_data(configs: Sequence[RunConfig]) -> None:
     """Find classes that are too small or too few now, not in every trial."""
-    by_dataset: dict[str, set[RunConfig]] = {}
+    by_dataset: dict[str, set[ProtocolSettings]] = {}
     for config in configs:
-        by_dataset.setdefault(config.dataset, set()).add(replace(config, gpil=True, nla=True, tla=True))
+        drawn_by = {item.name: getattr(config, item.name) for item in fields(ProtocolSettings)}
+        by_dataset.setdefault(config.dataset, set()).add(ProtocolSettings(**drawn_by))
     for name in sorted(by_dataset, reverse=True):  # the one that was loaded last is still there
         dataset = data.load(name)
-        for config in by_dataset[name]:
-            make_split(dataset, config, 0)
+        for settings in by_dataset[name]:
+            make_split(dataset, settings, 0)
 
 
 def _describe(plan: Plan, space: spaces.Space, console: Console) -> None:

@@ -12,9 +12,8 @@ from typing import Any
 import optuna
 import yaml
 
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from hagmeta.common.errors import UserError
-from hagmeta.pipeline import resolve
 from study.plan import Plan, Trial
 from study.progress import StudyProgress
 from study.resources import Resources
@@ -126,7 +125,7 @@ def best_config(space: Space, store: Store) -> tuple[RunConfig, float]:
     if not scores:
         raise UserError(f"no sample of {space.name} has finished; see {store.failures}.")
     best = max(scores.values(), key=objective)
-    return RunConfig.from_mapping(best[0]["config"]), objective(best)
+    return RunConfig.from_record(best[0]["config"]), objective(best)
 
 
 def confirmation(space: Space, config: RunConfig, store: Store) -> tuple[RunConfig, tuple[int, ...]]:

@@ -19,8 +19,8 @@ from typing import Any
 
 from hagmeta import datasets as registry
 from hagmeta.common.errors import UserError, choose
-from hagmeta.config import RunConfig
-from hagmeta.pipeline import resolve
+from hagmeta.config import RunConfig, resolve
+from hagmeta.protocol import PROTOCOLS
 from study import space_file
 from study.space_file import Axes, Dimension, Search, Settings, SpaceFile
 
@@ -268,7 +268,7 @@ def _check_search(space: Space, file: SpaceFile) -> None:
     if space.search is None:
         return
     for config in space.configs:
-        if not config.val_classes or config.protocol != "strict":
+        if not config.val_classes or not PROTOCOLS[config.protocol].validates:
             raise file.top["search"].error(
                 f"{space.search.objective} is measured on classes kept out for it: "
                 "fix val_classes above 0, and the strict protocol."

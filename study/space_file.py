@@ -9,14 +9,13 @@ from typing import Any
 
 from hagmeta import datasets as registry
 from hagmeta.common.errors import UserError, choose
-from hagmeta.config import RunConfig
+from hagmeta.config import SETTINGS, RunConfig
 from hagmeta.methods import METHODS
 from study import marked_yaml
 from study.marked_yaml import LARGEST_NUMBER, Node
 
 NEEDING_DATASETS = ("fixed", "grid", "cases", "one_at_a_time", "search", "sample")
 KEYS = ("description", "datasets", "fallback", *NEEDING_DATASETS, "seeds", "include")
-SETTINGS = tuple(item.name for item in fields(RunConfig))
 ALGORITHMS = ("optuna",)
 OBJECTIVES = ("val_accuracy",)
 RANGES = ("uniform", "loguniform", "randint")

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
-from hagmeta.config import config_hash
+from hagmeta.common.records import config_hash
 
 RunKey = tuple[str, int]  # configuration hash, seed
 Record = dict[str, Any]

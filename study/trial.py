@@ -13,12 +13,13 @@ import torch
 from ray import tune
 
 from hagmeta.common.home import home
+from hagmeta.common.records import Record
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress, no_progress
 from hagmeta.phases.snapshots import Snapshots, to_bytes
-from hagmeta.pipeline import Record, run
+from hagmeta.pipeline import run
 from study import data
 
 

@@ -31,3 +31,35 @@ def show_error(error: UserError) -> None:
     line = " ".join(f"error: {error}".split())
     console = Console(stderr=True, highlight=False)
     console.print(line, style="bold red", markup=False, emoji=False, soft_wrap=True)
+
+
+def parse_seeds(text: str) -> list[int]:
+    """``10`` is the first ten seeds, ``3-5`` three of them, ``1,4,7`` those; without repetition."""
+    given = text.strip()
+    seeds: list[int] = []
+    try:
+        parts = [f"0-{int(given) - 1}"] if given.isdigit() else given.split(",")
+        for part in parts:
+            first, dash, last = part.partition("-")
+            start, stop = int(first), int(last if dash else first) + 1
+            if not 0 <= start < stop <= start + 10_000:
+                raise ValueError
+            seeds += range(start, stop)
+        if len(set(seeds)) != len(seeds):
+            raise ValueError
+    except ValueError:
+        raise UserError(f"seeds {text!r}: give a count (10), a range (0-9) or a list (1,4,7).") from None
+    return seeds
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
+    """``KEY=VALUE`` texts of a command line; what they mean is for RunConfig to say."""
+    settings: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--set {text!r} is not KEY=VALUE.")
+        if key in settings:
+            raise UserError(f"--set {key} is given twice: {settings[key]} and {value}.")
+        settings[key] = value
+    return settings

@@ -12,10 +12,28 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.common.errors import choose
+from hagmeta.common.settings import Settings, setting
 from hagmeta.datasets import debian, download, mat, npz, prepared, sources, synthetic
 from hagmeta.datasets.base import NodeDataset
 
-__all__ = ["DatasetInfo", "NodeDataset", "describe", "files_at_hand", "fingerprint", "load", "names"]
+__all__ = [
+    "DatasetInfo",
+    "DatasetSettings",
+    "NodeDataset",
+    "describe",
+    "files_at_hand",
+    "fingerprint",
+    "load",
+    "names",
+    "revision",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSettings(Settings):
+    """Which graph."""
+
+    dataset: str = setting("debian", "a name of `python -m hagmeta datasets`, mat:PREFIX or npz:FILE")
 
 
 @dataclass(frozen=True)
@@ -33,6 +51,7 @@ class DatasetInfo:
     n_way: int | None = None
     k_shot: int | None = None
     on_disk: bool = True  # or made on the spot: loading it needs no network
+    revision: int = 1  # raise it when the same name would load another graph
 
 
 LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
@@ -149,6 +168,11 @@ def describe(name: str, root: Path) -> DatasetInfo:
     info = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
     files = sources.FILES.get(name, ())
     return replace(info, on_disk=all((_raw_folder(name, root) / file.name).is_file() for file in files))
+
+
+def revision(name: str) -> int:
+    """Which version of a dataset a name stands for; 1 for files at hand and what is not known."""
+    return _REGISTRY[name].revision if name in _REGISTRY else 1
 
 
 def _raw_folder(name: str, root: Path) -> Path:

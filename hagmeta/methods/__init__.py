@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hagmeta.common.errors import choose
-from hagmeta.config import RunConfig
-from hagmeta.methods.base import Lesson, MetaTraining, Method, Scene, Sizes, Task
+from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec
 from hagmeta.methods.er_gnn import ErGnn
@@ -14,7 +13,17 @@ from hagmeta.methods.icarl import ICarl
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
 
-__all__ = ["METHODS", "Lesson", "MetaTraining", "Method", "Scene", "Sizes", "Task", "make_method"]
+__all__ = [
+    "METHODS",
+    "MetaTraining",
+    "Method",
+    "MethodSettings",
+    "SessionLearning",
+    "Shared",
+    "Sizes",
+    "Task",
+    "make_method",
+]
 
 METHODS: dict[str, type[Method]] = {
     "hag-meta": HagMeta,
@@ -30,6 +39,6 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-def make_method(config: RunConfig, sizes: Sizes, seed: int) -> Method:
+def make_method(settings: MethodSettings, sizes: Sizes, seed: int) -> Method:
     """The configured method with the seed's own initial parameters."""
-    return METHODS[choose("method", config.method, METHODS)](config, sizes, seed)
+    return METHODS[choose("method", settings.method, METHODS)](settings, sizes, seed)

@@ -12,34 +12,46 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hagmeta.config import RunConfig
-from hagmeta.nn.encoder import make_encoder
+from hagmeta.common.settings import setting
+from hagmeta.nn.encoders import EncoderSettings, make_encoder
 from hagmeta.packs.pack import State
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 
 
+@dataclass(frozen=True, kw_only=True)
+class MethodSettings(EncoderSettings):
+    """What every method is given. Settings of its own stand in a class that inherits from this."""
+
+    method: str = setting("hag-meta", "the learning system")
+
+    @classmethod
+    def concerns(cls, method: Any) -> bool:
+        """These concern all; a method's own concern it, and not those that are built on it."""
+        return cls is MethodSettings or vars(method).get("own_settings") is cls
+
+
 class Task(NamedTuple):
     """The classes met so far, in the order they came, and nodes to classify among them.
 
-    The classes known by many labelled nodes come first, then those known by K supports.
+    The classes known by the average over many labelled nodes come first, then those known by K supports.
     """
 
     classes: Tensor  # (classes,) which classes of the dataset they are
-    many: Tensor  # (classes known by many,) their rows in Scene.class_means
-    support: Tensor  # (classes known by few, shots) nodes
+    averaged: Tensor  # (classes known by averages,) their rows in Shared.class_means
+    support: Tensor  # (classes known by supports, shots) nodes
     query: Tensor  # (queries,) nodes
     recalled: tuple[Tensor, ...] = ()  # what ``Method.recall`` gave when the session began
 
     def on(self, device: torch.device) -> Task:
         """The same on a device."""
-        classes, many, support, query = (part.to(device) for part in self[:4])
-        return Task(classes, many, support, query, self.recalled)
+        classes, averaged, support, query = (part.to(device) for part in self[:4])
+        return Task(classes, averaged, support, query, self.recalled)
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What stays the same from step to step while the view does."""
+class Shared:
+    """What a step is given once for all seeds of a pack; the rest has a row for each."""
 
     graph: Graph
     class_means: ClassMeans  # a row a class, over the nodes that it is known by
@@ -60,12 +72,12 @@ class MetaTraining(Enum):
 
     NONE = "nothing"
     INCREMENTAL = "pseudo-incremental episodes of base and novel-train classes (GPIL)"
-    ORDINARY = "N-way K-shot episodes of novel-train classes"
+    FEW_SHOT = "N-way K-shot episodes of novel-train classes"
     SUPERVISED = "labelled nodes of all base and novel-train classes at once"
 
 
-class Lesson(Enum):
-    """What the gradient steps of a session learn from under `strict`."""
+class SessionLearning(Enum):
+    """What the gradient steps of a session learn from, where the protocol leaves that to the method."""
 
     NONE = "there are none"
     HELD_OUT = "one support a class, predicted from its others, and train nodes of known classes"
@@ -75,50 +87,70 @@ class Lesson(Enum):
 class Method(nn.Module, ABC):
     """A learning system. ``key`` draws dropout; without one a method is in evaluation mode."""
 
-    settings: ClassVar[Mapping[str, Any]] = {}  # those that the method decides, whatever is configured
+    own_settings: ClassVar[type[MethodSettings] | None] = None
+    decides: ClassVar[Mapping[str, Any]] = {}  # settings that the method fixes, whatever is configured
+    revision: ClassVar[int] = 1  # raise it when the same settings would give other results
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
-    lesson: ClassVar[Lesson] = Lesson.HELD_OUT
-    freezes: ClassVar[bool] = False  # the encoder neither learns nor drops out: see ``propagate``
+    session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
+    freezes_encoder: ClassVar[bool] = False  # it neither learns nor drops out: see ``propagate``
     oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
-    grows: ClassVar[bool] = False  # has parameters of its own for each class, which ``meet`` starts
-    doubles: ClassVar[bool] = False  # repeats the authors' slip under `released`: see there
+    class_parameters: ClassVar[bool] = False  # has parameters of its own for each class: ``meet`` starts them
+    second_prototypes: ClassVar[bool] = False  # repeats a slip of the authors' code: see protocol/released.py
 
-    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
+    def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__()
-        self.encoder = seeded(seed, "init/encoder", lambda: make_encoder(sizes.features, config))
-        self.encoder.requires_grad_(not self.freezes)
+        twice = self.differentiates_twice(settings)
+        self.encoder = seeded(
+            seed, "init/encoder", lambda: make_encoder(sizes.features, settings, twice=twice)
+        )
+        self.encoder.requires_grad_(not self.freezes_encoder)
+
+    @classmethod
+    def differentiates_twice(cls, settings: Any) -> bool:
+        """Whether its steps descend through gradients, so that the encoder is differentiated twice."""
+        return False
+
+    @classmethod
+    def training_of(cls, settings: Any) -> MetaTraining:
+        """What a configuration of it learns from before the first session."""
+        return cls.meta_training
+
+    @classmethod
+    def passes(cls, settings: Any) -> int:
+        """How often a step passes over the graph: what it costs, roughly."""
+        return 1
 
     @abstractmethod
-    def encode(self, scene: Scene, view: View, key: Tensor | None) -> Any:
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Any:
         """What a pass over the graph yields, for ``classify`` to use any number of times."""
 
     @abstractmethod
-    def classify(self, scene: Scene, encoded: Any, task: Task) -> Tensor:
+    def classify(self, shared: Shared, encoded: Any, task: Task) -> Tensor:
         """Logits (queries, classes)."""
 
     @abstractmethod
     def loss(
-        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The loss of one step of meta-training, and the logits (queries, classes) behind it."""
 
     def session_loss(
-        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The same in a session; its classes are the last of the task."""
-        return self.loss(scene, view, task, target, key)
+        return self.loss(shared, view, task, target, key)
 
-    def meet(self, scene: Scene, new: int, view: View, task: Task) -> State:
+    def meet(self, shared: Shared, new: int, view: View, task: Task) -> State:
         """The parameters that change when the last ``new`` classes of a task are met for the first time."""
         raise NotImplementedError
 
-    def recall(self, scene: Scene, view: View, task: Task) -> tuple[Tensor, ...]:
+    def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """What is to be remembered, while a session lasts, of the model as it was before."""
         return ()
 
     @classmethod
     def select(
-        cls, config: RunConfig, embeddings: list[np.ndarray], logits: list[np.ndarray], size: int
+        cls, settings: Any, embeddings: list[np.ndarray], logits: list[np.ndarray], size: int
     ) -> list[np.ndarray]:
         """Positions of the at most ``size`` nodes to keep of each class that was just learnt, for replay.
 
@@ -130,14 +162,14 @@ class Method(nn.Module, ABC):
         """What a frozen encoder makes of every node; in meta-training it is there as ``view.propagated``."""
         return self.encoder.propagate(graph, view, None)
 
-    def logits(self, scene: Scene, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:
+    def logits(self, shared: Shared, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:
         """Logits of each task after one pass over the graph, in evaluation mode."""
-        encoded = self.encode(scene, view, None)
-        return tuple(self.classify(scene, encoded, task) for task in tasks)
+        encoded = self.encode(shared, view, None)
+        return tuple(self.classify(shared, encoded, task) for task in tasks)
 
-    def embeddings(self, scene: Scene, view: View, nodes: Tensor) -> Tensor:
+    def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
         """Embeddings (nodes, width) of some nodes, in evaluation mode."""
-        return self.encoder(scene.graph, view, None).at(nodes)
+        return self.encoder(shared.graph, view, None).at(nodes)
 
     def forward(self, step: str, *arguments: Any) -> Any:
         """``torch.func.functional_call`` reaches every step of a method through here."""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hagmeta.config import RunConfig
-from hagmeta.methods.base import Lesson, MetaTraining, Sizes
-from hagmeta.methods.hag_meta import HagMeta
+from hagmeta.methods.base import MetaTraining, SessionLearning, Sizes
+from hagmeta.methods.hag_meta import HagMeta, HagMetaSettings
 
 
 class Frozen(HagMeta):
     """Lower bound: the pre-trained encoder and the nearest mean; nothing is learnt after that."""
 
-    settings: ClassVar = {"nla": False, "tla": False}
+    decides: ClassVar = {"nla": False, "tla": False}
     meta_training = MetaTraining.NONE
-    lesson = Lesson.NONE
+    session_learning = SessionLearning.NONE
 
-    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
-        super().__init__(config, sizes, seed)
+    def __init__(self, settings: HagMetaSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
         self.requires_grad_(False)
 
 
@@ -29,6 +28,6 @@ class Joint(HagMeta):
     Under `released` it knows no more than the others, who there know every class met by all its nodes.
     """
 
-    settings: ClassVar = {"nla": False, "tla": False}
+    decides: ClassVar = {"nla": False, "tla": False}
     meta_training = MetaTraining.SUPERVISED
     oracle = True

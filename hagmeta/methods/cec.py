@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.config import RunConfig
-from hagmeta.methods.base import Lesson, Method, Scene, Sizes, Task
+from hagmeta.common.settings import setting
+from hagmeta.methods.base import Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class CecSettings(MethodSettings):
+    """The scale of its answers."""
+
+    cosine_scale: float = setting(16.0, "multiplies the cosines of the classifier", above=0)
 
 
 class Cec(Method):
@@ -27,32 +36,33 @@ class Cec(Method):
     takes that protocol's step on the queries.
     """
 
-    lesson = Lesson.NONE
-    freezes = True
+    own_settings = CecSettings
+    session_learning = SessionLearning.NONE
+    freezes_encoder = True
 
-    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
-        super().__init__(config, sizes, seed)
+    def __init__(self, settings: CecSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
         self.evolution = seeded(
-            seed, "init/cec", lambda: ClassifierAttention(config.embedding, config.dropout)
+            seed, "init/cec", lambda: ClassifierAttention(settings.embedding, settings.dropout)
         )
-        self.scale = config.cosine_scale
+        self.scale = settings.cosine_scale
 
-    def encode(self, scene: Scene, view: View, key: Tensor | None) -> Embedding:
-        (propagated,) = view.propagated or (self.propagate(scene.graph, view),)
-        return self.encoder.embedding(scene.graph, view, propagated)
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
+        (propagated,) = view.propagated or (self.propagate(shared.graph, view),)
+        return self.encoder.embedding(shared.graph, view, propagated)
 
-    def classify(self, scene: Scene, encoded: Embedding, task: Task) -> Tensor:
-        return self._cosines(scene, encoded, task, None)
+    def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
+        return self._cosines(shared, encoded, task, None)
 
     def loss(
-        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        logits = self._cosines(scene, self.encode(scene, view, key), task, key)
+        logits = self._cosines(shared, self.encode(shared, view, key), task, key)
         return F.cross_entropy(logits, target), logits
 
-    def _cosines(self, scene: Scene, embedding: Embedding, task: Task, key: Tensor | None) -> Tensor:
+    def _cosines(self, shared: Shared, embedding: Embedding, task: Task, key: Tensor | None) -> Tensor:
         """Scaled cosines (queries, classes) to the adapted vectors."""
         support, query = support_and_queries(embedding, task.support, task.query)
-        means = after_known(support.mean(-2), embedding, scene.class_means, task.many)
+        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged)
         vectors = self.evolution(F.normalize(means, dim=-1), key)
         return self.scale * F.normalize(query, dim=-1) @ F.normalize(vectors, dim=-1).mT

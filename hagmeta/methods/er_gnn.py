@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from hagmeta.config import RunConfig
-from hagmeta.methods.base import Lesson, Scene, Task
+from hagmeta.common.settings import setting
+from hagmeta.methods.base import MethodSettings, SessionLearning, Shared, Task
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.sparse.graph import View
 
 Arrays = list[np.ndarray]  # one a class, a row a candidate
 MOST_OTHERS = 1000  # nodes of another class that coverage compares with
 DAMPING = 0.01  # keeps a Hessian invertible
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErGnnSettings(MethodSettings):
+    """How the nodes to replay are chosen."""
+
+    selection: str = setting(
+        "mean",
+        "which to keep: near the class mean, far from other classes, of most influence",
+        choices=("mean", "coverage", "influence"),
+    )
 
 
 class ErGnn(GrowingMethod):
@@ -31,19 +44,20 @@ class ErGnn(GrowingMethod):
     Under `released` a session brings labelled queries of every class: they are what is replayed.
     """
 
-    lesson = Lesson.REPLAY
+    own_settings = ErGnnSettings
+    session_learning = SessionLearning.REPLAY
 
     def session_loss(
-        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(scene, self.encode(scene, view, key), task)
-        weights = replay_weights(target >= len(task.classes) - scene.task_sizes[-1])
+        logits = self.classify(shared, self.encode(shared, view, key), task)
+        weights = replay_weights(target >= len(task.classes) - shared.task_sizes[-1])
         return (weights * F.cross_entropy(logits, target, reduction="none")).sum(), logits
 
     @classmethod
-    def select(cls, config: RunConfig, embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
+    def select(cls, settings: ErGnnSettings, embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
         rules = {"mean": mean_of_feature, "coverage": coverage, "influence": influence}
-        return rules[config.selection](embeddings, logits, size)
+        return rules[settings.selection](embeddings, logits, size)
 
 
 def replay_weights(new: Tensor) -> Tensor:

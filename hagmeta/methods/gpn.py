@@ -20,5 +20,5 @@ class Gpn(HagMeta):
       published does not: `finetune_steps: 0`.
     """
 
-    settings: ClassVar = {"nla": True, "tla": False}
-    meta_training = MetaTraining.ORDINARY
+    decides: ClassVar = {"nla": True, "tla": False}
+    meta_training = MetaTraining.FEW_SHOT

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.config import RunConfig
-from hagmeta.methods.base import MetaTraining, Method, Scene, Sizes, Task
+from hagmeta.methods.base import MetaTraining, Method, MethodSettings, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import LinearHead
 from hagmeta.nn.prototypes import mean_prototypes
@@ -18,35 +17,35 @@ class GrowingMethod(Method):
     """The encoder under a linear classifier; a new class's row starts at the mean of what it is known by."""
 
     meta_training = MetaTraining.SUPERVISED
-    grows = True
+    class_parameters = True
 
-    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
-        super().__init__(config, sizes, seed)
-        self.head = LinearHead(sizes.classes, config.embedding)
+    def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
+        self.head = LinearHead(sizes.classes, settings.embedding)
 
-    def encode(self, scene: Scene, view: View, key: Tensor | None) -> Embedding:
-        embedding: Embedding = self.encoder(scene.graph, view, key)
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
+        embedding: Embedding = self.encoder(shared.graph, view, key)
         return embedding
 
-    def classify(self, scene: Scene, encoded: Embedding, task: Task) -> Tensor:
+    def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         logits: Tensor = self.head(encoded.at(task.query), task.classes)
         return logits
 
     def loss(
-        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(scene, self.encode(scene, view, key), task)
+        logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def meet(self, scene: Scene, new: int, view: View, task: Task) -> State:
-        # Classes that a session brings are known by their supports, those known at the start by many.
-        many = task.many[:0] if len(task.support) else task.many[-new:]
-        embedding = self.encode(scene, view, None)
-        means = mean_prototypes(embedding, scene.class_means, many, task.support[-new:])
+    def meet(self, shared: Shared, new: int, view: View, task: Task) -> State:
+        # Classes that a session brings are known by their supports, those known at the start by averages.
+        averaged = task.averaged[:0] if len(task.support) else task.averaged[-new:]
+        embedding = self.encode(shared, view, None)
+        means = mean_prototypes(embedding, shared.class_means, averaged, task.support[-new:])
         weight, bias = self.head.started(task.classes[-new:], means)
         return {"head.weight": weight, "head.bias": bias}
 
-    def describe(self, scene: Scene, view: View, task: Task) -> tuple[Tensor, Tensor]:
+    def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
         """Embeddings (nodes, width) and logits (nodes, classes) of every node, to choose exemplars by."""
-        embedded = self.encode(scene, view, None).all()
+        embedded = self.encode(shared, view, None).all()
         return embedded, self.head(embedded, task.classes)

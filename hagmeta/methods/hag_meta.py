@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.config import RunConfig
-from hagmeta.methods.base import Method, Scene, Sizes, Task
+from hagmeta.common.settings import setting
+from hagmeta.methods.base import MetaTraining, Method, MethodSettings, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.node_attention import NodeAttention, NodeScores
 from hagmeta.nn.prototypes import after_known, distance_logits, support_and_queries, weighted_prototypes
 from hagmeta.nn.task_attention import TaskAttention
 from hagmeta.packs.randomness import part, seeded
 from hagmeta.sparse.graph import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class HagMetaSettings(MethodSettings):
+    """The three parts of the method, each of which can be turned off, and its loss."""
+
+    gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning")
+    nla: bool = setting(True, "weigh support nodes by node-level attention")
+    tla: bool = setting(True, "weigh the loss by task-level attention")
+    loss: str = setting(
+        "categorical",
+        "cross-entropy, or the binary form the paper prints",
+        choices=("categorical", "binary"),
+    )
 
 
 class Encoded(NamedTuple):
@@ -28,45 +43,54 @@ class Encoded(NamedTuple):
 class HagMeta(Method):
     """With NLA, TLA and GPIL off it is the paper's Proto-GNN."""
 
-    doubles = True
+    own_settings = HagMetaSettings
+    second_prototypes = True
 
-    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
-        super().__init__(config, sizes, seed)
+    def __init__(self, settings: HagMetaSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
         self.node_attention = self.task_attention = None
-        if config.nla:
-            self.node_attention = seeded(seed, "init/nla", lambda: NodeAttention(sizes.features, config))
-        if config.tla:
+        if settings.nla:
+            self.node_attention = seeded(seed, "init/nla", lambda: NodeAttention(sizes.features, settings))
+        if settings.tla:
             self.task_attention = seeded(
-                seed, "init/tla", lambda: TaskAttention(sizes.base_classes, sizes.n_way, config.dropout)
+                seed, "init/tla", lambda: TaskAttention(sizes.base_classes, sizes.n_way, settings.dropout)
             )
-        self.criterion = {"categorical": categorical_loss, "binary": binary_loss}[config.loss]
+        self.criterion = {"categorical": categorical_loss, "binary": binary_loss}[settings.loss]
 
-    def encode(self, scene: Scene, view: View, key: Tensor | None) -> Encoded:
-        embedding = self.encoder(scene.graph, view, part(key, 0))
+    @classmethod
+    def training_of(cls, settings: HagMetaSettings) -> MetaTraining:
+        return cls.meta_training if settings.gpil else MetaTraining.NONE
+
+    @classmethod
+    def passes(cls, settings: HagMetaSettings) -> int:
+        return 1 + settings.nla
+
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Encoded:
+        embedding = self.encoder(shared.graph, view, part(key, 0))
         attention = self.node_attention
-        scores = attention(scene.graph, view, part(key, 1)) if attention is not None else None
+        scores = attention(shared.graph, view, part(key, 1)) if attention is not None else None
         return Encoded(embedding, scores)
 
-    def classify(self, scene: Scene, encoded: Encoded, task: Task) -> Tensor:
-        return self._answer(scene, encoded, task)[0]
+    def classify(self, shared: Shared, encoded: Encoded, task: Task) -> Tensor:
+        return self._answer(shared, encoded, task)[0]
 
     def loss(
-        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        logits, prototypes = self._answer(scene, self.encode(scene, view, key), task)
+        logits, prototypes = self._answer(shared, self.encode(shared, view, key), task)
         weights = torch.ones_like(logits[0])
         if self.task_attention is not None:
-            weights = weights + self.task_attention(prototypes, scene.task_sizes, part(key, 2))  # Eq. 13
+            weights = weights + self.task_attention(prototypes, shared.task_sizes, part(key, 2))  # Eq. 13
         return self.criterion(logits, target, weights), logits
 
-    def _answer(self, scene: Scene, encoded: Encoded, task: Task) -> tuple[Tensor, Tensor]:
+    def _answer(self, shared: Shared, encoded: Encoded, task: Task) -> tuple[Tensor, Tensor]:
         """Logits (queries, classes) and the prototypes (classes, width) behind them."""
         support, query = support_and_queries(encoded.embedding, task.support, task.query)
         if encoded.scores is None:
             few = support.mean(-2)  # Eq. 2
         else:
             few = weighted_prototypes(support, encoded.scores.weights(task.support))
-        prototypes = after_known(few, encoded.embedding, scene.class_means, task.many)
+        prototypes = after_known(few, encoded.embedding, shared.class_means, task.averaged)
         return distance_logits(query, prototypes), prototypes
 
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.config import RunConfig
-from hagmeta.methods.base import Lesson, Scene, Sizes, Task
+from hagmeta.common.settings import setting
+from hagmeta.methods.base import MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
 from hagmeta.sparse.graph import View
 
 Arrays = list[np.ndarray]  # one a class, a row a candidate
+
+
+@dataclass(frozen=True, kw_only=True)
+class ICarlSettings(MethodSettings):
+    """How what was known is kept."""
+
+    distillation: float = setting(1.0, "weight of the distillation loss", at_least=0)
+    temperature: float = setting(2.0, "softens what is distilled", above=0)
 
 
 class ICarl(GrowingMethod):
@@ -29,43 +39,44 @@ class ICarl(GrowingMethod):
     from the very model that is distilled, so that distillation only steadies dropout.
     """
 
-    lesson = Lesson.REPLAY
+    own_settings = ICarlSettings
+    session_learning = SessionLearning.REPLAY
 
-    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
-        super().__init__(config, sizes, seed)
-        self.distillation, self.temperature = config.distillation, config.temperature
+    def __init__(self, settings: ICarlSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
+        self.distillation, self.temperature = settings.distillation, settings.temperature
 
-    def classify(self, scene: Scene, encoded: Embedding, task: Task) -> Tensor:
-        return self._nearest_mean(scene, encoded, task)[0]
+    def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
+        return self._nearest_mean(shared, encoded, task)[0]
 
     def loss(
-        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        answers, embedded = self._nearest_mean(scene, self.encode(scene, view, key), task)
+        answers, embedded = self._nearest_mean(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(self.head(embedded, task.classes), target), answers
 
     def session_loss(
-        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        answers, embedded = self._nearest_mean(scene, self.encode(scene, view, key), task)
+        answers, embedded = self._nearest_mean(shared, self.encode(shared, view, key), task)
         logits = self.head(embedded, task.classes)
         (before,) = task.recalled
         forgotten = distillation_loss(logits[:, : before.shape[1]], before, self.temperature)
         return F.cross_entropy(logits, target) + self.distillation * forgotten, answers
 
-    def recall(self, scene: Scene, view: View, task: Task) -> tuple[Tensor, ...]:
+    def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Logits (queries, old classes) of the model as it was before the session."""
-        embedded = self.encode(scene, view, None).at(task.query)
-        return (self.head(embedded, task.classes[: -scene.task_sizes[-1]]),)
+        embedded = self.encode(shared, view, None).at(task.query)
+        return (self.head(embedded, task.classes[: -shared.task_sizes[-1]]),)
 
     @classmethod
-    def select(cls, config: RunConfig, embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
+    def select(cls, settings: ICarlSettings, embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
         return [herding(nodes, size) for nodes in embeddings]
 
-    def _nearest_mean(self, scene: Scene, embedding: Embedding, task: Task) -> tuple[Tensor, Tensor]:
+    def _nearest_mean(self, shared: Shared, embedding: Embedding, task: Task) -> tuple[Tensor, Tensor]:
         """Cosines (queries, classes) to the classes' means, and the queries' embeddings."""
         support, query = support_and_queries(embedding, task.support, task.query)
-        means = after_known(support.mean(-2), embedding, scene.class_means, task.many)
+        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged)
         return F.normalize(query, dim=-1) @ F.normalize(means, dim=-1).mT, query
 
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, grad
 
-from hagmeta.config import RunConfig
-from hagmeta.methods.base import Lesson, MetaTraining, Method, Scene, Sizes, Task
+from hagmeta.common.settings import setting
+from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import State
 from hagmeta.packs.randomness import part
 from hagmeta.sparse.graph import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaGnnSettings(MethodSettings):
+    """The inner steps of MAML."""
+
+    inner_steps: int = setting(5, "gradient steps on the supports of a task", at_least=0)
+    inner_rate: float = setting(0.02, "their rate", above=0)
+    first_order: bool = setting(False, "do not descend through the inner steps")
 
 
 class MetaGnn(Method):
@@ -31,52 +42,67 @@ class MetaGnn(Method):
     through the inner steps on the new supports.
     """
 
-    meta_training = MetaTraining.ORDINARY
-    lesson = Lesson.NONE
+    own_settings = MetaGnnSettings
+    meta_training = MetaTraining.FEW_SHOT
+    session_learning = SessionLearning.NONE
 
-    def __init__(self, config: RunConfig, sizes: Sizes, seed: int) -> None:
-        super().__init__(config, sizes, seed)
-        self.steps, self.rate, self.first_order = config.inner_steps, config.inner_rate, config.first_order
+    def __init__(self, settings: MetaGnnSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
+        self.steps, self.rate, self.first_order = (
+            settings.inner_steps,
+            settings.inner_rate,
+            settings.first_order,
+        )
 
-    def encode(self, scene: Scene, view: View, key: Tensor | None) -> View:
+    @classmethod
+    def differentiates_twice(cls, settings: MetaGnnSettings) -> bool:
+        return not settings.first_order
+
+    @classmethod
+    def passes(cls, settings: MetaGnnSettings) -> int:
+        return 1 + settings.inner_steps
+
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> View:
         return view  # each task has passes of its own over the graph
 
-    def classify(self, scene: Scene, encoded: View, task: Task) -> Tensor:
-        return self._answer(scene, encoded, task, None)
+    def classify(self, shared: Shared, encoded: View, task: Task) -> Tensor:
+        return self._answer(shared, encoded, task, None)
 
     def loss(
-        self, scene: Scene, view: View, task: Task, target: Tensor, key: Tensor | None
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The loss on the queries after the inner steps, to be descended through them."""
-        logits = self._answer(scene, view, task, key)
+        logits = self._answer(shared, view, task, key)
         return F.cross_entropy(logits, target), logits
 
-    def embed(self, scene: Scene, view: View, nodes: Tensor, key: Tensor | None) -> Tensor:
-        embedding: Embedding = self.encoder(scene.graph, view, key)
+    def embed(self, shared: Shared, view: View, nodes: Tensor, key: Tensor | None) -> Tensor:
+        embedding: Embedding = self.encoder(shared.graph, view, key)
         return embedding.at(nodes)
 
-    def _answer(self, scene: Scene, view: View, task: Task, key: Tensor | None) -> Tensor:
+    def _answer(self, shared: Shared, view: View, task: Task, key: Tensor | None) -> Tensor:
         """Logits (queries, classes) after the inner steps on the supports, if there are any."""
-        embedding = self.encoder(scene.graph, view, None)
-        means = mean_prototypes(embedding, scene.class_means, task.many, task.support)
+        embedding = self.encoder(shared.graph, view, None)
+        means = mean_prototypes(embedding, shared.class_means, task.averaged, task.support)
         # By this row and bias a class is as near as its mean.
         parameters = {**dict(self.named_parameters()), "row": 2 * means, "bias": -means.square().sum(-1)}
-        known, shots = len(task.many), task.support.shape[1]
+        known, shots = len(task.averaged), task.support.shape[1]
         target = torch.arange(known, len(means), device=means.device).repeat_interleave(shots)
 
         def support_loss(parameters: State, key: Tensor | None) -> Tensor:
-            return F.cross_entropy(self._logits(parameters, scene, view, task.support.flatten(), key), target)
+            return F.cross_entropy(
+                self._logits(parameters, shared, view, task.support.flatten(), key), target
+            )
 
         for step in range(self.steps if len(task.support) else 0):
             with torch.set_grad_enabled(torch.is_grad_enabled() and not self.first_order):
                 slope = grad(support_loss)(parameters, part(key, step))
             parameters = {name: value - self.rate * slope[name] for name, value in parameters.items()}
-        return self._logits(parameters, scene, view, task.query, part(key, self.steps))
+        return self._logits(parameters, shared, view, task.query, part(key, self.steps))
 
     def _logits(
-        self, parameters: State, scene: Scene, view: View, nodes: Tensor, key: Tensor | None
+        self, parameters: State, shared: Shared, view: View, nodes: Tensor, key: Tensor | None
     ) -> Tensor:
         """Logits (nodes, classes) of an encoder and a classifier with these parameters."""
         encoder = {name: parameters[name] for name, _ in self.named_parameters()}
-        embedded: Tensor = functional_call(self, encoder, ("embed", scene, view, nodes, key))
+        embedded: Tensor = functional_call(self, encoder, ("embed", shared, view, nodes, key))
         return embedded @ parameters["row"].mT + parameters["bias"]

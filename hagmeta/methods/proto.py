@@ -14,11 +14,11 @@ class ProtoGcn(HagMeta):
     It is HAG-Meta with all three of its parts off, and computes the same to the bit.
     """
 
-    settings: ClassVar = {"encoder": "gcn", "nla": False, "tla": False}
+    decides: ClassVar = {"encoder": "gcn", "nla": False, "tla": False}
     meta_training = MetaTraining.NONE
 
 
 class ProtoGat(ProtoGcn):
     """The same over a GAT, which has a pre-training of its own."""
 
-    settings: ClassVar = {"encoder": "gat", "nla": False, "tla": False}
+    decides: ClassVar = {"encoder": "gat", "nla": False, "tla": False}

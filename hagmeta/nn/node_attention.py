@@ -8,18 +8,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.config import RunConfig
-from hagmeta.nn.encoder import GCN, Embedding
+from hagmeta.nn.encoder import Embedding, LayerSettings
+from hagmeta.nn.gcn import GCN
 from hagmeta.sparse.graph import Graph, View
 
 
 class NodeAttention(nn.Module):
     """Two graph convolutions and a linear layer score every node (Eqs. 7 and 8)."""
 
-    def __init__(self, num_features: int, config: RunConfig) -> None:
+    def __init__(self, num_features: int, settings: LayerSettings) -> None:
         super().__init__()
-        self.convolutions = GCN(num_features, config)
-        self.last = nn.Linear(config.embedding, 1)
+        self.convolutions = GCN(num_features, settings)
+        self.last = nn.Linear(settings.embedding, 1)
 
     def forward(self, graph: Graph, view: View, key: Tensor | None) -> NodeScores:
         return NodeScores(self.convolutions(graph, view, key), self.last, view)

@@ -26,14 +26,16 @@ def support_and_queries(embedding: Embedding, support: Tensor, query: Tensor) ->
     return first.unflatten(0, support.shape), rest
 
 
-def after_known(few: Tensor, embedding: Embedding, class_means: ClassMeans, many: Tensor) -> Tensor:
-    """Prototypes (classes, width) of the classes known by ``many`` nodes, then the ``few`` given."""
-    return torch.cat([embedding.means(class_means)[many], few]) if len(many) else few
+def after_known(few: Tensor, embedding: Embedding, class_means: ClassMeans, averaged: Tensor) -> Tensor:
+    """Prototypes (classes, width) of the classes known by averages, then the ``few`` given."""
+    return torch.cat([embedding.means(class_means)[averaged], few]) if len(averaged) else few
 
 
-def mean_prototypes(embedding: Embedding, class_means: ClassMeans, many: Tensor, support: Tensor) -> Tensor:
-    """Plain means (classes, width) of classes known by ``many`` nodes, then of those with supports."""
+def mean_prototypes(
+    embedding: Embedding, class_means: ClassMeans, averaged: Tensor, support: Tensor
+) -> Tensor:
+    """Plain means (classes, width) of classes known by averages, then of those with supports."""
     if not len(support):
-        return embedding.means(class_means)[many]
+        return embedding.means(class_means)[averaged]
     few = embedding.at(support.flatten()).unflatten(0, support.shape).mean(-2)
-    return after_known(few, embedding, class_means, many)
+    return after_known(few, embedding, class_means, averaged)

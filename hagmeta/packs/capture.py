@@ -9,6 +9,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from queue import Queue
 from threading import Thread
 from typing import Any, TypeVar
@@ -111,6 +112,12 @@ class Steps:
     def __init__(self, pack: Pack, rate: float, weight_decay: float, capture: Capture) -> None:
         self._pack, self._capture = pack, capture
         self._optimizer = pack.optimizer(rate, weight_decay)
+
+    def under(self, capture: Capture) -> Steps:
+        """The same optimizer's further steps, run by another capture."""
+        further = copy(self)
+        further._capture = capture
+        return further
 
     def take(
         self, step: str, shared: tuple[Hashable, ...], fixed: tuple[Any, ...], drawn: tuple[Any, ...]

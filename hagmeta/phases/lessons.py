@@ -1,4 +1,4 @@
-"""What the gradient steps of a session learn from: labels that `strict` allows."""
+"""What the gradient steps of a session learn from: labels that the protocol allows."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hagmeta.methods.base import Scene, Task
+from hagmeta.methods.base import Shared, Task
 from hagmeta.packs.pack import Pack, stack
 from hagmeta.packs.randomness import stream as random_stream
-from hagmeta.phases.context import Stage
+from hagmeta.phases.context import Context
 from hagmeta.phases.memory import Memory
-from hagmeta.protocol.episodes import ClassPools
-from hagmeta.protocol.splits import TRAIN
-from hagmeta.protocol.streams import Stream, World
+from hagmeta.protocol.episodes import ClassPools, training_pools
+from hagmeta.protocol.scenario import Scenario, Stream
 from hagmeta.sparse.graph import View
 
 
-class SessionLesson(ABC):
+class Lesson(ABC):
     """What is learnt from in the steps of a session."""
 
     @abstractmethod
-    def begin(self, pack: Pack, scene: Scene, view: View, session: int) -> None:
+    def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
         """Get ready for a session's steps."""
 
     @abstractmethod
@@ -32,35 +31,35 @@ class SessionLesson(ABC):
         """The task of one step, and the targets of its queries."""
 
 
-class HeldOutLesson(SessionLesson):
+class HeldOutLesson(Lesson):
     """In each step one support of every class plays the query and the others the support.
 
-    Classes known by many add queries from their train nodes; to an oracle all classes are such. With K = 1
-    nothing could be left of a support, so that new classes then take part as prototypes only.
+    Classes known by averages add queries from their train nodes; to an oracle all classes are such. With
+    K = 1 nothing could be left of a support, so that new classes then take part as prototypes only.
     """
 
-    def __init__(self, stage: Stage, streams: Sequence[Stream], purpose: str) -> None:
-        self.stage, self.streams = stage, streams
-        self.rng = [random_stream(seed, f"finetune/{purpose}") for seed in stage.seeds]
+    def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
+        self.context, self.streams = context, streams
+        self.rng = [random_stream(seed, f"finetune/{purpose}") for seed in context.seeds]
         self.pools: list[ClassPools] = []
 
-    def begin(self, pack: Pack, scene: Scene, view: View, session: int) -> None:
-        if not self.pools or self.stage.method.oracle:
-            pairs = zip(self.stage.worlds, self.streams, strict=True)
-            self.pools = [self._pools(world, stream, session) for world, stream in pairs]
+    def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
+        if not self.pools or self.context.oracle:
+            pairs = zip(self.context.scenarios, self.streams, strict=True)
+            self.pools = [self._pools(scenario, stream, session) for scenario, stream in pairs]
 
-    def _pools(self, world: World, stream: Stream, session: int) -> ClassPools:
-        if not self.stage.method.oracle:
-            return ClassPools([world.nodes_of(np.array([c]), TRAIN) for c in stream.known])
-        nodes = world.train_nodes_met(stream, session)
-        return ClassPools([nodes[world.labels[nodes] == c] for c in stream.met(session)])
+    def _pools(self, scenario: Scenario, stream: Stream, session: int) -> ClassPools:
+        if not self.context.oracle:
+            return training_pools(scenario, stream.known, self.context.settings)
+        nodes = scenario.train_nodes_met(stream, session)
+        return ClassPools([nodes[scenario.labels[nodes] == c] for c in stream.met(session)])
 
     def task(self, session: int) -> tuple[Task, Tensor]:
-        oracle = self.stage.method.oracle
+        oracle = self.context.oracle
         supports, queries = [], []
         for rng, pools, stream in zip(self.rng, self.pools, self.streams, strict=True):
             rows = np.arange(len(pools.sizes))
-            of_known = pools.distinct(rows, rng.random((len(rows), self.stage.config.query_shot or 1)))
+            of_known = pools.distinct(rows, rng.random((len(rows), self.context.settings.query_shot or 1)))
             shots = stream.support.shape[-1]
             few = stream.support[: 0 if oracle else session].reshape(-1, shots)
             order = rng.permuted(np.tile(np.arange(shots), (len(few), 1)), axis=1)
@@ -72,18 +71,18 @@ class HeldOutLesson(SessionLesson):
         target = np.repeat(np.arange(known), shots)
         target = np.concatenate([target, known + np.arange(held_out.size)])
         classes = [s.met(session) for s in self.streams]
-        many = [c[:known] for c in classes]
-        task = self.stage.stacked(classes, many, supports, queries)
+        averaged = [c[:known] for c in classes]
+        task = self.context.stacked(classes, averaged, supports, queries)
         return task, stack([target] * len(self.streams))
 
 
-class ReplayLesson(SessionLesson):
+class ReplayLesson(Lesson):
     """Every step learns all of the new supports, and all that is kept of the classes met before."""
 
-    def __init__(self, stage: Stage, streams: Sequence[Stream], memory: Memory) -> None:
-        self.stage, self.streams, self.memory = stage, streams, memory
+    def __init__(self, context: Context, streams: Sequence[Stream], memory: Memory) -> None:
+        self.context, self.streams, self.memory = context, streams, memory
 
-    def begin(self, pack: Pack, scene: Scene, view: View, session: int) -> None:
+    def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
         new = [s.support[session - 1] for s in self.streams]  # (N, K)
         queries = [np.concatenate([k, n.ravel()]) for k, n in zip(self.memory.nodes(), new, strict=True)]
         classes = [s.met(session) for s in self.streams]
@@ -92,16 +91,16 @@ class ReplayLesson(SessionLesson):
         target = np.concatenate([self.memory.targets(), np.repeat(first + np.arange(ways), shots)])
         nothing = [c[:0] for c in classes]
         none_known = [c[:0, None] for c in classes]
-        batch = self.stage.stacked(classes, nothing, none_known, queries).on(self.stage.device)
-        self.batch = batch._replace(recalled=recall(pack, scene, view, batch))
-        self.target = stack([target] * len(self.streams)).to(self.stage.device)
+        batch = self.context.stacked(classes, nothing, none_known, queries).on(self.context.device)
+        self.batch = batch._replace(recalled=recall(pack, shared, view, batch))
+        self.target = stack([target] * len(self.streams)).to(self.context.device)
 
     def task(self, session: int) -> tuple[Task, Tensor]:
         return self.batch, self.target
 
 
 @torch.no_grad()
-def recall(pack: Pack, scene: Scene, view: View, task: Task) -> tuple[Tensor, ...]:
+def recall(pack: Pack, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
     """What the model, as it is before a session's first step, gives the task's queries."""
-    recalled: tuple[Tensor, ...] = pack.run("recall", (scene,), view, task)
+    recalled: tuple[Tensor, ...] = pack.run("recall", (shared,), view, task)
     return recalled

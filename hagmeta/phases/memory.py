@@ -8,32 +8,32 @@ import numpy as np
 import torch
 
 from hagmeta.packs.pack import Pack
-from hagmeta.phases.context import Setting, Stage
-from hagmeta.protocol.splits import TRAIN
-from hagmeta.protocol.streams import Stream, World
+from hagmeta.phases.context import Context, Knowledge
+from hagmeta.protocol.scenario import Scenario, Stream
 
 
 class Memory:
     """At most ``memory`` nodes a class, chosen by the method among those by which it learnt the class."""
 
-    def __init__(self, stage: Stage, streams: Sequence[Stream]) -> None:
-        self.stage, self.streams = stage, streams
+    def __init__(self, context: Context, streams: Sequence[Stream]) -> None:
+        self.context, self.streams = context, streams
         self.kept: list[list[np.ndarray]] = [[] for _ in streams]  # by seed and session: (classes, nodes)
 
     @torch.no_grad()
-    def keep(self, pack: Pack, setting: Setting, session: int) -> None:
+    def keep(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
         """Choose among the nodes of the classes that a session brought, after it."""
-        stage, streams = self.stage, self.streams
-        scene = stage.scene(setting, len(streams[0].known), session)
-        described = pack.run("describe", (scene,), setting.view, stage.task(streams, session))
-        assert stage.config.k_shot
-        size = stage.config.memory if session == 0 else min(stage.config.memory, stage.config.k_shot)
-        for seed, (world, stream) in enumerate(zip(stage.worlds, streams, strict=True)):
-            candidates = _candidates(world, stream, session)
-            nodes = torch.from_numpy(np.concatenate(candidates)).to(stage.device)
+        context, streams = self.context, self.streams
+        shared = context.shared(knowledge, len(streams[0].known), session)
+        described = pack.run("describe", (shared,), knowledge.view, context.task(streams, session))
+        assert context.settings.k_shot
+        most = context.settings.memory
+        size = most if session == 0 else min(most, context.settings.k_shot)
+        for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
+            candidates = self._candidates(scenario, stream, session)
+            nodes = torch.from_numpy(np.concatenate(candidates)).to(context.device)
             ends = np.cumsum([len(of_class) for of_class in candidates])[:-1]
             embeddings, logits = (np.split(x[seed, nodes].cpu().numpy(), ends) for x in described)
-            chosen = stage.method.select(stage.config, embeddings, logits, size)
+            chosen = context.method.select(context.settings, embeddings, logits, size)
             # A class with fewer nodes keeps them all, and the first of them twice: rows are of one length.
             rows = [np.resize(nodes[picks], size) for nodes, picks in zip(candidates, chosen, strict=True)]
             self.kept[seed].append(np.stack(rows))
@@ -47,9 +47,8 @@ class Memory:
         counts = np.concatenate([np.full(len(rows), rows.shape[1]) for rows in self.kept[0]])
         return np.repeat(np.arange(len(counts)), counts)
 
-
-def _candidates(world: World, stream: Stream, session: int) -> list[np.ndarray]:
-    """The labelled nodes of each class that a session brought: train nodes at first, then supports."""
-    if session:
-        return list(stream.support[session - 1])
-    return [world.nodes_of(np.array([c]), TRAIN) for c in stream.known]
+    def _candidates(self, scenario: Scenario, stream: Stream, session: int) -> list[np.ndarray]:
+        """The labelled nodes of each class that a session brought: train nodes at first, then supports."""
+        if session:
+            return list(stream.support[session - 1])
+        return [self.context.protocol.labelled(scenario, np.array([c])) for c in stream.known]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from hagmeta.methods.base import MetaTraining, Scene, Task
-from hagmeta.packs.capture import Capture, Steps, ahead
+from hagmeta.methods.base import MetaTraining, Shared, Task
+from hagmeta.packs.capture import Capture, Steps
 from hagmeta.packs.pack import EarlyStopping, Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
-from hagmeta.phases.context import Setting, Stage
-from hagmeta.phases.sessions import Validation, meet_trained
+from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.meeting import meet_trained
+from hagmeta.phases.validation import Validation
 from hagmeta.protocol.episodes import BatchSampler, EpisodeSampler, TaskSampler
 from hagmeta.sparse.graph import View
 
@@ -21,7 +23,7 @@ from hagmeta.sparse.graph import View
 class Episode(NamedTuple):
     """One task of meta-training, with a leading pack axis on every tensor; the task lies on the host."""
 
-    scene: Scene
+    shared: Shared
     view: View
     task: Task
     target: Tensor  # (pack, queries)
@@ -31,96 +33,155 @@ class Episode(NamedTuple):
         """Losses (pack,) and logits (pack, queries, classes) in training mode."""
         device = self.view.scale.device
         drawn = self.task.on(device), self.target.to(device), key.to(device)
-        losses, logits = pack.run("loss", (self.scene,), self.view, *drawn)
+        losses, logits = pack.run("loss", (self.shared,), self.view, *drawn)
         return losses, logits
 
     def learn(self, steps: Steps, key: Tensor) -> Tensor:
         """One step down those losses; returns the logits, until the next."""
-        return steps.take("loss", (self.scene,), (self.view,), (self.task, self.target, key))
+        return steps.take("loss", (self.shared,), (self.view,), (self.task, self.target, key))
 
 
-def pseudo_episodes(stage: Stage, setting: Setting) -> Iterator[Episode]:
+def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
     """Episodes without end: the sessions of one pseudo-stream after the other."""
-    samplers = [EpisodeSampler(world, stage.config) for world in stage.worlds]
-    base, sessions = len(stage.worlds[0].split.base), samplers[0].sessions
+    samplers = [EpisodeSampler(scenario, context.settings) for scenario in context.scenarios]
+    base, sessions = len(context.scenarios[0].split.base), samplers[0].sessions
     while True:
         drawn = [sampler.draw() for sampler in samplers]
         for session in range(sessions):
-            task, target = stage.episode(drawn, session)
+            task, target = context.episode(drawn, session)
             targets = stack([target] * len(drawn))
             classes = np.stack(
-                [np.concatenate([w.split.base, d.order]) for w, d in zip(stage.worlds, drawn, strict=True)]
+                [
+                    np.concatenate([w.split.base, d.order])
+                    for w, d in zip(context.scenarios, drawn, strict=True)
+                ]
             )
-            yield Episode(stage.scene(setting, base, session + 1), setting.view, task, targets, classes)
+            yield Episode(
+                context.shared(knowledge, base, session + 1), knowledge.view, task, targets, classes
+            )
 
 
-def ordinary_episodes(stage: Stage, setting: Setting) -> Iterator[Episode]:
+def few_shot_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
     """N-way K-shot tasks without end, each of novel-train classes alone."""
-    samplers = [TaskSampler(world, stage.config) for world in stage.worlds]
-    scene = Scene(stage.graph, setting.class_means, (stage.n_way,))
+    samplers = [TaskSampler(scenario, context.settings) for scenario in context.scenarios]
+    shared = Shared(context.graph, knowledge.class_means, (context.n_way,))
     while True:
         classes, support, query = (
             np.stack(arrays) for arrays in zip(*(sampler.draw() for sampler in samplers), strict=True)
         )
-        yield _episode(stage, scene, setting, classes, classes[:, :0], support, query)
+        yield _episode(context, shared, knowledge, classes, classes[:, :0], support, query)
 
 
-def supervised_episodes(stage: Stage, setting: Setting) -> Iterator[Episode]:
-    """Batches without end: nodes of every class that training may know, each known by many."""
-    samplers = [BatchSampler(world, stage.config) for world in stage.worlds]
-    classes = np.stack([world.trained for world in stage.worlds])
-    scene = Scene(stage.graph, setting.class_means, (classes.shape[1],))
+def supervised_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
+    """Batches without end: nodes of every class that training may know, each known by its average."""
+    samplers = [BatchSampler(scenario, context.settings) for scenario in context.scenarios]
+    classes = np.stack([scenario.trained for scenario in context.scenarios])
+    shared = Shared(context.graph, knowledge.class_means, (classes.shape[1],))
     while True:
         query = np.stack([sampler.draw() for sampler in samplers])
-        yield _episode(stage, scene, setting, classes, classes, query[:, :0, :1], query)
+        yield _episode(context, shared, knowledge, classes, classes, query[:, :0, :1], query)
 
 
 def _episode(
-    stage: Stage,
-    scene: Scene,
-    setting: Setting,
+    context: Context,
+    shared: Shared,
+    knowledge: Knowledge,
     classes: np.ndarray,
-    many: np.ndarray,
+    averaged: np.ndarray,
     support: np.ndarray,
     query: np.ndarray,
 ) -> Episode:
     """An episode of ``classes`` (pack, classes) with queries (pack, classes, shots)."""
     target = np.repeat(np.arange(classes.shape[1]), query.shape[2])
     nodes = query.reshape(len(query), -1)
-    task = stage.stacked(classes, many, support, nodes)
-    return Episode(scene, setting.view, task, stack([target] * len(classes)), classes)
+    task = context.stacked(classes, averaged, support, nodes)
+    return Episode(shared, knowledge.view, task, stack([target] * len(classes)), classes)
 
 
 EPISODES = {
     MetaTraining.INCREMENTAL: pseudo_episodes,
-    MetaTraining.ORDINARY: ordinary_episodes,
+    MetaTraining.FEW_SHOT: few_shot_episodes,
     MetaTraining.SUPERVISED: supervised_episodes,
 }
+Answered = tuple[Episode, Tensor]  # with the positions (pack, queries) that were answered
 
 
-def meta_train(stage: Stage, pack: Pack, progress: Progress) -> list[float | None]:
-    """Train the pack to each seed's best validation accuracy, which is returned; None without training."""
-    if stage.meta_training is MetaTraining.NONE:
-        return [None] * pack.size
-    with stage.capture() as capture:
-        return _meta_train(stage, pack, capture, progress)
+class Trained(NamedTuple):
+    """What meta-training leaves, beside the parameters."""
+
+    best: list[float | None]  # each seed's best validation accuracy, where there was any
+    steps: Steps
+    answered: Sequence[Answered]  # a pseudo-stream, where the protocol does not validate
+
+    def answers_of(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """One seed's queries of that pseudo-stream, and the class given to each."""
+        queries = [episode.task.query[seed].numpy() for episode, _ in self.answered]
+        classes = [episode.classes[seed][answer[seed].cpu().numpy()] for episode, answer in self.answered]
+        return np.concatenate(queries), np.concatenate(classes)
 
 
-def _meta_train(stage: Stage, pack: Pack, capture: Capture, progress: Progress) -> list[float | None]:
-    config, training = stage.config, stage.propagated(pack, stage.training())
-    validation = Validation(stage, pack, capture)
-    meet_trained(stage, pack, training)
-    steps = Steps(pack, config.learning_rate, config.weight_decay, capture)
-    stopping = EarlyStopping(pack, config.patience)
-    key = keys(stage.seeds, "dropout/gpil")
-    episodes = ahead(EPISODES[stage.meta_training](stage, training), stage.device)
-    for number, episode in zip(range(config.episodes), episodes, strict=False):
-        episode.learn(steps, fold(key, number))
-        if (number + 1) % config.validate_every == 0 or number + 1 == config.episodes:
+def meta_train(context: Context, pack: Pack, progress: Progress) -> Trained:
+    """Train the pack, to each seed's best validation accuracy where the protocol validates."""
+    settings = context.settings
+    with context.capture() as capture:
+        steps = Steps(pack, settings.learning_rate, settings.weight_decay, capture)
+        if not context.protocol.validates:
+            return Trained([None] * pack.size, steps, _train_to_the_end(context, pack, steps, progress))
+        if context.meta_training is MetaTraining.NONE:
+            return Trained([None] * pack.size, steps, ())
+        return Trained(_train_to_the_best(context, pack, steps, capture, progress), steps, ())
+
+
+def _train_to_the_best(
+    context: Context, pack: Pack, steps: Steps, capture: Capture, progress: Progress
+) -> list[float | None]:
+    """Keep every seed's parameters of its best validation, whose accuracies are returned."""
+    settings, training = context.settings, context.propagated(pack, context.training())
+    validation = Validation(context, pack, capture)
+    meet_trained(context, pack, training)
+    stopping = EarlyStopping(pack, settings.patience)
+    for number, _, _ in _learnt(context, training, steps):
+        if _is_time_to_tell(number, context):
             accuracy = validation.accuracy()
             stopping.update(accuracy)
-            progress("meta-train", number + 1, config.episodes, {"val": float(accuracy.mean())})
+            progress("meta-train", number + 1, settings.episodes, {"val": float(accuracy.mean())})
             if stopping.finished:
                 break
     stopping.restore_best()
     return stopping.best.tolist()
+
+
+def _train_to_the_end(context: Context, pack: Pack, steps: Steps, progress: Progress) -> Sequence[Answered]:
+    """Train, and return the answers to a pseudo-stream: the last, or one after another training."""
+    training = context.propagated(pack, context.training())
+    meet_trained(context, pack, training)
+    last = deque[Answered](maxlen=context.pseudo_sessions)
+    if context.meta_training is not MetaTraining.NONE:
+        for number, episode, logits in _learnt(context, training, steps):
+            last.append((episode, logits.argmax(-1)))
+            if _is_time_to_tell(number, context):
+                accuracy = float((last[-1][1].cpu() == episode.target).float().mean())
+                progress("meta-train", number + 1, context.settings.episodes, {"query": accuracy})
+    if context.meta_training is not MetaTraining.INCREMENTAL:
+        key = _dropout_key(context)
+        episodes = pseudo_episodes(context, training)
+        for number, episode in zip(range(context.pseudo_sessions), episodes, strict=False):
+            last.append((episode, episode.loss(pack, fold(key, number))[1].argmax(-1)))
+    return last
+
+
+def _learnt(context: Context, training: Knowledge, steps: Steps) -> Iterator[tuple[int, Episode, Tensor]]:
+    """The episodes, numbered, each once its step is taken, with its logits until the next."""
+    key = _dropout_key(context)
+    episodes = context.ahead(EPISODES[context.meta_training](context, training))
+    for number, episode in zip(range(context.settings.episodes), episodes, strict=False):
+        yield number, episode, episode.learn(steps, fold(key, number))
+
+
+def _dropout_key(context: Context) -> Tensor:
+    return keys(context.seeds, "dropout/gpil")
+
+
+def _is_time_to_tell(number: int, context: Context) -> bool:
+    settings = context.settings
+    return (number + 1) % settings.validate_every == 0 or number + 1 == settings.episodes

@@ -2,188 +2,170 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hagmeta.methods.base import Lesson, MetaTraining, Scene, Task
-from hagmeta.packs.capture import Capture, Steps, ahead
-from hagmeta.packs.pack import Pack, Progress, stack, stack_padded
+from hagmeta.methods.base import SessionLearning
+from hagmeta.packs.capture import Steps
+from hagmeta.packs.pack import Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
-from hagmeta.phases.context import Setting, Stage
-from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson, SessionLesson
+from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.lessons import HeldOutLesson, Lesson, ReplayLesson, recall
+from hagmeta.phases.meeting import meet
 from hagmeta.phases.memory import Memory
+from hagmeta.phases.meta_training import Trained
 from hagmeta.phases.snapshots import Snapshots
 from hagmeta.protocol.evaluator import Evaluator
-from hagmeta.protocol.streams import Stream
+from hagmeta.protocol.scenario import Stream
 
-Predictions = list[np.ndarray]  # one array a seed
+Answers = list[tuple[np.ndarray, np.ndarray]]  # a pair a seed: queries, and the class given to each
 
 
 def play(
-    stage: Stage,
+    context: Context,
     pack: Pack,
     streams: Sequence[Stream],
     purpose: str,
     progress: Progress,
     snapshots: Snapshots | None = None,
+    trained: Trained | None = None,
 ) -> list[Evaluator]:
-    """Live through the streams under `strict`: learn in every session, then answer its queries."""
-    evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, stage.worlds, strict=True)]
-    memory = Memory(stage, streams) if stage.method.lesson is Lesson.REPLAY else None
-    tuner = _FineTuning(stage, streams, purpose, memory)
+    """Live through the streams: learn in every session and answer its queries, in the protocol's order."""
+    evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, context.scenarios, strict=True)]
+    learner: _Learner
+    if context.protocol.scores_while_learning:
+        assert trained is not None
+        learner = _AnsweringWhileLearning(context, streams, purpose, trained)
+    else:
+        learner = _AnsweringAfterLearning(context, streams, purpose)
     for session in range(streams[0].sessions + 1):
-        setting = stage.session(streams, session)
-        meet(stage, pack, setting, streams, session)
-        if session > 0 and stage.method.lesson is not Lesson.NONE:
-            tuner.learn(pack, setting, session)
-        if memory is not None:
-            memory.keep(pack, setting, session)
-            setting = stage.known_by(streams, session, memory.nodes())
-        predictions = predict(stage, pack, setting, streams, session)
-        for evaluator, answer in zip(evaluators, predictions, strict=True):
-            evaluator.score(answer)
+        knowledge = context.session(streams, session)
+        meet(context, pack, knowledge, streams, session)
+        answers = learner.learn_and_answer(pack, knowledge, session)
+        for evaluator, (queries, classes) in zip(evaluators, answers, strict=True):
+            evaluator.record(queries, classes)
         if snapshots:
-            snapshots.take(stage, pack, setting, streams, session)
+            snapshots.take(context, pack, knowledge, streams, session)
         progress(purpose, session, streams[0].sessions, {})
     return evaluators
 
 
-class _FineTuning:
-    """The gradient steps of each session."""
+class _Learner(ABC):
+    def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
+        self.context, self.streams = context, streams
+        self.key = keys(context.seeds, f"dropout/{purpose}")
 
-    def __init__(self, stage: Stage, streams: Sequence[Stream], purpose: str, memory: Memory | None) -> None:
-        self.stage, self.streams = stage, streams
-        self.lesson: SessionLesson
-        if memory is not None:
-            self.lesson = ReplayLesson(stage, streams, memory)
+    @abstractmethod
+    def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
+        """Learn what a session brings, and answer its queries."""
+
+
+class _AnsweringAfterLearning(_Learner):
+    """The queries are answered in evaluation mode, once the session's gradient steps are taken."""
+
+    def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
+        super().__init__(context, streams, purpose)
+        self.learns = context.method.session_learning is not SessionLearning.NONE
+        self.memory: Memory | None = None
+        self.lesson: Lesson
+        if context.method.session_learning is SessionLearning.REPLAY:
+            self.memory = Memory(context, streams)
+            self.lesson = ReplayLesson(context, streams, self.memory)
         else:
-            self.lesson = HeldOutLesson(stage, streams, purpose)
-        self.key = keys(stage.seeds, f"dropout/{purpose}")
+            self.lesson = HeldOutLesson(context, streams, purpose)
         self.step = 0
 
-    def learn(self, pack: Pack, setting: Setting, session: int) -> None:
-        config = self.stage.config
-        scene = self.stage.scene(setting, len(self.streams[0].known), session)
-        self.lesson.begin(pack, scene, setting.view, session)
-        lessons = (self.lesson.task(session) for _ in range(config.finetune_steps))
-        with self.stage.capture() as capture:
-            steps = Steps(pack, config.finetune_rate, config.weight_decay, capture)
-            for task, target in ahead(lessons, self.stage.device):
+    def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
+        if session > 0 and self.learns:
+            self._learn(pack, knowledge, session)
+        if self.memory is not None:
+            self.memory.keep(pack, knowledge, session)
+            knowledge = self.context.known_by(self.streams, session, self.memory.nodes())
+        return self._answer(pack, knowledge, session)
+
+    def _learn(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
+        settings = self.context.settings
+        shared = self.context.shared(knowledge, len(self.streams[0].known), session)
+        self.lesson.begin(pack, shared, knowledge.view, session)
+        lessons = (self.lesson.task(session) for _ in range(settings.finetune_steps))
+        with self.context.capture() as capture:
+            steps = Steps(pack, settings.finetune_rate, settings.weight_decay, capture)
+            for task, target in self.context.ahead(lessons):
                 key = fold(self.key, self.step)
-                steps.take("session_loss", (scene,), (setting.view,), (task, target, key))
+                steps.take("session_loss", (shared,), (knowledge.view,), (task, target, key))
                 self.step += 1
 
-
-def meet(stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], session: int) -> None:
-    """Let a growing method start its parameters for the classes that a session brings it as new."""
-    new = _newcomers(stage, streams, session)
-    if new:
-        scene = stage.scene(setting, len(streams[0].known), session)
-        _grow(pack, scene, new, setting, stage.task(streams, session))
-
-
-def meet_trained(stage: Stage, pack: Pack, training: Setting) -> None:
-    """The same for the classes that supervised training knows, before it begins."""
-    if stage.method.grows and stage.meta_training is MetaTraining.SUPERVISED:
-        classes = stack(world.trained for world in stage.worlds).to(stage.device)
-        known = classes.shape[1]
-        scene = Scene(stage.graph, training.class_means, (known,))
-        nothing = classes[:, :0]
-        _grow(pack, scene, known, training, Task(classes, classes, nothing.unsqueeze(-1), nothing))
-
-
-@torch.no_grad()
-def _grow(pack: Pack, scene: Scene, new: int, setting: Setting, task: Task) -> None:
-    pack.assign(pack.run("meet", (scene, new), setting.view, task))
-
-
-def _newcomers(stage: Stage, streams: Sequence[Stream], session: int) -> int:
-    """How many classes a session brings that a growing method has not met, in training or before."""
-    if not stage.method.grows:
-        return 0
-    arrived = streams[0].arriving[session - 1] if session else streams[0].known
-    if stage.meta_training is MetaTraining.SUPERVISED:
-        arrived = np.setdiff1d(arrived, stage.worlds[0].trained)
-    return len(arrived)
-
-
-@torch.no_grad()
-def predict(
-    stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], session: int
-) -> Predictions:
-    """Answers to the queries of a session, in evaluation mode."""
-    task = stage.task(streams, session, setting.complete)
-    scene = stage.scene(setting, len(streams[0].known), session)
-    (logits,) = pack.run("logits", (scene,), setting.view, (task,))
-    answers = logits.argmax(-1).cpu().numpy()
-    return [row[: len(s.queries[session])] for row, s in zip(answers, streams, strict=True)]
-
-
-class Validation:
-    """Each seed's validation stream, answered without learning in it: what early stopping goes by."""
-
-    def __init__(self, stage: Stage, pack: Pack, capture: Capture) -> None:
-        self._stage, self._pack, self._capture = stage, pack, capture
-        self._streams = [world.validation for world in stage.worlds]
-        sessions = list(range(self._streams[0].sessions + 1))
-        changes = stage.config.val_classes or stage.method.oracle
-        if changes or any(_newcomers(stage, self._streams, session) for session in sessions):
-            self._moments = [self._moment([session]) for session in sessions]
-        else:
-            # Where nothing changes on the way, one pass over the graph answers all sessions.
-            self._moments = [self._moment(sessions)]
-
-    def _moment(self, sessions: list[int]) -> _Moment:
-        stage, streams = self._stage, self._streams
-        setting = stage.propagated(self._pack, stage.session(streams, sessions[0]))
-        return _Moment(
-            setting,
-            stage.scene(setting, len(streams[0].known), sessions[-1]),
-            sessions,
-            tuple(stage.task(streams, session, setting.complete) for session in sessions),
-            tuple(self._truth(session).to(stage.device) for session in sessions),
-            np.array([[len(stream.queries[session]) for session in sessions] for stream in streams]),
-        )
-
-    def _truth(self, session: int) -> Tensor:
-        """The position of each query's class (pack, queries); -1 where a seed has fewer queries."""
-        pairs = zip(self._stage.worlds, self._streams, strict=True)
-        rows = [w.positions(s.met(session))[w.labels[s.queries[session]]] for w, s in pairs]
-        return stack_padded(rows, filling=-1)
-
     @torch.no_grad()
-    def accuracy(self) -> np.ndarray:
-        """Of each seed, the mean over its sessions."""
-        pack = self._pack
-        before = pack.snapshot() if self._stage.method.grows else None
-        shares = []
-        for moment in self._moments:
-            meet(self._stage, pack, moment.setting, self._streams, moment.sessions[0])
-            count = partial(self._correct, moment)
-            counts = self._capture.run(("validation", *moment.sessions), count, ()).cpu().numpy()
-            shares.append(counts / moment.sizes)
-        if before is not None:
-            pack.restore(before)
-        return np.array([np.mean(row) for row in np.concatenate(shares, axis=1)])
-
-    def _correct(self, moment: _Moment) -> Tensor:
-        """How many answers are right (pack, sessions)."""
-        logits = self._pack.run("logits", (moment.scene,), moment.setting.view, moment.tasks)
-        pairs = zip(logits, moment.truth, strict=True)
-        return torch.stack([(answer.argmax(-1) == truth).sum(-1) for answer, truth in pairs], dim=-1)
+    def _answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
+        context, streams = self.context, self.streams
+        task = context.task(streams, session, knowledge.all_averaged)
+        shared = context.shared(knowledge, len(streams[0].known), session)
+        (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
+        rows = logits.argmax(-1).cpu().numpy()
+        queries = [stream.queries[session] for stream in streams]
+        return [
+            (asked, stream.met(session)[row[: len(asked)]])
+            for asked, stream, row in zip(queries, streams, rows, strict=True)
+        ]
 
 
-class _Moment(NamedTuple):
-    """Sessions that are answered together."""
+class _AnsweringWhileLearning(_Learner):
+    """Answers are read in training mode from the pass whose loss, on the queries' labels, is then descended.
 
-    setting: Setting
-    scene: Scene
-    sessions: list[int]
-    tasks: tuple[Task, ...]
-    truth: tuple[Tensor, ...]
-    sizes: np.ndarray  # (pack, sessions) queries
+    The optimizer of meta-training goes on. Session 0 has the answers to training's last pseudo-stream.
+    """
+
+    def __init__(self, context: Context, streams: Sequence[Stream], purpose: str, trained: Trained) -> None:
+        super().__init__(context, streams, purpose)
+        self.trained = trained
+        self.steps = trained.steps.under(context.capture())
+
+    def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
+        if session == 0:
+            return [self.trained.answers_of(seed) for seed in range(pack.size)]
+        queries = [stream.queries[session] for stream in self.streams]
+        meanings = [self._meanings(stream, session) for stream in self.streams]
+        rows = self._step(pack, knowledge, session, queries, meanings).argmax(-1).cpu().numpy()
+        return [(asked, meaning[row]) for asked, meaning, row in zip(queries, meanings, rows, strict=True)]
+
+    def _step(
+        self,
+        pack: Pack,
+        knowledge: Knowledge,
+        session: int,
+        queries: list[np.ndarray],
+        meanings: list[np.ndarray],
+    ) -> Tensor:
+        """One step on the labels of the queries; its logits (pack, queries, positions)."""
+        context, streams = self.context, self.streams
+        second = context.method.second_prototypes
+        averaged = [s.met(session if second else session - 1) for s in streams]
+        new = [s.arriving[session - 1] for s in streams]
+        classes = [np.concatenate(pair) for pair in zip(averaged, new, strict=True)]
+        supports = [s.support[session - 1] for s in streams]
+        task = context.stacked(classes, averaged, supports, queries).on(context.device)
+        target = [
+            _positions(meaning, scenario.labels[nodes])
+            for meaning, scenario, nodes in zip(meanings, context.scenarios, queries, strict=True)
+        ]
+        shared = context.shared(knowledge, len(streams[0].known), session + second)
+        task = task._replace(recalled=recall(pack, shared, knowledge.view, task))
+        drawn = (task, stack(target), fold(self.key, session))
+        return self.steps.take("session_loss", (shared,), (knowledge.view,), drawn)
+
+    def _meanings(self, stream: Stream, session: int) -> np.ndarray:
+        """The class that each position stands for; -1 for the second prototypes of the new classes."""
+        if not self.context.method.second_prototypes:
+            return stream.met(session)
+        new = stream.arriving[session - 1]
+        return np.concatenate([stream.met(session - 1), np.full(len(new), -1), new])
+
+
+def _positions(meanings: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Labels as positions."""
+    order = np.argsort(meanings, kind="stable")
+    return order[np.searchsorted(meanings[order], labels)]

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from hagmeta.packs.pack import Pack, stack_padded
-from hagmeta.phases.context import Setting, Stage
-from hagmeta.protocol.streams import Stream
+from hagmeta.phases.context import Context, Knowledge
+from hagmeta.protocol.scenario import Stream
 
 
 class Snapshots:
@@ -22,23 +22,23 @@ class Snapshots:
 
     @torch.no_grad()
     def take(
-        self, stage: Stage, pack: Pack, setting: Setting, streams: Sequence[Stream], session: int
+        self, context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
     ) -> None:
         """Called after every session; keeps one. Labels are for whoever looks at it: nothing learns here."""
         if session != self.session:
             return
         queries = [stream.queries[session] for stream in streams]
-        scene = stage.scene(setting, len(streams[0].known), session)
-        nodes = stack_padded(queries).to(stage.device)
-        embedded = pack.run("embeddings", (scene,), setting.view, nodes).cpu().numpy()
-        for world, stream, query, rows in zip(stage.worlds, streams, queries, embedded, strict=True):
-            labels = world.labels[query]
+        shared = context.shared(knowledge, len(streams[0].known), session)
+        nodes = stack_padded(queries).to(context.device)
+        embedded = pack.run("embeddings", (shared,), knowledge.view, nodes).cpu().numpy()
+        for scenario, stream, query, rows in zip(context.scenarios, streams, queries, embedded, strict=True):
+            labels = scenario.labels[query]
             self.arrays.append(
                 {
                     "nodes": query,
                     "embeddings": rows[: len(query)].astype(np.float32),
                     "labels": labels,
-                    "base": np.isin(labels, world.split.base),
+                    "base": np.isin(labels, scenario.split.base),
                     "arrived": _arrival(labels, stream),
                 }
             )

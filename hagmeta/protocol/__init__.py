@@ -1,0 +1,28 @@
+"""What may be seen, learnt from and asked: one file a protocol, and what a seed draws under it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hagmeta.common.settings import setting
+from hagmeta.protocol.base import Protocol, TaskSettings
+from hagmeta.protocol.released import Released
+from hagmeta.protocol.strict import Strict
+
+__all__ = ["PROTOCOLS", "Protocol", "ProtocolSettings", "TaskSettings", "make_protocol"]
+
+PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in (Strict, Released)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolSettings(TaskSettings):
+    """The task, and the protocol that it is played by."""
+
+    protocol: str = setting(
+        "strict", "strict leaks nothing; released is the authors' code", choices=tuple(PROTOCOLS)
+    )
+
+
+def make_protocol(settings: ProtocolSettings) -> Protocol:
+    """The configured protocol."""
+    return PROTOCOLS[settings.protocol](settings)

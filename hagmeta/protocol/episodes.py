@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hagmeta.config import RunConfig
 from hagmeta.packs.randomness import stream as random_stream
-from hagmeta.protocol.splits import TRAIN
-from hagmeta.protocol.streams import World
+from hagmeta.protocol import ProtocolSettings, make_protocol
+from hagmeta.protocol.scenario import Scenario
 
 
 @dataclass(frozen=True)
@@ -24,14 +23,14 @@ class PseudoStream:
 class EpisodeSampler:
     """Draws one seed's pseudo-streams, whole streams at a time."""
 
-    def __init__(self, world: World, config: RunConfig) -> None:
-        assert config.n_way and config.k_shot and config.query_shot
-        self.shots, self.queries = config.k_shot, config.query_shot
-        self.sessions = len(world.meta_classes) // config.n_way
-        self.base, self.novel = world.split.base, world.meta_classes
-        self.classes = self.sessions * config.n_way
-        self.rng = random_stream(world.seed, "episodes")
-        self.pools = training_pools(world, world.trained, config)
+    def __init__(self, scenario: Scenario, settings: ProtocolSettings) -> None:
+        assert settings.n_way and settings.k_shot and settings.query_shot
+        self.shots, self.queries = settings.k_shot, settings.query_shot
+        self.sessions = len(scenario.meta_classes) // settings.n_way
+        self.base, self.novel = scenario.split.base, scenario.meta_classes
+        self.classes = self.sessions * settings.n_way
+        self.rng = random_stream(scenario.seed, "episodes")
+        self.pools = training_pools(scenario, scenario.trained, settings)
 
     def draw(self) -> PseudoStream:
         order = self.rng.permutation(len(self.novel))[: self.classes]
@@ -50,12 +49,12 @@ class EpisodeSampler:
 class TaskSampler:
     """Draws one seed's N-way K-shot tasks, each of N novel-train classes."""
 
-    def __init__(self, world: World, config: RunConfig) -> None:
-        assert config.n_way and config.k_shot and config.query_shot
-        self.ways, self.shots, self.queries = config.n_way, config.k_shot, config.query_shot
-        self.classes = world.meta_classes
-        self.rng = random_stream(world.seed, "episodes/tasks")
-        self.pools = training_pools(world, self.classes, config)
+    def __init__(self, scenario: Scenario, settings: ProtocolSettings) -> None:
+        assert settings.n_way and settings.k_shot and settings.query_shot
+        self.ways, self.shots, self.queries = settings.n_way, settings.k_shot, settings.query_shot
+        self.classes = scenario.meta_classes
+        self.rng = random_stream(scenario.seed, "episodes/tasks")
+        self.pools = training_pools(scenario, self.classes, settings)
 
     def draw(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Classes (N,), supports (N, K) and queries (N, query_shot)."""
@@ -67,11 +66,11 @@ class TaskSampler:
 class BatchSampler:
     """Draws one seed's batches: some nodes of every class that training may know."""
 
-    def __init__(self, world: World, config: RunConfig) -> None:
-        assert config.query_shot
-        self.queries, self.classes = config.query_shot, world.trained
-        self.rng = random_stream(world.seed, "episodes/batches")
-        self.pools = training_pools(world, self.classes, config)
+    def __init__(self, scenario: Scenario, settings: ProtocolSettings) -> None:
+        assert settings.query_shot
+        self.queries, self.classes = settings.query_shot, scenario.trained
+        self.rng = random_stream(scenario.seed, "episodes/batches")
+        self.pools = training_pools(scenario, self.classes, settings)
 
     def draw(self) -> np.ndarray:
         """Nodes (classes, query_shot)."""
@@ -79,11 +78,10 @@ class BatchSampler:
         return self.pools.distinct(rows, self.rng.random((len(rows), self.queries)))
 
 
-def training_pools(world: World, classes: np.ndarray, config: RunConfig) -> ClassPools:
-    """The labelled nodes of each class: train nodes, under `released` all."""
-    if config.protocol == "released":
-        return ClassPools([world.all_nodes_of(np.array([c])) for c in classes])
-    return ClassPools([world.nodes_of(np.array([c]), TRAIN) for c in classes])
+def training_pools(scenario: Scenario, classes: np.ndarray, settings: ProtocolSettings) -> ClassPools:
+    """The nodes of each class whose labels training may read."""
+    protocol = make_protocol(settings)
+    return ClassPools([protocol.labelled(scenario, np.array([c])) for c in classes])
 
 
 class ClassPools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hagmeta.protocol.streams import Stream
+from hagmeta.protocol.scenario import Stream
 
 
 class Evaluator:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from hagmeta.common.command import parse_seeds
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, parse_seeds
+from hagmeta.config import RunConfig
 
 
 def other_value(item: Field[Any]) -> Any:

@@ -33,12 +33,12 @@ def trained(
 ) -> tuple[Pack, list[Tensor]]:
     """A pack after a dozen steps of meta-training from its initial parameters, and the logits on the way."""
     with stream_of(device):
-        stage = prepare(config, seeds, dataset, device, eager=eager)
-        pack = pretrain(stage, None, no_progress)
+        context = prepare(config, seeds, dataset, device, eager=eager)
+        pack = pretrain(context, None, no_progress)
         key, answers = keys(seeds, "test"), []
-        training = stage.propagated(pack, stage.training())
-        episodes = ahead(EPISODES[stage.meta_training](stage, training), device)
-        with stage.capture() as capture:
+        training = context.propagated(pack, context.training())
+        episodes = ahead(EPISODES[context.meta_training](context, training), device)
+        with context.capture() as capture:
             steps = Steps(pack, config.learning_rate, config.weight_decay, capture)
             for number, episode in zip(range(STEPS), episodes, strict=False):
                 answers.append(episode.learn(steps, fold(key, number)).cpu())
@@ -126,7 +126,7 @@ def test_a_run_leaves_no_memory_behind(dataset: NodeDataset, small: Small) -> No
 def test_a_failure_within_a_capture_leaves_the_gpu_usable(dataset: NodeDataset, small: Small) -> None:
     config = slow(small, "hag-meta", "gcn")
     with stream_of(GPU):
-        stage = prepare(config, [0], dataset, GPU)
+        context = prepare(config, [0], dataset, GPU)
         times = 0
 
         def fails_when_captured() -> Tensor:
@@ -136,7 +136,7 @@ def test_a_failure_within_a_capture_leaves_the_gpu_usable(dataset: NodeDataset, 
                 raise MemoryError("just now")
             return torch.ones(3, device=GPU).sum()
 
-        with stage.capture() as capture:
+        with context.capture() as capture:
             assert capture.run("sum", fails_when_captured, ()).item() == 3
             with pytest.raises(MemoryError, match="just now"):
                 capture.run("sum", fails_when_captured, ())

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hagmeta.config import RunConfig
-from hagmeta.pipeline import resolve
+from hagmeta.config import RunConfig, resolve
 from study import calibration
 from study.plan import Trial
 from study.resources import MOST_TRIALS_A_GPU, choose_resources, count_lanes, kind, share_of

@@ -11,11 +11,10 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.packs.pack import Pack, no_progress
-from hagmeta.phases import released
-from hagmeta.phases.context import Setting, Stage
+from hagmeta.phases.context import Context, Knowledge
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import live, prepare, pretrain, run
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -25,29 +24,25 @@ Small = Callable[..., RunConfig]
 def test_the_encoder_does_not_move_and_the_attention_does(
     dataset: NodeDataset, small: Small, protocol: str
 ) -> None:
-    stage = prepare(small(method="cec", protocol=protocol), [0, 5], dataset, CPU)
-    pack = pretrain(stage, None, no_progress)
+    context = prepare(small(method="cec", protocol=protocol), [0, 5], dataset, CPU)
+    pack = pretrain(context, None, no_progress)
     before = pack.snapshot()
-    if protocol == "released":
-        released.meta_train_and_play(stage, pack, no_progress)
-    else:
-        meta_train(stage, pack, no_progress)
-        play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+    live(context, pack)
     moved = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     assert moved == {f"evolution.{part}.weight" for part in ("query", "key", "value")}
 
 
 def test_nothing_is_learnt_in_the_sessions(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(method="cec"), [0, 5], dataset, CPU)
-    pack = pretrain(stage, None, no_progress)
+    context = prepare(small(method="cec"), [0, 5], dataset, CPU)
+    pack = pretrain(context, None, no_progress)
     before = pack.snapshot()
-    play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
     assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())
 
 
-def passes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> int:
+def passes(context: Context, monkeypatch: pytest.MonkeyPatch) -> int:
     """How often what follows pre-training multiplies the features of the whole graph with weights."""
-    pack, features, count = pretrain(stage, None, no_progress), stage.graph.features, 0
+    pack, features, count = pretrain(context, None, no_progress), context.graph.features, 0
     product = features.product
 
     def counted(dense: Tensor) -> Tensor:
@@ -56,10 +51,10 @@ def passes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> int:
         return product(dense)
 
     monkeypatch.setattr(features, "product", counted)
-    if stage.released:
-        released.meta_train_and_play(stage, pack, no_progress)
+    if context.protocol.validates:
+        meta_train(context, pack, no_progress)
     else:
-        meta_train(stage, pack, no_progress)
+        live(context, pack)
     return count
 
 
@@ -82,8 +77,8 @@ def test_meta_training_passes_over_the_graph_once_for_each_setting(
 def test_records_are_those_of_a_pass_in_every_step(
     dataset: NodeDataset, small: Small, encoder: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unchanged(stage: Stage, pack: Pack, setting: Setting) -> Setting:
-        return setting
+    def unchanged(context: Context, pack: Pack, knowledge: Knowledge) -> Knowledge:
+        return knowledge
 
     def records() -> list[dict[str, Any]]:
         config = small(method="cec", encoder=encoder, **changes)
@@ -91,10 +86,10 @@ def test_records_are_those_of_a_pass_in_every_step(
         return [{name: r[name] for name in r.keys() - {"seconds", "environment"}} for r in found]
 
     once = records()
-    monkeypatch.setattr(Stage, "propagated", unchanged)
+    monkeypatch.setattr(Context, "propagated", unchanged)
     assert records() == once
-    stage = prepare(small(method="cec", encoder=encoder, **changes), [0, 5], dataset, CPU)
-    assert passes(stage, monkeypatch) > 12  # a pass for each episode: the comparison is with something else
+    context = prepare(small(method="cec", encoder=encoder, **changes), [0, 5], dataset, CPU)
+    assert passes(context, monkeypatch) > 12  # a pass for each episode: the comparison is with something else
 
 
 def test_attention_is_the_printed_formula() -> None:
@@ -117,14 +112,14 @@ def test_a_class_moves_with_the_others_that_are_there() -> None:
 
 @torch.no_grad()
 def test_answers_are_scaled_cosines_to_adapted_vectors(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(method="cec", cosine_scale=10.0), [0, 5], dataset, CPU)
-    pack = pretrain(stage, None, no_progress)
-    streams = [world.test for world in stage.worlds]
-    setting = stage.session(streams, 1)
-    scene = stage.scene(setting, len(streams[0].known), 1)
-    (logits,) = pack.run("logits", (scene,), setting.view, (stage.task(streams, 1),))
+    context = prepare(small(method="cec", cosine_scale=10.0), [0, 5], dataset, CPU)
+    pack = pretrain(context, None, no_progress)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.session(streams, 1)
+    shared = context.shared(knowledge, len(streams[0].known), 1)
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, 1),))
     assert logits.abs().max() <= 10.001
     # What attention finds moves the vectors: without it they are the plain means.
     pack.parameters["evolution.value.weight"].zero_()
-    (plain,) = pack.run("logits", (scene,), setting.view, (stage.task(streams, 1),))
+    (plain,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, 1),))
     assert not torch.allclose(plain, logits)

@@ -15,9 +15,9 @@ from hagmeta.methods import Method, Sizes, make_method
 from hagmeta.methods.hag_meta import binary_loss, categorical_loss
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.context import Stage
+from hagmeta.phases.context import Context
 from hagmeta.pipeline import prepare
-from hagmeta.protocol.splits import TRAIN
+from hagmeta.protocol.scenario import TRAIN
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -52,33 +52,33 @@ def test_with_a_seed_all_toggles_start_from_the_same_parameters(small: Small, en
     assert not torch.equal(other["encoder.first.weight"], full["encoder.first.weight"])
 
 
-def packed(stage: Stage) -> tuple[Pack, list[Method]]:
-    sizes = Sizes(stage.graph.num_features, len(stage.worlds[0].split.base), stage.n_way, 14)
-    methods = [make_method(stage.config, sizes, seed) for seed in SEEDS]
+def packed(context: Context) -> tuple[Pack, list[Method]]:
+    sizes = Sizes(context.graph.num_features, len(context.scenarios[0].split.base), context.n_way, 14)
+    methods = [make_method(context.settings, sizes, seed) for seed in SEEDS]
     return Pack(methods, CPU), methods
 
 
-def visible_loops(stage: Stage, visible: np.ndarray) -> Tensor:
-    return torch.from_numpy(stage.graph.loops.toarray() * np.outer(visible, visible))
+def visible_loops(context: Context, visible: np.ndarray) -> Tensor:
+    return torch.from_numpy(context.graph.loops.toarray() * np.outer(visible, visible))
 
 
-def embeddings(stage: Stage, encoder: Any, visible: np.ndarray) -> Tensor:
+def embeddings(context: Context, encoder: Any, visible: np.ndarray) -> Tensor:
     """What a GCN gives every node, from dense matrices alone."""
-    loops = visible_loops(stage, visible)
+    loops = visible_loops(context, visible)
     scale = loops.sum(1).clamp(min=1).rsqrt()
     adjacency = scale[:, None] * loops * scale
-    features = stage.graph.features.product(torch.eye(stage.graph.num_features))
+    features = context.graph.features.product(torch.eye(context.graph.num_features))
     hidden = torch.relu(adjacency @ features @ encoder.first.weight + encoder.first.bias)
     result: Tensor = adjacency @ hidden @ encoder.second.weight + encoder.second.bias
     return result
 
 
-def support_weights(stage: Stage, attention: Any, visible: np.ndarray, support: np.ndarray) -> Tensor:
+def support_weights(context: Context, attention: Any, visible: np.ndarray, support: np.ndarray) -> Tensor:
     """Equations 7 to 10 for supports (classes, shots); equal weights without NLA."""
     if attention is None:
         return torch.full(support.shape, 1 / support.shape[-1])
-    score = attention.last(torch.relu(embeddings(stage, attention.convolutions, visible))).squeeze(-1)
-    score = torch.sigmoid(score * visible_loops(stage, visible).sum(1).log())
+    score = attention.last(torch.relu(embeddings(context, attention.convolutions, visible))).squeeze(-1)
+    score = torch.sigmoid(score * visible_loops(context, visible).sum(1).log())
     return score[support].softmax(-1)
 
 
@@ -88,17 +88,17 @@ def test_answers_are_distances_to_train_means_and_weighted_supports(
     dataset: NodeDataset, small: Small, nla: bool
 ) -> None:
     # Without NLA, and with or without TLA, which only weighs losses, it is the paper's Proto-GNN.
-    stage = prepare(small(nla=nla), SEEDS, dataset, CPU)
-    pack, methods = packed(stage)
-    streams = [world.test for world in stage.worlds]
-    setting = stage.session(streams, 2)
-    scene = stage.scene(setting, len(streams[0].known), 2)
-    (logits,) = pack.run("logits", (scene,), setting.view, (stage.task(streams, 2),))
-    for index, (world, stream, method) in enumerate(zip(stage.worlds, streams, methods, strict=True)):
+    context = prepare(small(nla=nla), SEEDS, dataset, CPU)
+    pack, methods = packed(context)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.session(streams, 2)
+    shared = context.shared(knowledge, len(streams[0].known), 2)
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, 2),))
+    for index, (scenario, stream, method) in enumerate(zip(context.scenarios, streams, methods, strict=True)):
         visible, support = stream.visible(2), stream.support.reshape(-1, 3)
-        embedded = embeddings(stage, method.encoder, visible)
-        known = [embedded[world.nodes_of(np.array([c]), TRAIN)].mean(0) for c in stream.known]
-        weights = support_weights(stage, method.node_attention, visible, support)
+        embedded = embeddings(context, method.encoder, visible)
+        known = [embedded[scenario.nodes_of(np.array([c]), TRAIN)].mean(0) for c in stream.known]
+        weights = support_weights(context, method.node_attention, visible, support)
         cached = (weights.unsqueeze(-1) * embedded[support]).sum(1)
         queries = embedded[stream.queries[2]]
         distances = (queries[:, None] - torch.cat([torch.stack(known), cached])).square().sum(-1)
@@ -111,14 +111,16 @@ def test_tla_weighs_the_loss_of_a_class_by_one_plus_its_weight(dataset: NodeData
     # Without dropout, the logits of both are the same and only the weights of the loss differ.
     losses, logits = {}, {}
     for tla in (False, True):
-        stage = prepare(small(tla=tla, dropout=0.0), SEEDS, dataset, CPU)
-        streams = [world.test for world in stage.worlds]
-        setting = stage.session(streams, 1)
-        scene = stage.scene(setting, len(streams[0].known), 1)
+        context = prepare(small(tla=tla, dropout=0.0), SEEDS, dataset, CPU)
+        streams = [scenario.test for scenario in context.scenarios]
+        knowledge = context.session(streams, 1)
+        shared = context.shared(knowledge, len(streams[0].known), 1)
         target = torch.arange(11).expand(2, -1)
-        task = stage.task(streams, 1)._replace(query=torch.arange(22).view(2, 11))
+        task = context.task(streams, 1)._replace(query=torch.arange(22).view(2, 11))
         key = keys(SEEDS, "dropout")
-        losses[tla], logits[tla] = packed(stage)[0].run("loss", (scene,), setting.view, task, target, key)
+        losses[tla], logits[tla] = packed(context)[0].run(
+            "loss", (shared,), knowledge.view, task, target, key
+        )
     assert torch.equal(logits[False], logits[True])
     # The classes' weights sum to one, so that the weighted loss is above the plain one, by at most its worst.
     plain = torch.nn.functional.cross_entropy(logits[True].mT, target, reduction="none")

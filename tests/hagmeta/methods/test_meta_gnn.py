@@ -12,8 +12,8 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.context import Stage
-from hagmeta.phases.meta_training import Episode, ordinary_episodes
+from hagmeta.phases.context import Context
+from hagmeta.phases.meta_training import Episode, few_shot_episodes
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
 
@@ -23,11 +23,11 @@ KEY = keys(SEEDS, "dropout")
 Small = Callable[..., RunConfig]
 
 
-def trained_a_little(config: RunConfig, dataset: NodeDataset) -> tuple[Stage, Pack, Episode]:
-    stage = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(stage, None, no_progress)
-    (episode,) = islice(ordinary_episodes(stage, stage.training()), 1)
-    return stage, pack, episode
+def trained_a_little(config: RunConfig, dataset: NodeDataset) -> tuple[Context, Pack, Episode]:
+    context = prepare(config, SEEDS, dataset, CPU)
+    pack = pretrain(context, None, no_progress)
+    (episode,) = islice(few_shot_episodes(context, context.training()), 1)
+    return context, pack, episode
 
 
 def gradients(pack: Pack, episode: Episode) -> dict[str, Tensor]:
@@ -79,13 +79,13 @@ def test_first_order_leaves_the_way_through_the_inner_steps_out(dataset: NodeDat
 def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: NodeDataset, small: Small) -> None:
     logits = []
     for method in ("meta-gnn", "frozen"):
-        stage = prepare(small(method=method, inner_steps=0), SEEDS, dataset, CPU)
-        pack = pretrain(stage, None, no_progress)
-        streams = [world.test for world in stage.worlds]
-        setting = stage.session(streams, 2)
-        scene = stage.scene(setting, len(streams[0].known), 2)
+        context = prepare(small(method=method, inner_steps=0), SEEDS, dataset, CPU)
+        pack = pretrain(context, None, no_progress)
+        streams = [scenario.test for scenario in context.scenarios]
+        knowledge = context.session(streams, 2)
+        shared = context.shared(knowledge, len(streams[0].known), 2)
         with torch.no_grad():
-            logits += pack.run("logits", (scene,), setting.view, (stage.task(streams, 2),))
+            logits += pack.run("logits", (shared,), knowledge.view, (context.task(streams, 2),))
     torch.testing.assert_close(logits[0], logits[1], rtol=1e-4, atol=1e-4)
 
 
@@ -98,13 +98,13 @@ def test_inner_steps_lower_the_loss_on_the_supports(dataset: NodeDataset, small:
         support = episode.task.support.flatten(1)
         target = torch.arange(2).repeat_interleave(3).expand(2, -1)
         task = episode.task._replace(query=support)
-        losses.append(pack.run("loss", (episode.scene,), episode.view, task, target, KEY)[0])
+        losses.append(pack.run("loss", (episode.shared,), episode.view, task, target, KEY)[0])
     assert (losses[1] < losses[0]).all()
 
 
 def test_a_session_leaves_what_was_meta_learnt_as_it_was(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(method="meta-gnn"), SEEDS, dataset, CPU)
-    pack = pretrain(stage, None, no_progress)
+    context = prepare(small(method="meta-gnn"), SEEDS, dataset, CPU)
+    pack = pretrain(context, None, no_progress)
     before = pack.snapshot()
-    play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
     assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.methods import METHODS, Lesson, MetaTraining
+from hagmeta.methods import METHODS, MetaTraining, SessionLearning
 from hagmeta.nn.prototypes import weighted_prototypes
 from hagmeta.packs.pack import no_progress
-from hagmeta.phases.context import Stage
-from hagmeta.phases.meta_training import meta_train, ordinary_episodes, supervised_episodes
+from hagmeta.phases.context import Context
+from hagmeta.phases.meta_training import few_shot_episodes, meta_train, supervised_episodes
 from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain, remarks, resolve, run
-from hagmeta.protocol.splits import TRAIN
+from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.protocol.scenario import TRAIN
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -31,17 +31,17 @@ def accuracies(config: RunConfig, dataset: NodeDataset) -> list[list[float]]:
     return [record["accuracy"] for record in run(config, [0, 5], dataset=dataset, device=CPU)]
 
 
-def test_settings_name_only_methods_that_there_are() -> None:
-    for item in fields(RunConfig):
-        assert {*item.metadata["only"], *item.metadata["but"]} <= METHODS.keys(), item.name
+def test_every_setting_is_for_some_method() -> None:
+    for name in NAMES:
+        assert any(RunConfig(method=method).applies(name) for method in METHODS), name
 
 
 def test_settings_that_do_not_apply_are_those_that_a_method_has_no_use_for() -> None:
     for name, method in METHODS.items():
         config = RunConfig(method=name)
         assert config.applies("episodes") == (method.meta_training is not MetaTraining.NONE), name
-        assert config.applies("finetune_steps") == (method.lesson is not Lesson.NONE), name
-        assert not any(config.applies(setting) for setting in method.settings), name
+        assert config.applies("finetune_steps") == (method.session_learning is not SessionLearning.NONE), name
+        assert not any(config.applies(setting) for setting in method.decides), name
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -68,12 +68,12 @@ def test_methods_differ_in_their_hash_and_hag_meta_keeps_its_own() -> None:
     hashes = {resolve(RunConfig(method=name)).hash() for name in METHODS}
     assert len(hashes) == len(METHODS)
     # The canonical form as it was before there were other methods: results on disk are found by it.
-    assert list(RunConfig().canonical()) == [
+    assert set(RunConfig().canonical()) == {
         *("dataset", "method", "protocol", "classes", "drop_small", "n_way", "k_shot", "sessions"),
         *("gpil", "nla", "tla", "encoder", "hidden", "embedding", "heads", "dropout", "learning_rate"),
         *("weight_decay", "pretrain_epochs", "pretrain_patience", "episodes", "validate_every", "patience"),
         *("query_shot", "loss", "finetune_steps", "finetune_rate", "queries_per_class", "val_classes"),
-    ]
+    }
 
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])
@@ -87,14 +87,14 @@ def test_proto_is_hag_meta_with_all_parts_off(
     )
 
 
-def states_after(stage: Stage, sessions: bool) -> list[dict[str, torch.Tensor]]:
+def states_after(context: Context, sessions: bool) -> list[dict[str, torch.Tensor]]:
     """The parameters after pre-training, and after all that follows."""
-    pack = pretrain(stage, None, no_progress)
+    pack = pretrain(context, None, no_progress)
     states = [pack.snapshot()]
-    meta_train(stage, pack, no_progress)
+    meta_train(context, pack, no_progress)
     states.append(pack.snapshot())
     if sessions:
-        play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+        play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
         states.append(pack.snapshot())
     return states
 
@@ -118,15 +118,15 @@ def test_frozen_is_proto_gcn_without_steps(dataset: NodeDataset, small: Small) -
 
 
 def test_joint_learns_from_train_nodes_of_every_class_met(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(method="joint"), [0, 5], dataset, CPU)
-    for world in stage.worlds:
+    context = prepare(small(method="joint"), [0, 5], dataset, CPU)
+    for scenario in context.scenarios:
         for session in range(3):
-            nodes = world.train_nodes_met(world.test, session)
-            assert set(world.labels[nodes]) == set(world.test.met(session))
-            assert (world.split.role[nodes] == TRAIN).all()
-    task = stage.task([world.test for world in stage.worlds], 2, complete=True)
-    assert task.many.shape == (2, 13) and task.support.shape == (2, 0, 3)
-    assert "oracle" in " ".join(remarks(stage.config))
+            nodes = scenario.train_nodes_met(scenario.test, session)
+            assert set(scenario.labels[nodes]) == set(scenario.test.met(session))
+            assert (scenario.split.role[nodes] == TRAIN).all()
+    task = context.task([scenario.test for scenario in context.scenarios], 2, all_averaged=True)
+    assert task.averaged.shape == (2, 13) and task.support.shape == (2, 0, 3)
+    assert "oracle" in " ".join(remarks(context.settings))
     (record,) = run(small(method="joint"), [0], dataset=dataset, device=CPU)
     assert record["oracle"] is True
 
@@ -141,49 +141,49 @@ def test_joint_is_above_frozen(dataset: NodeDataset, small: Small) -> None:
 
 
 def test_ordinary_episodes_are_of_n_novel_train_classes(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(method="gpn", query_shot=4), [0, 5], dataset, CPU)
-    for episode in islice(ordinary_episodes(stage, stage.training()), 10):
-        assert episode.task.many.shape == (2, 0)
-        for seed, world in enumerate(stage.worlds):
+    context = prepare(small(method="gpn", query_shot=4), [0, 5], dataset, CPU)
+    for episode in islice(few_shot_episodes(context, context.training()), 10):
+        assert episode.task.averaged.shape == (2, 0)
+        for seed, scenario in enumerate(context.scenarios):
             classes = episode.task.classes[seed].numpy()
-            assert len(set(classes)) == 2 and np.isin(classes, world.meta_classes).all()
+            assert len(set(classes)) == 2 and np.isin(classes, scenario.meta_classes).all()
             support, query = (nodes[seed].numpy() for nodes in (episode.task.support, episode.task.query))
-            assert (world.labels[support] == classes[:, None]).all()
-            assert (world.labels[query] == classes[episode.target[seed].numpy()]).all()
+            assert (scenario.labels[support] == classes[:, None]).all()
+            assert (scenario.labels[query] == classes[episode.target[seed].numpy()]).all()
             drawn = np.concatenate([support.ravel(), query])
-            assert len(set(drawn)) == 2 * (3 + 4) and (world.split.role[drawn] == TRAIN).all()
+            assert len(set(drawn)) == 2 * (3 + 4) and (scenario.split.role[drawn] == TRAIN).all()
 
 
 def test_supervised_batches_are_of_every_class_that_training_may_know(
     dataset: NodeDataset, small: Small
 ) -> None:
-    stage = prepare(small(method="joint", val_classes=2), [0, 5], dataset, CPU)
-    for episode in islice(supervised_episodes(stage, stage.training()), 5):
-        for seed, world in enumerate(stage.worlds):
-            assert list(episode.task.classes[seed]) == [*world.split.base, *world.meta_classes]
+    context = prepare(small(method="joint", val_classes=2), [0, 5], dataset, CPU)
+    for episode in islice(supervised_episodes(context, context.training()), 5):
+        for seed, scenario in enumerate(context.scenarios):
+            assert list(episode.task.classes[seed]) == [*scenario.split.base, *scenario.meta_classes]
             query = episode.task.query[seed].numpy()
-            assert (world.labels[query] == world.trained[episode.target[seed].numpy()]).all()
-            assert (world.split.role[query] == TRAIN).all()
+            assert (scenario.labels[query] == scenario.trained[episode.target[seed].numpy()]).all()
+            assert (scenario.split.role[query] == TRAIN).all()
 
 
 def test_a_method_s_draws_do_not_depend_on_the_method(dataset: NodeDataset, small: Small) -> None:
-    one, other = (prepare(small(method=name), [0], dataset, CPU).worlds[0] for name in ("hag-meta", "gpn"))
+    one, other = (prepare(small(method=name), [0], dataset, CPU).scenarios[0] for name in ("hag-meta", "gpn"))
     assert np.array_equal(one.test.support, other.test.support)
     assert all(np.array_equal(a, b) for a, b in zip(one.test.queries, other.test.queries, strict=True))
 
 
 def test_gpn_has_hag_meta_s_prototypes(dataset: NodeDataset, small: Small) -> None:
-    stages = [
+    contexts = [
         prepare(small(method=name, tla=False, pretrain_epochs=2), [0, 5], dataset, CPU)
         for name in ("gpn", "hag-meta")
     ]
     logits = []
-    for stage in stages:
-        streams = [world.test for world in stage.worlds]
-        setting = stage.session(streams, 2)
-        scene = stage.scene(setting, len(streams[0].known), 2)
-        pack = pretrain(stage, None, no_progress)
-        logits.append(pack.run("logits", (scene,), setting.view, (stage.task(streams, 2),))[0])
+    for context in contexts:
+        streams = [scenario.test for scenario in context.scenarios]
+        knowledge = context.session(streams, 2)
+        shared = context.shared(knowledge, len(streams[0].known), 2)
+        pack = pretrain(context, None, no_progress)
+        logits.append(pack.run("logits", (shared,), knowledge.view, (context.task(streams, 2),))[0])
     assert torch.equal(*logits)
 
 

@@ -14,7 +14,9 @@ from torch_geometric.utils import subgraph, to_undirected
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.nn.encoder import GraphAttention, HiddenConvolution, make_encoder
+from hagmeta.nn.encoders import make_encoder
+from hagmeta.nn.gat import GraphAttention
+from hagmeta.nn.gcn import HiddenConvolution
 from hagmeta.packs.randomness import dropout, keys, seeded
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 

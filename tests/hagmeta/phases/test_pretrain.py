@@ -90,10 +90,10 @@ from hagmeta.phases.pretrain import Cache, pretrained_encoders
 name = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 data = datasets.load(name, Path())
 config = RunConfig(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60)
-stage = prepare(config, [int(s) for s in sys.argv[1:]], data, torch.device("cpu"))
+context = prepare(config, [int(s) for s in sys.argv[1:]], data, torch.device("cpu"))
 work = []
 cache = Cache(Path({str(tmp_path)!r}), datasets.fingerprint(data))
-pretrained_encoders(stage, cache, lambda *a: work.append(a))
+pretrained_encoders(context, cache, lambda *a: work.append(a))
 print(len(work))
 """
     # The packs overlap, in opposite orders: locks taken as they come would wait for each other for ever.

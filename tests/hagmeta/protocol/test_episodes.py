@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.phases.context import Stage
+from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import pseudo_episodes
 from hagmeta.pipeline import prepare
 from hagmeta.protocol.episodes import ClassPools, EpisodeSampler, sample_distinct
-from hagmeta.protocol.splits import TRAIN
+from hagmeta.protocol.scenario import TRAIN
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -54,45 +54,47 @@ def test_pools_of_unequal_size_give_their_own_nodes() -> None:
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])
 def test_a_pseudo_stream_draws_right_nodes_apart(dataset: NodeDataset, small: Small, protocol: str) -> None:
-    stage = prepare(small(protocol=protocol), [0], dataset, CPU)
-    world, config = stage.worlds[0], stage.config
-    sampler = EpisodeSampler(world, config)
+    context = prepare(small(protocol=protocol), [0], dataset, CPU)
+    scenario, config = context.scenarios[0], context.settings
+    sampler = EpisodeSampler(scenario, config)
     roles = set()
     for _ in range(20):
         drawn = sampler.draw()
         assert len(set(drawn.order)) == len(drawn.order) == NOVEL // N * N
-        assert set(drawn.order) <= set(world.split.novel_train)
+        assert set(drawn.order) <= set(scenario.split.novel_train)
         assert drawn.support.shape == (4, K)
         assert drawn.query.shape == (2, BASE + 4, config.query_shot)
-        classes = np.concatenate([world.split.base, drawn.order])
-        assert (world.labels[drawn.support] == drawn.order[:, None]).all()
-        assert (world.labels[drawn.query] == classes[:, None]).all()
+        classes = np.concatenate([scenario.split.base, drawn.order])
+        assert (scenario.labels[drawn.support] == drawn.order[:, None]).all()
+        assert (scenario.labels[drawn.query] == classes[:, None]).all()
         for session in drawn.query:
             assert all(len(set(row)) == len(row) for row in session)
             assert not np.isin(session, drawn.support).any()
-        roles |= set(world.split.role[drawn.query].ravel()) | set(world.split.role[drawn.support].ravel())
+        roles |= set(scenario.split.role[drawn.query].ravel()) | set(
+            scenario.split.role[drawn.support].ravel()
+        )
     assert roles == ({TRAIN} if protocol == "strict" else {0, 1, 2})
 
 
 def test_every_novel_class_and_train_node_has_its_turn(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(), [0], dataset, CPU)
-    world = stage.worlds[0]
-    sampler = EpisodeSampler(world, stage.config)
+    context = prepare(small(), [0], dataset, CPU)
+    scenario = context.scenarios[0]
+    sampler = EpisodeSampler(scenario, context.settings)
     streams = [sampler.draw() for _ in range(600)]
-    assert {c for s in streams for c in s.order} == set(world.split.novel_train)
+    assert {c for s in streams for c in s.order} == set(scenario.split.novel_train)
     base = np.concatenate([s.query[:, :BASE].ravel() for s in streams])
-    assert set(base) == set(world.nodes_of(world.split.base, TRAIN))
+    assert set(base) == set(scenario.nodes_of(scenario.split.base, TRAIN))
 
 
 def test_held_out_classes_are_never_drawn(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(val_classes=2), [0], dataset, CPU)
-    world = stage.worlds[0]
-    sampler = EpisodeSampler(world, stage.config)
-    held_out = world.split.novel_train[-2:]
+    context = prepare(small(val_classes=2), [0], dataset, CPU)
+    scenario = context.scenarios[0]
+    sampler = EpisodeSampler(scenario, context.settings)
+    held_out = scenario.split.novel_train[-2:]
     for _ in range(20):
         drawn = sampler.draw()
         assert not np.isin(drawn.order, held_out).any()
-        assert not np.isin(world.labels[[*drawn.support.ravel(), *drawn.query.ravel()]], held_out).any()
+        assert not np.isin(scenario.labels[[*drawn.support.ravel(), *drawn.query.ravel()]], held_out).any()
 
 
 def test_how_a_model_learns_changes_no_episode(dataset: NodeDataset, small: Small) -> None:
@@ -101,7 +103,7 @@ def test_how_a_model_learns_changes_no_episode(dataset: NodeDataset, small: Smal
         small(nla=False, tla=False, loss="binary", encoder="gat", episodes=3, finetune_steps=0),
     ]
     one, other = (
-        EpisodeSampler(s.worlds[0], s.config) for s in (prepare(c, [3], dataset, CPU) for c in configs)
+        EpisodeSampler(s.scenarios[0], s.settings) for s in (prepare(c, [3], dataset, CPU) for c in configs)
     )
     for _ in range(3):
         left, right = one.draw(), other.draw()
@@ -110,28 +112,30 @@ def test_how_a_model_learns_changes_no_episode(dataset: NodeDataset, small: Smal
         assert np.array_equal(left.query, right.query)
 
 
-def tasks(stage: Stage, count: int) -> list[tuple[list[int], list[list[int]], list[list[int]]]]:
+def tasks(context: Context, count: int) -> list[tuple[list[int], list[list[int]], list[list[int]]]]:
     """Of the second seed: known classes, supports, and for every episode its queries by target."""
     seen = []
-    for episode in islice(pseudo_episodes(stage, stage.training()), count):
-        classes = sum(episode.scene.task_sizes)
+    for episode in islice(pseudo_episodes(context, context.training()), count):
+        classes = sum(episode.shared.task_sizes)
         query, target = episode.task.query[1], episode.target[1]
         by_target = [query[target == c].tolist() for c in range(classes)]
-        assert episode.task.many.shape[1] + episode.task.support.shape[1] == classes
-        seen.append((episode.task.many[1].tolist(), episode.task.support[1].tolist(), by_target))
+        assert episode.task.averaged.shape[1] + episode.task.support.shape[1] == classes
+        seen.append((episode.task.averaged[1].tolist(), episode.task.support[1].tolist(), by_target))
     return seen
 
 
 def test_merged_classes_keep_their_supports_until_the_stream_starts_anew(
     dataset: NodeDataset, small: Small
 ) -> None:
-    stage = prepare(small(), [0, 5], dataset, CPU)
-    world = stage.worlds[1]
-    first, second, third, fourth = tasks(stage, 4)
+    context = prepare(small(), [0, 5], dataset, CPU)
+    scenario = context.scenarios[1]
+    first, second, third, fourth = tasks(context, 4)
     for many, supports, queries in (first, second, third, fourth):
-        assert many == world.split.base.tolist()
-        order = [*many, *world.labels[np.array(supports)][:, 0]]
-        assert all(len(q) == K and set(world.labels[q]) == {c} for q, c in zip(queries, order, strict=True))
+        assert many == scenario.split.base.tolist()
+        order = [*many, *scenario.labels[np.array(supports)][:, 0]]
+        assert all(
+            len(q) == K and set(scenario.labels[q]) == {c} for q, c in zip(queries, order, strict=True)
+        )
     # Five novel-train classes, two a session: after two sessions one is left, too few for a third.
     assert [len(supports) for _, supports, _ in (first, second, third, fourth)] == [2, 4, 2, 4]
     assert second[1][:2] == first[1]
@@ -141,16 +145,16 @@ def test_merged_classes_keep_their_supports_until_the_stream_starts_anew(
 
 
 def test_under_released_a_merged_class_is_known_by_all_its_nodes(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(protocol="released"), [0, 5], dataset, CPU)
-    (base, merged, _), (many, new, _) = tasks(stage, 2)
-    labels = stage.worlds[1].labels
+    context = prepare(small(protocol="released"), [0, 5], dataset, CPU)
+    (base, merged, _), (many, new, _) = tasks(context, 2)
+    labels = context.scenarios[1].labels
     assert (len(base), len(merged), len(new)) == (BASE, N, N)
     assert many == [*base, *labels[np.array(merged)][:, 0]]
 
 
 def test_task_sizes_name_the_tasks_as_they_came(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(), [0], dataset, CPU)
-    episodes = islice(pseudo_episodes(stage, stage.training()), 3)
-    assert [episode.scene.task_sizes for episode in episodes] == [(4, 2), (4, 2, 2), (4, 2)]
+    context = prepare(small(), [0], dataset, CPU)
+    episodes = islice(pseudo_episodes(context, context.training()), 3)
+    assert [episode.shared.task_sizes for episode in episodes] == [(4, 2), (4, 2, 2), (4, 2)]
     # In the test stream five novel-train classes are two tasks and a smaller one, then come the sessions.
-    assert stage.scene(stage.training(), known=9, later=2).task_sizes == (4, 2, 2, 1, 2, 2)
+    assert context.shared(context.training(), known=9, later=2).task_sizes == (4, 2, 2, 1, 2, 2)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hagmeta.protocol.evaluator import Evaluator
-from hagmeta.protocol.streams import Stream
+from hagmeta.protocol.scenario import Stream
 
 LABELS = np.array([2, 2, 0, 0, 1, 1, 3, 3])
 

@@ -17,13 +17,11 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS
 from hagmeta.packs.pack import Pack, no_progress
-from hagmeta.phases import released
-from hagmeta.phases.context import Stage
+from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
-from hagmeta.phases.sessions import play
+from hagmeta.pipeline import live as meta_train_and_play
 from hagmeta.pipeline import prepare, pretrain
-from hagmeta.protocol.splits import TEST, TRAIN
-from hagmeta.protocol.streams import World
+from hagmeta.protocol.scenario import TEST, TRAIN, Scenario
 from hagmeta.sparse.graph import Graph
 
 CPU = torch.device("cpu")
@@ -32,14 +30,10 @@ VARIANTS = [("hag-meta", "gat"), *((method, "gcn") for method in METHODS)]
 Small = Callable[..., RunConfig]
 
 
-def live(stage: Stage) -> tuple[Pack, list[list[np.ndarray]]]:
+def live(context: Context) -> tuple[Pack, list[list[np.ndarray]]]:
     """A whole run: the final parameters, and every answer of every seed and session."""
-    pack = pretrain(stage, None, no_progress)
-    if stage.config.protocol == "released":
-        evaluators = released.meta_train_and_play(stage, pack, no_progress)
-    else:
-        meta_train(stage, pack, no_progress)
-        evaluators = play(stage, pack, [world.test for world in stage.worlds], "test", no_progress)
+    pack = pretrain(context, None, no_progress)
+    evaluators, _ = meta_train_and_play(context, pack)
     return pack, [evaluator.answers for evaluator in evaluators]
 
 
@@ -52,31 +46,31 @@ def same_answers(one: list[list[np.ndarray]], other: list[list[np.ndarray]]) -> 
     return all(np.array_equal(a, b) for left, right in pairs for a, b in zip(left, right, strict=True))
 
 
-def forbidden_nodes(stage: Stage, world: World) -> np.ndarray:
+def forbidden_nodes(context: Context, scenario: Scenario) -> np.ndarray:
     """Test nodes of every class, and all nodes of the novel-test classes but their supports.
 
     An oracle may know the train nodes of novel-test classes, too: of those, but of no others.
     """
-    forbidden = (world.split.role == TEST) | np.isin(world.labels, world.split.novel_test)
-    forbidden[world.test.support.ravel()] = False
-    if stage.method.oracle:
-        forbidden[world.split.role == TRAIN] = False
+    forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
+    forbidden[scenario.test.support.ravel()] = False
+    if context.method.oracle:
+        forbidden[scenario.split.role == TRAIN] = False
     return np.flatnonzero(forbidden)
 
 
-def with_other_labels(stage: Stage, kind: str) -> Stage:
-    """The same worlds, but what is forbidden to know is permuted or garbage."""
+def with_other_labels(context: Context, kind: str) -> Context:
+    """The same scenarios, but what is forbidden to know is permuted or garbage."""
     rng = np.random.default_rng(0)
-    worlds = []
-    for world in stage.worlds:
-        nodes, labels = forbidden_nodes(stage, world), world.labels.copy()
+    scenarios = []
+    for scenario in context.scenarios:
+        nodes, labels = forbidden_nodes(context, scenario), scenario.labels.copy()
         if kind == "permuted":
             labels[nodes] = rng.permutation(labels[nodes])
         else:
-            labels[nodes] = rng.integers(world.num_classes, size=len(nodes))
-        assert (labels != world.labels).sum() > 100
-        worlds.append(replace(world, labels=labels))
-    return replace(stage, worlds=worlds)
+            labels[nodes] = rng.integers(scenario.num_classes, size=len(nodes))
+        assert (labels != scenario.labels).sum() > 100
+        scenarios.append(replace(scenario, labels=labels))
+    return replace(context, scenarios=scenarios)
 
 
 @pytest.mark.parametrize(("method", "encoder"), VARIANTS)
@@ -84,10 +78,10 @@ def test_strict_ignores_the_labels_of_test_and_unsupported_novel_nodes(
     dataset: NodeDataset, small: Small, method: str, encoder: str
 ) -> None:
     config = small(method=method, encoder=encoder, episodes=6, validate_every=3)
-    stage = prepare(config, SEEDS, dataset, CPU)
-    pack, answers = live(stage)
+    context = prepare(config, SEEDS, dataset, CPU)
+    pack, answers = live(context)
     for kind in ("permuted", "garbage"):
-        other_pack, other_answers = live(with_other_labels(stage, kind))
+        other_pack, other_answers = live(with_other_labels(context, kind))
         assert same_parameters(pack, other_pack), kind
         assert same_answers(answers, other_answers), kind
 
@@ -96,22 +90,22 @@ def test_an_oracle_is_one_because_other_labels_change_it(dataset: NodeDataset, s
     # What it is allowed beyond the others does matter: with those labels replaced too, it answers otherwise.
     oracles = [name for name, method in METHODS.items() if method.oracle]
     assert oracles == ["joint"]
-    stage = prepare(small(method="joint"), SEEDS, dataset, CPU)
+    context = prepare(small(method="joint"), SEEDS, dataset, CPU)
     honest = prepare(small(method="frozen"), SEEDS, dataset, CPU)
-    others = replace(stage, worlds=with_other_labels(honest, "permuted").worlds)
-    assert not same_answers(live(stage)[1], live(others)[1])
+    others = replace(context, scenarios=with_other_labels(honest, "permuted").scenarios)
+    assert not same_answers(live(context)[1], live(others)[1])
 
 
 def test_an_oracle_knows_no_class_before_it_is_met(dataset: NodeDataset, small: Small) -> None:
-    stage = prepare(small(method="joint"), SEEDS, dataset, CPU)
-    worlds = []
-    for world in stage.worlds:
-        labels = world.labels.copy()
-        late = np.flatnonzero(world.test.arrival > 1)
-        labels[late] = np.random.default_rng(0).integers(world.num_classes, size=len(late))
-        assert np.isin(labels[late], world.test.met(1)).any()
-        worlds.append(replace(world, labels=labels))
-    answers, others = live(stage)[1], live(replace(stage, worlds=worlds))[1]
+    context = prepare(small(method="joint"), SEEDS, dataset, CPU)
+    scenarios = []
+    for scenario in context.scenarios:
+        labels = scenario.labels.copy()
+        late = np.flatnonzero(scenario.test.arrival > 1)
+        labels[late] = np.random.default_rng(0).integers(scenario.num_classes, size=len(late))
+        assert np.isin(labels[late], scenario.test.met(1)).any()
+        scenarios.append(replace(scenario, labels=labels))
+    answers, others = live(context)[1], live(replace(context, scenarios=scenarios))[1]
     assert same_answers([seed[:2] for seed in answers], [seed[:2] for seed in others])
     assert not same_answers([seed[2:] for seed in answers], [seed[2:] for seed in others])
 
@@ -121,9 +115,9 @@ def test_released_learns_from_the_labels_that_strict_ignores(
     dataset: NodeDataset, small: Small, method: str
 ) -> None:
     # The same check, on the authors' procedure: it must fail there, or it proves nothing.
-    stage = prepare(small(method=method, protocol="released", episodes=4), SEEDS, dataset, CPU)
-    pack, answers = live(stage)
-    other_pack, other_answers = live(with_other_labels(stage, "permuted"))
+    context = prepare(small(method=method, protocol="released", episodes=4), SEEDS, dataset, CPU)
+    pack, answers = live(context)
+    other_pack, other_answers = live(with_other_labels(context, "permuted"))
     assert same_parameters(pack, other_pack) == (method == "frozen")  # in which nothing learns
     assert not same_answers(answers, other_answers)
 
@@ -149,12 +143,12 @@ def with_noise_at(dataset: NodeDataset, nodes: np.ndarray) -> NodeDataset:
 def test_training_ignores_features_and_edges_of_invisible_nodes(
     dataset: NodeDataset, small: Small, method: str, encoder: str
 ) -> None:
-    stage = prepare(small(method=method, encoder=encoder, episodes=4), [3], dataset, CPU)
-    hidden = np.flatnonzero(~stage.worlds[0].validation.visible(0))
+    context = prepare(small(method=method, encoder=encoder, episodes=4), [3], dataset, CPU)
+    hidden = np.flatnonzero(~context.scenarios[0].validation.visible(0))
     assert len(hidden) > 100
-    noisy = replace(stage, graph=Graph(with_noise_at(dataset, hidden), CPU))
+    noisy = replace(context, graph=Graph(with_noise_at(dataset, hidden), CPU))
     packs = []
-    for each in (stage, noisy):
+    for each in (context, noisy):
         pack = pretrain(each, None, no_progress)
         meta_train(each, pack, no_progress)
         packs.append(pack)
@@ -165,32 +159,32 @@ def test_training_ignores_features_and_edges_of_invisible_nodes(
 def test_sessions_ignore_features_and_edges_of_classes_still_to_come(
     dataset: NodeDataset, small: Small, method: str
 ) -> None:
-    stage = prepare(small(method=method, episodes=2, validate_every=2), [3], dataset, CPU)
-    late = np.flatnonzero(stage.worlds[0].test.arrival > 1)
-    noisy = replace(stage, graph=Graph(with_noise_at(dataset, late), CPU))
-    answers, others = live(stage)[1], live(noisy)[1]
+    context = prepare(small(method=method, episodes=2, validate_every=2), [3], dataset, CPU)
+    late = np.flatnonzero(context.scenarios[0].test.arrival > 1)
+    noisy = replace(context, graph=Graph(with_noise_at(dataset, late), CPU))
+    answers, others = live(context)[1], live(noisy)[1]
     assert same_answers([seed[:2] for seed in answers], [seed[:2] for seed in others])
     assert not same_answers([seed[2:] for seed in answers], [seed[2:] for seed in others])
 
 
 def test_training_notices_noise_at_a_single_visible_node(dataset: NodeDataset, small: Small) -> None:
     # The check above has teeth: one visible node among the noisy ones is enough to fail it.
-    stage = prepare(small(), [3], dataset, CPU)
-    seen = np.flatnonzero(stage.worlds[0].validation.visible(0))
-    noisy = replace(stage, graph=Graph(with_noise_at(dataset, seen[:1]), CPU))
-    packs = [pretrain(each, None, no_progress) for each in (stage, noisy)]
+    context = prepare(small(), [3], dataset, CPU)
+    seen = np.flatnonzero(context.scenarios[0].validation.visible(0))
+    noisy = replace(context, graph=Graph(with_noise_at(dataset, seen[:1]), CPU))
+    packs = [pretrain(each, None, no_progress) for each in (context, noisy)]
     assert not same_parameters(*packs)
 
 
 def test_held_out_classes_are_invisible_and_unlabelled_in_training(
     dataset: NodeDataset, small: Small
 ) -> None:
-    stage = prepare(small(val_classes=2), [0], dataset, CPU)
-    world = stage.worlds[0]
-    held_out = world.split.novel_train[-2:]
-    assert not np.isin(held_out, world.meta_classes).any()
-    assert not world.validation.visible(0)[np.isin(dataset.labels, held_out)].any()
+    context = prepare(small(val_classes=2), [0], dataset, CPU)
+    scenario = context.scenarios[0]
+    held_out = scenario.split.novel_train[-2:]
+    assert not np.isin(held_out, scenario.meta_classes).any()
+    assert not scenario.validation.visible(0)[np.isin(dataset.labels, held_out)].any()
     noisy = replace(
-        stage, graph=Graph(with_noise_at(dataset, np.flatnonzero(~world.validation.visible(0))), CPU)
+        context, graph=Graph(with_noise_at(dataset, np.flatnonzero(~scenario.validation.visible(0))), CPU)
     )
-    assert same_parameters(pretrain(stage, None, no_progress), pretrain(noisy, None, no_progress))
+    assert same_parameters(pretrain(context, None, no_progress), pretrain(noisy, None, no_progress))

@@ -7,7 +7,7 @@ import pytest
 
 from hagmeta.protocol.evaluator import Evaluator
 from hagmeta.protocol.metrics import forgetting, harmonic_mean, summarise
-from hagmeta.protocol.streams import Stream
+from hagmeta.protocol.scenario import Stream
 
 
 def evaluator_of(rights: list[list[int]]) -> Evaluator:

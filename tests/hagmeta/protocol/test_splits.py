@@ -8,11 +8,11 @@ import pytest
 import scipy.sparse
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.pipeline import resolve
-from hagmeta.protocol.splits import TEST, TRAIN, VAL, Split, make_split
-from hagmeta.protocol.streams import make_world
+from hagmeta.protocol.scenario import TEST, TRAIN, VAL, Split
+from hagmeta.protocol.splits import make_split
+from hagmeta.protocol.streams import make_scenario
 
 Small = Callable[..., RunConfig]
 COUNTS = (12, 30, 3, 25, 20, 40, 11, 4)  # two classes are too small for 3 supports and 3 queries
@@ -75,24 +75,24 @@ def test_of_many_too_small_classes_five_are_named() -> None:
 
 def test_dropped_classes_are_in_no_part_and_never_visible() -> None:
     dataset = with_counts()
-    world = make_world(dataset, three_shot(drop_small=True), 0)
-    assert sorted(world.split.order) == [0, 1, 3, 4, 5, 6]
-    assert sorted(world.split.base) == [1, 5]
+    scenario = make_scenario(dataset, three_shot(drop_small=True), 0)
+    assert sorted(scenario.split.order) == [0, 1, 3, 4, 5, 6]
+    assert sorted(scenario.split.base) == [1, 5]
     small = np.isin(dataset.labels, [2, 7])
-    for stream in (world.validation, world.test):
+    for stream in (scenario.validation, scenario.test):
         for session in range(stream.sessions + 1):
             assert not stream.visible(session)[small].any()
             assert not small[stream.queries[session]].any()
     # All else is visible in the end.
-    assert world.test.visible(world.test.sessions)[~small].all()
+    assert scenario.test.visible(scenario.test.sessions)[~small].all()
 
 
 def test_classes_in_no_part_of_the_split_are_never_visible() -> None:
     dataset = with_counts()
-    world = make_world(dataset, three_shot(drop_small=True, classes=(2, 1, 1)), 0)
-    unused = ~np.isin(dataset.labels, world.split.order)
+    scenario = make_scenario(dataset, three_shot(drop_small=True, classes=(2, 1, 1)), 0)
+    unused = ~np.isin(dataset.labels, scenario.split.order)
     assert unused.sum() > 20
-    assert not world.test.visible(world.test.sessions)[unused].any()
+    assert not scenario.test.visible(scenario.test.sessions)[unused].any()
 
 
 def test_a_class_is_usable_when_its_train_nodes_suffice() -> None:
@@ -126,4 +126,4 @@ def test_released_with_few_training_queries_needs_twenty_nodes_all_the_same() ->
     dataset = NodeDataset("d", np.empty((0, 2), dtype=np.int64), labels, features, ("a", "b", "c"))
     config = RunConfig(classes=(1, 1, 1), n_way=1, k_shot=3, query_shot=3, protocol="released")
     with pytest.raises(UserError):
-        make_world(dataset, config, 0)
+        make_scenario(dataset, config, 0)

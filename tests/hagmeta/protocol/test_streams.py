@@ -8,34 +8,33 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.pipeline import resolve
-from hagmeta.protocol.splits import TEST, TRAIN, VAL
-from hagmeta.protocol.streams import Stream, World, check_ways, make_world
+from hagmeta.protocol.scenario import TEST, TRAIN, VAL, Scenario, Stream
+from hagmeta.protocol.streams import check_ways, make_scenario
 
 Small = Callable[..., RunConfig]
 Changes = dict[str, Any]
 
 
-def world_of(dataset: NodeDataset, config: RunConfig, seed: int = 0) -> World:
-    return make_world(dataset, resolve(config), seed)
+def scenario_of(dataset: NodeDataset, config: RunConfig, seed: int = 0) -> Scenario:
+    return make_scenario(dataset, resolve(config), seed)
 
 
 def arrays(stream: Stream) -> list[np.ndarray]:
     return [stream.known, stream.arriving, stream.support, stream.arrival, *stream.queries]
 
 
-def same_draws(one: World, other: World) -> bool:
+def same_draws(one: Scenario, other: Scenario) -> bool:
     left, right = (
         [*arrays(w.validation), *arrays(w.test), w.split.role, w.meta_classes] for w in (one, other)
     )
     return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
 
 
-def assert_strict(stream: Stream, world: World, role: int, k_shot: int, most: int) -> None:
+def assert_strict(stream: Stream, scenario: Scenario, role: int, k_shot: int, most: int) -> None:
     """Supports are train nodes of their classes, queries nodes of ``role`` of all classes met."""
-    labels, roles = world.labels, world.split.role
+    labels, roles = scenario.labels, scenario.split.role
     assert stream.support.shape == (*stream.arriving.shape, k_shot)
     assert len(np.unique(stream.support)) == stream.support.size
     assert (labels[stream.support] == stream.arriving[..., None]).all()
@@ -58,37 +57,37 @@ def assert_strict(stream: Stream, world: World, role: int, k_shot: int, most: in
 def test_strict_streams_keep_supports_and_queries_apart(
     dataset: NodeDataset, small: Small, seed: int, most: int
 ) -> None:
-    world = world_of(dataset, small(queries_per_class=most), seed)
-    assert_strict(world.test, world, TEST, 3, most)
-    assert_strict(world.validation, world, VAL, 3, most)
+    scenario = scenario_of(dataset, small(queries_per_class=most), seed)
+    assert_strict(scenario.test, scenario, TEST, 3, most)
+    assert_strict(scenario.validation, scenario, VAL, 3, most)
 
 
 def test_classes_arrive_in_the_split_s_order_without_the_remainder(
     dataset: NodeDataset, small: Small
 ) -> None:
-    world = world_of(dataset, small())  # 5 novel-test classes, 2 a session
-    split = world.split
-    assert world.test.known.tolist() == [*split.base, *split.novel_train]
-    assert world.test.arriving.tolist() == split.novel_test[:4].reshape(2, 2).tolist()
-    assert world.test.met(1).tolist() == [*world.test.known, *split.novel_test[:2]]
+    scenario = scenario_of(dataset, small())  # 5 novel-test classes, 2 a session
+    split = scenario.split
+    assert scenario.test.known.tolist() == [*split.base, *split.novel_train]
+    assert scenario.test.arriving.tolist() == split.novel_test[:4].reshape(2, 2).tolist()
+    assert scenario.test.met(1).tolist() == [*scenario.test.known, *split.novel_test[:2]]
     left_over = dataset.labels == split.novel_test[4]
-    assert not world.test.visible(2)[left_over].any()
+    assert not scenario.test.visible(2)[left_over].any()
 
 
 @pytest.mark.parametrize("changes", [{}, {"val_classes": 2}, {"protocol": "released"}])
 def test_a_session_makes_its_own_classes_visible_and_no_more(
     dataset: NodeDataset, small: Small, changes: Changes
 ) -> None:
-    world = world_of(dataset, small(**changes))
-    for session in range(world.test.sessions + 1):
-        expected = np.isin(dataset.labels, world.test.met(session))
-        assert np.array_equal(world.test.visible(session), expected)
+    scenario = scenario_of(dataset, small(**changes))
+    for session in range(scenario.test.sessions + 1):
+        expected = np.isin(dataset.labels, scenario.test.met(session))
+        assert np.array_equal(scenario.test.visible(session), expected)
 
 
 def test_validation_rehearses_the_novel_train_classes(dataset: NodeDataset, small: Small) -> None:
-    world = world_of(dataset, small())
-    stream, split = world.validation, world.split
-    assert world.meta_classes.tolist() == split.novel_train.tolist()
+    scenario = scenario_of(dataset, small())
+    stream, split = scenario.validation, scenario.split
+    assert scenario.meta_classes.tolist() == split.novel_train.tolist()
     assert stream.known.tolist() == split.base.tolist()
     assert stream.sessions == 2 and set(stream.arriving.ravel()) < set(split.novel_train)
     # They were all met in training, so all are visible from the start.
@@ -98,20 +97,20 @@ def test_validation_rehearses_the_novel_train_classes(dataset: NodeDataset, smal
 
 
 def test_validation_on_held_out_classes_is_a_stream_of_its_own(dataset: NodeDataset, small: Small) -> None:
-    world = world_of(dataset, small(val_classes=3, n_way=1))
-    stream, split = world.validation, world.split
-    assert world.meta_classes.tolist() == split.novel_train[:2].tolist()
+    scenario = scenario_of(dataset, small(val_classes=3, n_way=1))
+    stream, split = scenario.validation, scenario.split
+    assert scenario.meta_classes.tolist() == split.novel_train[:2].tolist()
     assert stream.known.tolist() == [*split.base, *split.novel_train[:2]]
     assert stream.arriving.ravel().tolist() == split.novel_train[2:].tolist()
-    assert_strict(stream, world, VAL, 3, 50)
+    assert_strict(stream, scenario, VAL, 3, 50)
     for session in range(4):
         assert np.array_equal(stream.visible(session), np.isin(dataset.labels, stream.met(session)))
     # The test stream still counts every novel-train class as met.
-    assert world.test.known.tolist() == [*split.base, *split.novel_train]
+    assert scenario.test.known.tolist() == [*split.base, *split.novel_train]
 
 
 def test_sessions_limits_the_test_stream(dataset: NodeDataset, small: Small) -> None:
-    limited, whole = world_of(dataset, small(sessions=1)), world_of(dataset, small())
+    limited, whole = scenario_of(dataset, small(sessions=1)), scenario_of(dataset, small())
     assert (limited.test.sessions, whole.test.sessions) == (1, 2)
     assert len(limited.test.queries) == 2
     assert np.array_equal(limited.test.support, whole.test.support[:1])
@@ -119,9 +118,9 @@ def test_sessions_limits_the_test_stream(dataset: NodeDataset, small: Small) -> 
 
 
 def test_one_shot_and_one_way(dataset: NodeDataset, small: Small) -> None:
-    world = world_of(dataset, small(k_shot=1, n_way=1))
-    assert world.test.support.shape == (5, 1, 1)
-    assert_strict(world.test, world, TEST, 1, 50)
+    scenario = scenario_of(dataset, small(k_shot=1, n_way=1))
+    assert scenario.test.support.shape == (5, 1, 1)
+    assert_strict(scenario.test, scenario, TEST, 1, 50)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +139,12 @@ def test_one_shot_and_one_way(dataset: NodeDataset, small: Small) -> None:
 )
 def test_how_a_model_learns_changes_no_draw(dataset: NodeDataset, small: Small, changes: Changes) -> None:
     # Methods and options are compared in pairs: with a seed they share split, supports, queries and order.
-    assert same_draws(world_of(dataset, small()), world_of(dataset, small(**changes)))
+    assert same_draws(scenario_of(dataset, small()), scenario_of(dataset, small(**changes)))
 
 
 def test_seeds_have_streams_of_their_own(dataset: NodeDataset, small: Small) -> None:
-    assert same_draws(world_of(dataset, small(), 4), world_of(dataset, small(), 4))
-    one, other = world_of(dataset, small(), 4), world_of(dataset, small(), 5)
+    assert same_draws(scenario_of(dataset, small(), 4), scenario_of(dataset, small(), 4))
+    one, other = scenario_of(dataset, small(), 4), scenario_of(dataset, small(), 5)
     assert not np.array_equal(one.test.support, other.test.support)
     assert not np.array_equal(one.test.queries[0], other.test.queries[0])
 
@@ -153,8 +152,8 @@ def test_seeds_have_streams_of_their_own(dataset: NodeDataset, small: Small) -> 
 def test_released_draws_twenty_queries_of_all_nodes_but_the_session_s_supports(
     dataset: NodeDataset, small: Small
 ) -> None:
-    world = world_of(dataset, small(protocol="released"))
-    labels, roles, stream = world.labels, world.split.role, world.test
+    scenario = scenario_of(dataset, small(protocol="released"))
+    labels, roles, stream = scenario.labels, scenario.split.role, scenario.test
     for session, queries in enumerate(stream.queries):
         assert len(np.unique(queries)) == len(queries) == 20 * len(stream.met(session))
         assert (np.bincount(labels[queries], minlength=14)[stream.met(session)] == 20).all()
@@ -169,15 +168,15 @@ def test_released_draws_twenty_queries_of_all_nodes_but_the_session_s_supports(
 
 
 def test_nodes_of_gives_one_role_of_what_is_visible_at_the_start(dataset: NodeDataset, small: Small) -> None:
-    world = world_of(dataset, small())
-    classes = np.array([world.split.base[0], world.split.novel_train[0]])
+    scenario = scenario_of(dataset, small())
+    classes = np.array([scenario.split.base[0], scenario.split.novel_train[0]])
     for role in (TRAIN, VAL, TEST):
-        expected = np.flatnonzero(np.isin(dataset.labels, classes) & (world.split.role == role))
-        assert np.array_equal(world.nodes_of(classes, role), expected)
-    assert len(world.nodes_of(world.split.novel_test, TRAIN)) == 0
+        expected = np.flatnonzero(np.isin(dataset.labels, classes) & (scenario.split.role == role))
+        assert np.array_equal(scenario.nodes_of(classes, role), expected)
+    assert len(scenario.nodes_of(scenario.split.novel_test, TRAIN)) == 0
     # Asked with the labels of others in their place, it answers by visibility all the same.
-    swapped = replace(world, labels=np.full_like(world.labels, classes[0]))
-    assert world.test.visible(0)[swapped.nodes_of(classes, TRAIN)].all()
+    swapped = replace(scenario, labels=np.full_like(scenario.labels, classes[0]))
+    assert scenario.test.visible(0)[swapped.nodes_of(classes, TRAIN)].all()
 
 
 BAD_WAYS: list[tuple[Changes, str]] = [

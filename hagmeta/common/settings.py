@@ -1,0 +1,117 @@
+"""Settings, declared where they are used: each with its type, default, range, choices and help.
+
+A group of settings is a frozen dataclass that inherits from `Settings`. Groups that belong together inherit
+from each other, and RunConfig from all of them, so that whoever needs a few is handed the whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from hagmeta.common.errors import UserError, choose
+
+ALWAYS = object()  # the birth value of a setting that was there from the start
+_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
+_BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    only_with: tuple[str, str] | None = None,
+    birth: Any = ALWAYS,
+) -> Any:
+    """A field with its documentation and its range; a ``None`` default is filled in when a run is resolved.
+
+    ``only_with`` names another setting and the value without which this one does nothing. ``birth`` is for
+    settings that came later: the value that says what was done before they existed. Where a configuration has
+    that value its hash is what it was, so that older records stay valid.
+    """
+    limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
+    metadata = {"help": help, "choices": choices, "limits": limits, "only_with": only_with, "birth": birth}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A group of settings; values of any origin become their types, or are refused in one line."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = _typed(item, getattr(self, item.name))
+            object.__setattr__(self, item.name, value)
+            if value is not None:
+                _check_range(item, value)
+        for group in type(self).__mro__:
+            if "check" in vars(group):
+                vars(group)["check"](self)
+
+    def check(self) -> None:
+        """Refuse values that do not go together; every group checks its own."""
+
+    @classmethod
+    def concerns(cls, method: Any) -> bool:
+        """Whether a method has a use for this group."""
+        return True
+
+
+def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
+    """``value`` as the field's type, from text too (`--set KEY=VALUE`)."""
+    kind = str(item.type)
+    if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
+        if "None" in kind:
+            return None
+        raise UserError(f"{item.name} has no value; it must be {_readable(kind)}.")
+    try:
+        if kind.startswith("tuple"):
+            parts = value.replace(",", " ").split() if isinstance(value, str) else list(value)
+            if len(parts) != 3:
+                raise ValueError
+            return tuple(_whole(part) for part in parts)
+        if kind.startswith("bool"):
+            return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
+        if isinstance(value, bool):
+            raise ValueError
+        if kind.startswith("int"):
+            return _whole(value)
+        if kind.startswith("float"):
+            number = float(value)
+            if not math.isfinite(number):
+                raise ValueError
+            return number + 0.0  # no negative zero: equal settings have equal hashes
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+    except (ValueError, TypeError, KeyError, OverflowError):
+        raise UserError(f"{item.name} is {value!r}; it must be {_readable(kind)}.") from None
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError
+    return int(value)
+
+
+def _readable(kind: str) -> str:
+    names = {"tuple": "three whole numbers B T E", "bool": "true or false", "int": "a whole number"}
+    names |= {"float": "a number", "str": "text"}
+    return next(text for start, text in names.items() if kind.startswith(start))
+
+
+def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
+    if item.metadata["choices"]:
+        choose(item.name, value, item.metadata["choices"])
+    holds = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}
+    for words, limit in item.metadata["limits"].items():
+        if limit is not None and not holds[words](value, limit):
+            raise UserError(f"{item.name} is {value}; it must be {words} {limit}.")

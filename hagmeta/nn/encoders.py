@@ -1,0 +1,27 @@
+"""The graph encoders, one file each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hagmeta.common.settings import setting
+from hagmeta.nn.encoder import Encoder
+from hagmeta.nn.gat import GAT, GatSettings
+from hagmeta.nn.gcn import GCN
+
+ENCODERS: dict[str, type[Encoder]] = {"gcn": GCN, "gat": GAT}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSettings(GatSettings):
+    """Which encoder, and its shape."""
+
+    encoder: str = setting("gcn", "the graph encoder", choices=tuple(ENCODERS))
+
+    def check(self) -> None:
+        ENCODERS[self.encoder].check(self)
+
+
+def make_encoder(num_features: int, settings: EncoderSettings, *, twice: bool = False) -> Encoder:
+    """The configured encoder; ``twice`` where it will be differentiated twice."""
+    return ENCODERS[settings.encoder](num_features, settings, twice=twice)

@@ -1,0 +1,73 @@
+"""The graph convolutional network of Kipf and Welling (2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
+from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.products import matmul
+
+
+class GraphConvolution(nn.Module):
+    """One layer."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inputs, outputs)))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+
+class HiddenConvolution(GraphConvolution):
+    """The first layer, over the graph's own features, with ReLU and dropout."""
+
+    def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
+        return graph.hidden_layer(matmul(graph.features, self.weight), self.bias, view, rate, key)
+
+
+class LastConvolution(GraphConvolution):
+    """The second layer, linear."""
+
+    def forward(self, graph: Graph, view: View, hidden: Tensor) -> ConvolvedEmbedding:
+        return ConvolvedEmbedding(self, graph, view, hidden)
+
+
+@dataclass(frozen=True)
+class ConvolvedEmbedding(Embedding):
+    """A linear layer commutes with sums over nodes, and runs after them."""
+
+    layer: LastConvolution
+    graph: Graph
+    view: View
+    hidden: Tensor  # (nodes, hidden)
+
+    def all(self) -> Tensor:
+        return self.graph.aggregate(self.hidden @ self.layer.weight, self.view) + self.layer.bias
+
+    def at(self, nodes: Tensor) -> Tensor:
+        aggregated = self.graph.aggregate_at(self.hidden, self.view, nodes)
+        return aggregated @ self.layer.weight + self.layer.bias
+
+    def means(self, class_means: ClassMeans) -> Tensor:
+        return matmul(class_means.aggregated, self.hidden) @ self.layer.weight + self.layer.bias
+
+
+class GCN(Encoder):
+    """Two graph convolutions, ReLU between them (the authors' code; the paper names one after, too)."""
+
+    def __init__(self, num_features: int, settings: LayerSettings, *, twice: bool = False) -> None:
+        super().__init__(num_features, settings, twice=twice)
+        self.first = HiddenConvolution(num_features, settings.hidden)
+        self.second = LastConvolution(settings.hidden, settings.embedding)
+        self.dropout = settings.dropout
+
+    def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
+        hidden: Tensor = self.first(graph, view, self.dropout, key)
+        return hidden
+
+    def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
+        embedding: Embedding = self.second(graph, view, propagated)
+        return embedding

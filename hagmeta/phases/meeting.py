@@ -1,0 +1,46 @@
+"""Classes that are met for the first time: a method with parameters for each class starts theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from hagmeta.methods.base import MetaTraining, Shared, Task
+from hagmeta.packs.pack import Pack, stack
+from hagmeta.phases.context import Context, Knowledge
+from hagmeta.protocol.scenario import Stream
+
+
+def meet(context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> None:
+    """Let a growing method start its parameters for the classes that a session brings it as new."""
+    new = newcomers(context, streams, session)
+    if new:
+        shared = context.shared(knowledge, len(streams[0].known), session)
+        _grow(pack, shared, new, knowledge, context.task(streams, session))
+
+
+def meet_trained(context: Context, pack: Pack, training: Knowledge) -> None:
+    """The same for the classes that supervised training knows, before it begins."""
+    if context.method.class_parameters and context.meta_training is MetaTraining.SUPERVISED:
+        classes = stack(scenario.trained for scenario in context.scenarios).to(context.device)
+        known = classes.shape[1]
+        shared = Shared(context.graph, training.class_means, (known,))
+        nothing = classes[:, :0]
+        _grow(pack, shared, known, training, Task(classes, classes, nothing.unsqueeze(-1), nothing))
+
+
+@torch.no_grad()
+def _grow(pack: Pack, shared: Shared, new: int, knowledge: Knowledge, task: Task) -> None:
+    pack.assign(pack.run("meet", (shared, new), knowledge.view, task))
+
+
+def newcomers(context: Context, streams: Sequence[Stream], session: int) -> int:
+    """How many classes a session brings that a growing method has not met, in training or before."""
+    if not context.method.class_parameters:
+        return 0
+    arrived = streams[0].arriving[session - 1] if session else streams[0].known
+    if context.meta_training is MetaTraining.SUPERVISED:
+        arrived = np.setdiff1d(arrived, context.scenarios[0].trained)
+    return len(arrived)

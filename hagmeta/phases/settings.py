@@ -1,0 +1,74 @@
+"""The settings of the phases, and all that a phase may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hagmeta.common.settings import Settings, setting
+from hagmeta.methods import MetaTraining, MethodSettings, SessionLearning
+from hagmeta.protocol import ProtocolSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings(Settings):
+    """The optimizer's, before the sessions; weight decay in them too."""
+
+    learning_rate: float = setting(0.005, "Adam's rate in pre-training and meta-training", above=0)
+    weight_decay: float = setting(0.0005, "Adam's weight decay", at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainSettings(TrainingSettings):
+    """How long pre-training lasts."""
+
+    pretrain_epochs: int = setting(2000, "at most so many epochs of pre-training", at_least=0)
+    pretrain_patience: int = setting(10, "stop after so many evaluations without a better one", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaTrainingSettings(TrainingSettings):
+    """How long meta-training lasts."""
+
+    episodes: int = setting(1000, "at most so many episodes of meta-training", at_least=1)
+    validate_every: int = setting(25, "episodes between two validations", at_least=1)
+    patience: int = setting(10, "stop meta-training after so many validations without a better", at_least=1)
+
+    @classmethod
+    def concerns(cls, method: Any) -> bool:
+        return bool(method.meta_training is not MetaTraining.NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings(Settings):
+    """The gradient steps of a session."""
+
+    finetune_steps: int = setting(20, "gradient steps a session under strict", at_least=0)
+    finetune_rate: float = setting(0.005, "Adam's rate in a session", above=0)
+
+    @classmethod
+    def concerns(cls, method: Any) -> bool:
+        return bool(method.session_learning is not SessionLearning.NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySettings(Settings):
+    """What is kept of classes for replay."""
+
+    memory: int = setting(10, "nodes kept of a class for replay", at_least=1)
+
+    @classmethod
+    def concerns(cls, method: Any) -> bool:
+        return bool(method.session_learning is SessionLearning.REPLAY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseSettings(
+    MemorySettings,
+    SessionSettings,
+    MetaTrainingSettings,
+    PretrainSettings,
+    MethodSettings,
+    ProtocolSettings,
+):
+    """All that the phases ask for."""

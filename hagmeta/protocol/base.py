@@ -1,0 +1,117 @@
+"""What a protocol must say: what a model may see, learn from and be asked. The loops are in ``phases``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hagmeta.common.errors import UserError
+from hagmeta.common.settings import Settings, setting
+from hagmeta.protocol.scenario import ClassNodes, Scenario, Stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings(Settings):
+    """Which classes come when, with how many labels and queries."""
+
+    classes: tuple[int, int, int] | None = setting(
+        None, "how many classes are base, novel-train and novel-test (default: the dataset's)"
+    )
+    drop_small: bool = setting(False, "leave out classes with too few nodes instead of stopping")
+    n_way: int | None = setting(None, "new classes a session (default: the dataset's)", at_least=1)
+    k_shot: int | None = setting(None, "labelled nodes a new class (default: the dataset's)", at_least=1)
+    sessions: int | None = setting(None, "at most so many sessions (default: all that N allows)", at_least=1)
+    query_shot: int | None = setting(
+        None, "training queries a class (default: K under strict, 20 under released)", at_least=1
+    )
+    queries_per_class: int = setting(50, "at most so many test nodes a class under strict", at_least=1)
+    val_classes: int = setting(
+        0, "novel-train classes kept out of meta-training to validate on (0: validate on all)", at_least=0
+    )
+
+    def check(self) -> None:
+        if self.classes is not None and min(self.classes) < 1:
+            raise UserError(f"classes is {self.classes}: each of the three counts must be at least 1.")
+
+
+class Protocol(ABC):
+    """Answers questions, for one configuration; it knows no method, no pack and no device."""
+
+    name: ClassVar[str]
+    leaks: ClassVar[bool]  # whether what is scored was learnt from
+    revision: ClassVar[int] = 1  # raise it when the same settings would give other results
+    decides: ClassVar[Mapping[str, Any]] = {}  # settings that it fixes, whatever is configured
+    validates: ClassVar[bool]  # training is stopped, and settings can be chosen, by validation streams
+    scores_while_learning: ClassVar[bool]  # accuracy is read from the pass whose loss is then descended
+    has_oracles: ClassVar[bool]  # an oracle knows more than the other methods
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.settings = settings
+
+    @classmethod
+    @abstractmethod
+    def default_query_shot(cls, k_shot: int) -> int:
+        """Training queries a class, where none are given."""
+
+    # Which classes can be used.
+
+    @property
+    @abstractmethod
+    def queries_needed(self) -> int:
+        """Queries that a class must have beside its supports."""
+
+    @abstractmethod
+    def large_enough(self, counts: np.ndarray) -> np.ndarray:
+        """Which classes of so many nodes have enough for supports and queries."""
+
+    # What is visible, and what is asked.
+
+    def visible(self, stream: Stream, session: int) -> np.ndarray:
+        """Which nodes (nodes,) take part in anything at a session."""
+        return stream.visible(session)
+
+    @abstractmethod
+    def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
+        """The nodes from which the supports of a class are drawn."""
+
+    @abstractmethod
+    def queries(
+        self,
+        nodes: ClassNodes,
+        known: np.ndarray,
+        arriving: np.ndarray,
+        support: np.ndarray,
+        role: int,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, ...]:
+        """The queries of every session of a stream, 0 included, ascending; of one role where that counts."""
+
+    # What training may read, and by what a class is known.
+
+    @abstractmethod
+    def pretrain_classes(self, scenario: Scenario) -> np.ndarray:
+        """Classes whose labels pre-training learns from."""
+
+    @abstractmethod
+    def labelled(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
+        """Nodes whose labels training may read, of some classes that it may know."""
+
+    @abstractmethod
+    def known_in_training(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
+        """The nodes over which ``classes`` are averaged in training."""
+
+    @abstractmethod
+    def known_in_session(self, scenario: Scenario, stream: Stream, session: int) -> np.ndarray:
+        """The nodes over which classes are averaged in a session."""
+
+    @abstractmethod
+    def averaged_when_merged(self, merged: int) -> int:
+        """How many of the classes that a pseudo-stream has merged are known by averages, not by supports."""
+
+    def remarks(self) -> list[str]:
+        """What a user should know before a run."""
+        return []

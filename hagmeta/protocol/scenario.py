@@ -1,0 +1,106 @@
+"""What one seed fixes before anything learns: roles of classes and nodes, and the streams of sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+TRAIN, VAL, TEST = 0, 1, 2  # roles of nodes
+NEVER = np.iinfo(np.int16).max  # the session in which nodes of an unused class become visible
+Count = TypeVar("Count", int, np.ndarray)
+
+
+def held_out_size(count: Count) -> Count:
+    """Nodes of a class of ``count`` kept for validation, and as many for testing."""
+    return count // 5
+
+
+@dataclass(frozen=True)
+class Split:
+    """One seed's split. Base classes are the largest; the seed shuffles the rest."""
+
+    base: np.ndarray  # (B,) classes
+    novel_train: np.ndarray  # (T,) classes, in the seed's order
+    novel_test: np.ndarray  # (E,) classes, in the order in which they will arrive
+    role: np.ndarray  # (nodes,) TRAIN, VAL or TEST
+
+    @property
+    def order(self) -> np.ndarray:
+        """Every class in the order in which it is met."""
+        return np.concatenate([self.base, self.novel_train, self.novel_test])
+
+
+class ClassNodes(NamedTuple):
+    """The nodes of every class, ascending, and their roles: what supports and queries are drawn from."""
+
+    members: list[np.ndarray]  # by class
+    role: np.ndarray  # (nodes,)
+
+    def of_role(self, c: int, role: int) -> np.ndarray:
+        return self.members[c][self.role[self.members[c]] == role]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Session 0 knows its classes by many labels; each later session brings N more with K labels each."""
+
+    known: np.ndarray  # (classes,) met at session 0
+    arriving: np.ndarray  # (sessions, N) classes
+    support: np.ndarray  # (sessions, N, K) nodes
+    queries: tuple[np.ndarray, ...]  # nodes to classify after each session, 0 included; ascending
+    arrival: np.ndarray  # (nodes,) the session in which a node becomes visible
+
+    @property
+    def sessions(self) -> int:
+        return len(self.arriving)
+
+    def met(self, session: int) -> np.ndarray:
+        """Classes met by then, in that order: a class's position is its label to the model."""
+        return np.concatenate([self.known, self.arriving[:session].ravel()])
+
+    def visible(self, session: int) -> np.ndarray:
+        return self.arrival <= session
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """All that one seed fixes before anything learns, and the labels.
+
+    Splits, supports and visibility are drawn here, once. What learns afterwards reads ``labels`` at the
+    nodes its protocol allows and at no other, which the tests prove by replacing the others.
+    """
+
+    seed: int
+    labels: np.ndarray  # (nodes,)
+    num_classes: int
+    split: Split
+    meta_classes: np.ndarray  # the novel-train classes that meta-training may use
+    validation: Stream
+    test: Stream
+
+    @property
+    def trained(self) -> np.ndarray:
+        """Classes that training may know: held-out ones are not among them."""
+        return np.concatenate([self.split.base, self.meta_classes])
+
+    def positions(self, classes: np.ndarray) -> np.ndarray:
+        """The place of every class of the dataset among ``classes``; -1 for those that have none."""
+        positions = np.full(self.num_classes, -1, dtype=np.int64)
+        positions[classes] = np.arange(len(classes))
+        return positions
+
+    def nodes_of(self, classes: np.ndarray, role: int) -> np.ndarray:
+        """Nodes of one role labelled with one of ``classes``, among those seen before any session."""
+        candidates = np.flatnonzero((self.split.role == role) & self.test.visible(0))
+        return candidates[np.isin(self.labels[candidates], classes)]
+
+    def train_nodes_met(self, stream: Stream, session: int) -> np.ndarray:
+        """Train nodes of every class met by a session of a stream: what only an oracle may ask."""
+        candidates = np.flatnonzero((self.split.role == TRAIN) & stream.visible(session))
+        return candidates[np.isin(self.labels[candidates], stream.met(session))]
+
+    def all_nodes_of(self, classes: np.ndarray) -> np.ndarray:
+        """Every node labelled with one of ``classes``: what only a protocol that leaks may ask."""
+        return np.flatnonzero(np.isin(self.labels, classes))

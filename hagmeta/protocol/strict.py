@@ -1,0 +1,75 @@
+"""The paper's text with nothing leaking, which the tests prove."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hagmeta.protocol.base import Protocol
+from hagmeta.protocol.scenario import TRAIN, ClassNodes, Scenario, Stream, held_out_size
+
+
+class Strict(Protocol):
+    """Labels of train nodes are learnt from, val nodes chosen by, test nodes asked, each after the learning.
+
+    A class known at the start is known by its train nodes, one that arrives by its K supports, for ever.
+    """
+
+    name = "strict"
+    leaks = False
+    validates = True
+    scores_while_learning = False
+    has_oracles = True
+
+    @classmethod
+    def default_query_shot(cls, k_shot: int) -> int:
+        return k_shot
+
+    @property
+    def queries_needed(self) -> int:
+        assert self.settings.query_shot
+        return self.settings.query_shot
+
+    def large_enough(self, counts: np.ndarray) -> np.ndarray:
+        assert self.settings.k_shot
+        held_out = held_out_size(counts)
+        return (held_out >= 1) & (counts - 2 * held_out >= self.settings.k_shot + self.queries_needed)
+
+    def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
+        return nodes.of_role(c, TRAIN)
+
+    def queries(
+        self,
+        nodes: ClassNodes,
+        known: np.ndarray,
+        arriving: np.ndarray,
+        support: np.ndarray,
+        role: int,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, ...]:
+        """At most ``queries_per_class`` nodes of one role, the same in every session."""
+        most = self.settings.queries_per_class
+
+        def of(classes: np.ndarray) -> list[np.ndarray]:
+            return [rng.permutation(nodes.of_role(c, role))[:most] for c in classes]
+
+        chosen = of(known)
+        queries = [np.sort(np.concatenate(chosen))]
+        for session in arriving:
+            chosen += of(session)
+            queries.append(np.sort(np.concatenate(chosen)))
+        return tuple(queries)
+
+    def pretrain_classes(self, scenario: Scenario) -> np.ndarray:
+        return scenario.split.base
+
+    def labelled(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
+        return scenario.nodes_of(classes, TRAIN)
+
+    def known_in_training(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
+        return scenario.nodes_of(classes, TRAIN)
+
+    def known_in_session(self, scenario: Scenario, stream: Stream, session: int) -> np.ndarray:
+        return scenario.nodes_of(stream.known, TRAIN)
+
+    def averaged_when_merged(self, merged: int) -> int:
+        return 0
