@@ -81,20 +81,21 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
 
 
 def assert_same(plain: Outcome, packed: Outcome) -> None:
-    """Within float32's rounding, and what Adam makes of it.
+    """Within float32's rounding, and what Adam makes of it: whole steps where gradients are rounding alone.
 
-    Adam takes whole steps along gradients that are nothing but rounding: distances to prototypes do not
-    change with the encoder's last bias, and an entry here and there is as flat. So all entries must stay
-    within a fraction of one step (0.005), and nearly all within rounding. Seen on a CPU: at most 1e-3 and,
-    of the entries beyond 1e-5, at most 2 in 100 (both ER-GNN; after twice the steps of this test). A packed
-    run whose parameters start one unit in the last place off differs from itself as much. No answer differed.
+    That is so of an entry here and there, and of the encoder's last bias under methods that go by distances:
+    these stay the same when all embeddings move together. Seen on a CPU: no answer differed; that bias by
+    8.5e-4 (by 5e-3, a step of Adam, in other settings); other entries by 2.3e-4 (1e-3 after twice the steps)
+    and of a hundred two or three by more than 1e-5. A packed run whose parameters start one unit in the last
+    place off differs from itself as much, in the same entries.
     """
     assert plain.accuracy == pytest.approx(packed.accuracy, abs=0.005)
     assert list(plain.parameters) == list(packed.parameters)
-    differences = [(plain.parameters[name] - value).abs() for name, value in packed.parameters.items()]
-    every = torch.cat([difference.flatten() for difference in differences])
-    assert float(every.max()) < 2.5e-3
-    assert float((every > 1e-5).float().mean()) < 0.05
+    difference = {name: (plain.parameters[name] - value).abs() for name, value in packed.parameters.items()}
+    assert float(difference.pop("encoder.second.bias").max()) < 0.02
+    others = torch.cat([values.flatten() for values in difference.values()])
+    assert float(others.max()) < 2e-3
+    assert float((others > 1e-5).float().mean()) < 0.05
 
 
 @pytest.mark.parametrize("device", DEVICES)
