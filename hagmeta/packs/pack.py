@@ -55,6 +55,12 @@ class Pack:
         for name, value in self.parameters.items():
             value.copy_(state[name])
 
+    def keep(self, state: State, chosen: np.ndarray) -> None:
+        """Bring an older snapshot up to date, for those of the seeds that are chosen (pack,)."""
+        seeds = torch.from_numpy(chosen).unsqueeze(-1).to(self.device)
+        for name, value in self.parameters.items():
+            torch.where(seeds, value.detach(), state[name], out=state[name])
+
     @torch.no_grad()
     def assign(self, values: State) -> None:
         """Replace some parameters, given with a leading pack axis, as ``run`` returns them."""
@@ -88,10 +94,7 @@ class EarlyStopping:
         self.best = np.where(better, score, self.best)
         self._waited = np.where(better, 0, self._waited + (self._waited < self._patience))
         if better.any():
-            chosen = torch.from_numpy(better).unsqueeze(-1).to(self._pack.device)
-            for name, value in self._pack.parameters.items():
-                kept = self._state[name]
-                torch.where(chosen, value.detach(), kept, out=kept)
+            self._pack.keep(self._state, better)
 
     def restore_best(self) -> None:
         self._pack.restore(self._state)

@@ -15,6 +15,7 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_dropout
 from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
 from hagmeta.sparse.products import aggregate, aggregate_at, hidden_layer
 
 if TYPE_CHECKING or gpu_usable():
@@ -33,17 +34,22 @@ class View(NamedTuple):
 class Graph:
     """Adjacency and features, the same for every seed and never rebuilt: only the view changes."""
 
+    adjacency: SymmetricMatrix
+    features: SparseMatrix | DenseMatrix | PlainMatrix
+
     def __init__(self, dataset: NodeDataset, device: torch.device) -> None:
         self.num_nodes = dataset.num_nodes
         self.num_features = dataset.num_features
         self.device = device
         self.loops = dataset.adjacency
-        self.adjacency = SymmetricMatrix(self.loops, device)
-        self.features: SparseMatrix | DenseMatrix
+        self._put_on_device(dataset)
+
+    def _put_on_device(self, dataset: NodeDataset) -> None:
+        self.adjacency = SymmetricMatrix(self.loops, self.device)
         if isinstance(dataset.features, np.ndarray):
-            self.features = DenseMatrix(torch.from_numpy(dataset.features).to(device))
+            self.features = DenseMatrix(torch.from_numpy(dataset.features).to(self.device))
         else:
-            self.features = SparseMatrix(dataset.features, device)
+            self.features = SparseMatrix(dataset.features, self.device)
 
     def view(self, visible: np.ndarray) -> View:
         """Views of a pack, (pack, nodes) each, from a boolean array of that shape."""
@@ -97,22 +103,26 @@ class ClassMeans:
         self._graph, self._members, self._visible = graph, members, visible
 
     @cached_property
-    def plain(self) -> SeedwiseMatrix:
+    def plain(self) -> SeedwiseMatrix | PlainMatrix:
         """(classes, nodes): for embeddings that are there for every node."""
         return SeedwiseMatrix(self._members, self._graph.device)
 
     @cached_property
-    def aggregated(self) -> SeedwiseMatrix:
+    def aggregated(self) -> SeedwiseMatrix | PlainMatrix:
         """The same after ``Graph.aggregate``: a last, linear layer need not be run for every node."""
-        loops = self._graph.loops
         if self._graph.adjacency.on_gpu:
             return SeedwiseMatrix.from_transposed(self._aggregated_transposed())
+        return SeedwiseMatrix(self._members_aggregated(), self._graph.device)
+
+    def _members_aggregated(self) -> list[scipy.sparse.csr_matrix]:
+        """One matrix (classes, nodes) a seed, computed on the host."""
+        loops = self._graph.loops
         matrices = []
         for members, visible in zip(self._members, self._visible, strict=True):
             scale = visible / np.sqrt(np.maximum(loops @ visible.astype(np.float32), 1))
             weights = scipy.sparse.diags(scale.astype(np.float32))
             matrices.append((members @ weights @ loops @ weights).tocsr())
-        return SeedwiseMatrix(matrices, self._graph.device)
+        return matrices
 
     def _aggregated_transposed(self) -> Tensor:
         """(nodes, pack, classes), computed on the device: on large graphs much faster."""
@@ -128,15 +138,18 @@ class ClassMeans:
 class EdgeIndex:
     """Every directed edge, loops included, as incidence matrices: gathering and summing are products."""
 
-    def __init__(self, loops: scipy.sparse.csr_matrix, device: torch.device) -> None:
+    def __init__(
+        self,
+        loops: scipy.sparse.csr_matrix,
+        device: torch.device,
+        matrix: type[SparseMatrix] | type[PlainSparseMatrix] = SparseMatrix,
+    ) -> None:
         count = loops.nnz
         number = np.arange(count, dtype=np.int64)
         ones = np.ones(count, dtype=np.float32)
         shape = (loops.shape[0], count)
-        self.into = SparseMatrix(scipy.sparse.csr_matrix((ones, number, loops.indptr), shape=shape), device)
+        self.into = matrix(scipy.sparse.csr_matrix((ones, number, loops.indptr), shape=shape), device)
         # The adjacency is symmetric: the edges that leave a node are the reverses of those that enter it.
         numbered = scipy.sparse.csr_matrix((number + 1, loops.indices, loops.indptr), shape=loops.shape)
         reverse = numbered.T.tocsr().data - 1
-        self.out_of = SparseMatrix(
-            scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device
-        )
+        self.out_of = matrix(scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device)

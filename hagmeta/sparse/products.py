@@ -15,13 +15,16 @@ from torch.autograd.function import once_differentiable
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.sums import sum_rows
 from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
 
 if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import attention_kernels, kernels
 
 
-def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix, dense: Tensor) -> Tensor:
+def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | PlainMatrix, dense: Tensor) -> Tensor:
     """``matrix @ dense`` (columns, width), differentiable in ``dense`` and written for one seed."""
+    if isinstance(matrix, PlainMatrix):
+        return matrix.product(dense)
     result: Tensor
     if isinstance(matrix, SeedwiseMatrix):
         result = _SeedwiseProduct.apply(matrix, dense, False)
@@ -30,8 +33,10 @@ def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix, dense: Tensor) -
     return result
 
 
-def row_maximum(incidence: SparseMatrix, values: Tensor) -> Tensor:
+def row_maximum(incidence: SparseMatrix | PlainSparseMatrix, values: Tensor) -> Tensor:
     """The largest of the values (columns, width) that each row sums; not differentiable."""
+    if isinstance(incidence, PlainSparseMatrix):
+        return incidence.row_maximum(values)
     result: Tensor = _RowMaximum.apply(incidence, values)
     return result
 

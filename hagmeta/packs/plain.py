@@ -1,0 +1,54 @@
+"""Plain mode's pack: one seed, whose module is called as any other, so that it can be stepped through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from hagmeta.packs.pack import Pack, State
+
+
+class PlainPack(Pack):
+    """A pack of one: no ``vmap``, and parameters that are the module's own, without a pack axis.
+
+    What goes into ``run`` and ``assign``, and what ``run`` returns, has a leading pack axis of one as in any
+    pack: who drives a pack need not know which it is.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
+        if len(modules) != 1:
+            raise ValueError(f"plain mode runs one seed at a time, not {len(modules)}")
+        self.size, self.device = 1, device
+        self.template = modules[0].to(device)
+        self.parameters: State = dict(self.template.named_parameters())
+
+    def run(self, step: str, shared: tuple[Any, ...], *seedwise: Any) -> Any:
+        arguments = tree_map(_alone, seedwise)
+        return tree_map(_packed, self.template(step, *shared, *arguments))
+
+    def keep(self, state: State, chosen: np.ndarray) -> None:
+        if chosen.item():
+            state.update(self.snapshot())
+
+    @torch.no_grad()
+    def assign(self, values: State) -> None:
+        for name, value in values.items():
+            self.parameters[name].copy_(_alone(value))
+
+    def states(self) -> list[State]:
+        return [self.snapshot()]
+
+
+def _alone(value: Tensor) -> Tensor:
+    """Without the pack axis, which must be one of one."""
+    (alone,) = value.unbind()
+    return alone
+
+
+def _packed(value: Tensor) -> Tensor:
+    return value.unsqueeze(0)

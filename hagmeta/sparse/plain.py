@@ -1,0 +1,69 @@
+"""Plain mode's graph: what ``Graph`` computes, in ordinary operations of torch and for one seed.
+
+Nothing here needs ``vmap`` or a kernel, so that a debugger, a ``print`` or a profiler sees every step.
+Results are those of a pack of one seed, up to the order in which numbers are added.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.packs.randomness import dropout
+from hagmeta.sparse.graph import ClassMeans, EdgeIndex, Graph, View
+from hagmeta.sparse.plain_matrix import PlainDenseMatrix, PlainSparseMatrix
+
+
+class PlainGraph(Graph):
+    """The same graph; a view has a pack axis of one, until ``PlainPack.run`` takes it off."""
+
+    adjacency: PlainSparseMatrix  # type: ignore[assignment]  # only attention in one pass wants the kernels'
+
+    def _put_on_device(self, dataset: NodeDataset) -> None:
+        self.adjacency = PlainSparseMatrix(self.loops, self.device)
+        if isinstance(dataset.features, np.ndarray):
+            self.features = PlainDenseMatrix(torch.from_numpy(dataset.features).to(self.device))
+        else:
+            self.features = PlainSparseMatrix(dataset.features, self.device)
+
+    def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
+        scale = view.scale.unsqueeze(-1)
+        return factor * scale * self.adjacency.product(scale * hidden)
+
+    def aggregate_at(self, hidden: Tensor, view: View, nodes: Tensor) -> Tensor:
+        return self.aggregate(hidden, view).index_select(0, nodes)
+
+    def hidden_layer(
+        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+    ) -> Tensor:
+        return dropout(F.relu(self.aggregate(mapped, view) + bias), rate, key)
+
+    def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
+        return PlainClassMeans(self, members, visible)
+
+    def attends_in_one_pass(self, width: int, heads: int) -> bool:
+        return False
+
+    @cached_property
+    def edges(self) -> EdgeIndex:
+        return EdgeIndex(self.loops, self.device, PlainSparseMatrix)
+
+
+class PlainClassMeans(ClassMeans):
+    """Averages of the only seed."""
+
+    @cached_property
+    def plain(self) -> PlainSparseMatrix:
+        (members,) = self._members
+        return PlainSparseMatrix(members, self._graph.device)
+
+    @cached_property
+    def aggregated(self) -> PlainSparseMatrix:
+        (members,) = self._members_aggregated()
+        return PlainSparseMatrix(members, self._graph.device)
