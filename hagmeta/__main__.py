@@ -70,6 +70,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
             cache=home() / "pretrained",
             progress=progress,
             eager=options.eager,
+            plain=options.plain,
         )
     if options.json:
         write_json(options.json, records)
@@ -140,6 +141,11 @@ def _parser() -> Parser:
     parser.add_argument("--episodes", metavar="E", help="at most so many episodes of meta-training")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: auto")
     parser.add_argument("--eager", action="store_true", help="on a GPU, capture nothing: slow, to debug")
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="no packs, no kernels of ours: slow, for print, pdb, profilers",
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, below")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records, one a seed, in a list")
     return parser

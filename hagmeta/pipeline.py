@@ -26,6 +26,7 @@ from hagmeta.protocol.evaluator import Evaluator
 from hagmeta.protocol.metrics import summarise
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
+from hagmeta.sparse.plain import PlainGraph
 
 Validation = dict[str, float | None]
 
@@ -40,20 +41,40 @@ def run(
     progress: Progress = no_progress,
     snapshots: Snapshots | None = None,
     eager: bool = False,
+    plain: bool = False,
 ) -> list[Record]:
     """Run one configuration for a pack of seeds; a seed's record does not depend on the others.
 
     The dataset is loaded by its name, and the device chosen, unless they are given. ``eager`` keeps a GPU
-    from capturing steps and replaying them: slower, and for debugging.
+    from capturing steps and replaying them. ``plain`` runs one seed after the other without packs, captures
+    and kernels of our own, so that ``print``, ``pdb`` and profilers work in a method. Both are for debugging.
     """
     device = device or choose_device("auto")
     dataset = dataset or datasets.load(config.dataset, home() / "data")
-    config = resolve(config)
+    packs = [[seed] for seed in seeds] if plain else [list(seeds)]
+    return [
+        record
+        for pack in packs
+        for record in _run(resolve(config), pack, dataset, device, cache, progress, snapshots, eager, plain)
+    ]
+
+
+def _run(
+    config: RunConfig,
+    seeds: list[int],
+    dataset: NodeDataset,
+    device: torch.device,
+    cache: Path | None,
+    progress: Progress,
+    snapshots: Snapshots | None,
+    eager: bool,
+    plain: bool,
+) -> list[Record]:
     forget_peaks(device)
     clock = Clock(len(seeds), device)
     with stream_of(device):
         with clock("prepare"):
-            context = prepare(config, seeds, dataset, device, eager=eager)
+            context = prepare(config, seeds, dataset, device, eager=eager, plain=plain)
         with clock("pretrain"):
             pack = pretrain(context, Cache(cache, datasets.fingerprint(dataset)) if cache else None, progress)
         evaluators, validation = live(context, pack, progress, snapshots, clock)
@@ -73,7 +94,7 @@ def run(
             **summarise(evaluator),
             "validation": values,
             "seconds": clock.seconds,
-            "environment": environment(device, len(seeds)),
+            "environment": environment(device, len(seeds)) | {"plain": plain},
         }
         for seed, evaluator, values in zip(seeds, evaluators, validation, strict=True)
     ]
@@ -86,11 +107,13 @@ def prepare(
     device: torch.device,
     *,
     eager: bool = False,
+    plain: bool = False,
 ) -> Context:
     """Draw every seed's scenario, and put the graph on its device."""
     config = resolve(config)
     scenarios = [make_scenario(dataset, config, seed) for seed in seeds]
-    return Context(Graph(dataset, device), scenarios, config, eager)
+    graph = (PlainGraph if plain else Graph)(dataset, device)
+    return Context(graph, scenarios, config, eager, plain)
 
 
 def pretrain(context: Context, cache: Cache | None, progress: Progress) -> Pack:
@@ -101,7 +124,7 @@ def pretrain(context: Context, cache: Cache | None, progress: Progress) -> Pack:
     methods = [make_method(context.settings, sizes, seed) for seed in context.seeds]
     for method, encoder in zip(methods, encoders, strict=True):
         method.encoder.load_state_dict(encoder)
-    return Pack(methods, context.device)
+    return context.pack(methods)
 
 
 def live(

@@ -10,11 +10,13 @@ from typing import TypeVar
 import numpy as np
 import scipy.sparse
 import torch
+from torch import nn
 
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, Method, Shared, Task
 from hagmeta.packs.capture import Capture, ahead
 from hagmeta.packs.pack import Pack, stack, stack_padded
+from hagmeta.packs.plain import PlainPack
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import Protocol, make_protocol
 from hagmeta.protocol.episodes import PseudoStream
@@ -42,18 +44,23 @@ class Context:
     scenarios: Sequence[Scenario]
     settings: PhaseSettings
     eager: bool = False  # on a GPU, nothing is captured
+    plain: bool = False  # one seed, its module called as any other, so that it can be stepped through
 
     @property
     def device(self) -> torch.device:
         return self.graph.device
 
+    def pack(self, modules: Sequence[nn.Module]) -> Pack:
+        """What runs modules, one a seed."""
+        return (PlainPack if self.plain else Pack)(modules, self.device)
+
     def capture(self) -> Capture:
         """What runs the computations of a phase."""
-        return Capture(self.device, eager=self.eager)
+        return Capture(self.device, eager=self.eager or self.plain)
 
     def ahead(self, items: Iterable[Item]) -> Iterator[Item]:
         """The same items, drawn before they are needed where that saves time."""
-        return ahead(items, self.device)
+        return iter(items) if self.plain else ahead(items, self.device)
 
     @property
     def seeds(self) -> list[int]:

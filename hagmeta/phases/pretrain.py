@@ -87,7 +87,7 @@ def _pretrain(context: Context, scenarios: Sequence[Scenario], progress: Progres
     graph, seeds = context.graph, [scenario.seed for scenario in scenarios]
     num_classes = len(context.protocol.pretrain_classes(scenarios[0]))
     modules = [Pretrainer(graph.num_features, num_classes, context.settings, seed) for seed in seeds]
-    pack = Pack(modules, graph.device)
+    pack = context.pack(modules)
     with context.capture() as capture:
         _train(context, scenarios, pack, capture, progress)
     prefix = "encoder."
@@ -148,7 +148,8 @@ def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.n
 
 def _cache_key(fingerprint: str, scenario: Scenario, context: Context) -> str:
     """Names what pre-training depends on: the data, what is seen and supervised, the settings, the seed."""
-    digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {context.device.type} {scenario.seed}".encode())
+    device = context.device.type + " plain" * context.plain  # equal to rounding, not to the bit
+    digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
     digest.update(str([getattr(context.settings, name) for name in _SETTINGS]).encode())
     for array in (_visible(scenario, context), *_supervision(scenario, context)):
         digest.update(np.ascontiguousarray(array).tobytes())

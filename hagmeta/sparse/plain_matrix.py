@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse
@@ -33,25 +34,23 @@ class PlainSparseMatrix(PlainMatrix):
 
     def __init__(self, matrix: scipy.sparse.csr_matrix, device: torch.device) -> None:
         entries = matrix.tocoo()
-        self.shape: tuple[int, int] = matrix.shape
-        self._row, self._column = (
-            torch.from_numpy(index.astype(np.int64)).to(device) for index in (entries.row, entries.col)
-        )
-        self._value = torch.from_numpy(entries.data.astype(np.float32)).to(device)
+        places = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+        values = torch.from_numpy(entries.data.astype(np.float32))
+        tensor = torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=True)
+        self._matrix = tensor.coalesce().to(device)
 
-    @property
+    @cached_property
     def transposed(self) -> PlainSparseMatrix:
         other = PlainSparseMatrix.__new__(PlainSparseMatrix)
-        other.shape = self.shape[::-1]
-        other._row, other._column, other._value = self._column, self._row, self._value
+        other._matrix = self._matrix.t().coalesce()
         return other
 
     def product(self, dense: Tensor) -> Tensor:
-        gathered = dense.index_select(0, self._column) * self._value.unsqueeze(-1)  # (entries, width)
-        return dense.new_zeros(self.shape[0], dense.shape[1]).index_add(0, self._row, gathered)
+        return torch.sparse.mm(self._matrix.to(dense.dtype), dense)
 
     def row_maximum(self, values: Tensor) -> Tensor:
         """The largest of the values (columns, width) that each row sums; not differentiable."""
-        gathered = values.detach().index_select(0, self._column)
-        lowest = gathered.new_full((self.shape[0], values.shape[1]), -torch.inf)
-        return lowest.scatter_reduce(0, self._row.unsqueeze(-1).expand_as(gathered), gathered, "amax")
+        row, column = self._matrix.indices()
+        gathered = values.detach().index_select(0, column)
+        lowest = gathered.new_full((self._matrix.shape[0], values.shape[1]), -torch.inf)
+        return lowest.scatter_reduce(0, row.unsqueeze(-1).expand_as(gathered), gathered, "amax")

@@ -20,10 +20,10 @@ from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.packs import capture, pack, randomness
 from hagmeta.packs.pack import EarlyStopping, Pack, State
 from hagmeta.packs.plain import PlainPack
+from hagmeta.phases.context import Context
 from hagmeta.pipeline import run
 from hagmeta.sparse import matrices, products
-from hagmeta.sparse.graph import Graph, View
-from hagmeta.sparse.plain import PlainGraph
+from hagmeta.sparse.graph import View
 
 CPU = torch.device("cpu")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -50,23 +50,19 @@ class Runs:
     def __call__(
         self, plain: bool, device: torch.device = CPU, cache: Path | None = None, **settings: Any
     ) -> Outcome:
-        made = self._use(PlainPack if plain else Pack)
-        self._patch.setattr("hagmeta.pipeline.Graph", PlainGraph if plain else Graph)
-        config = self._small(**{"pretrain_epochs": 10, "episodes": 4, "validate_every": 2} | settings)
-        (record,) = run(config, [SEED], dataset=self._dataset, device=device, cache=cache, eager=plain)
-        return Outcome(record["accuracy"], made[-1].states()[0])
-
-    def _use(self, kind: type[Pack]) -> list[Pack]:
-        """Packs of this kind, and a list to find them in; the last is the method's."""
         made: list[Pack] = []
+        make = Context.pack
 
-        def make(modules: Sequence[nn.Module], device: torch.device) -> Pack:
-            made.append(kind(modules, device))
+        def pack(context: Context, modules: Sequence[nn.Module]) -> Pack:
+            made.append(make(context, modules))
             return made[-1]
 
-        self._patch.setattr("hagmeta.pipeline.Pack", make)
-        self._patch.setattr("hagmeta.phases.pretrain.Pack", make)
-        return made
+        with self._patch.context() as patch:
+            patch.setattr(Context, "pack", pack)  # to find them in: the last is the method's
+            config = self._small(**{"pretrain_epochs": 10, "episodes": 4, "validate_every": 2} | settings)
+            (record,) = run(config, [SEED], dataset=self._dataset, device=device, cache=cache, plain=plain)
+        assert isinstance(made[-1], PlainPack) == plain == record["environment"]["plain"]
+        return Outcome(record["accuracy"], made[-1].states()[0])
 
 
 @pytest.fixture
@@ -75,9 +71,9 @@ def runs(dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture(scope="module")
-def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where pre-training is shared: by plain runs, and by packed ones, each their own."""
-    return {plain: tmp_path_factory.mktemp("encoders") for plain in (False, True)}
+    return tmp_path_factory.mktemp("encoders")
 
 
 def assert_same(plain: Outcome, packed: Outcome) -> None:
@@ -102,10 +98,10 @@ def assert_same(plain: Outcome, packed: Outcome) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("method", "protocol", "encoder"), VARIANTS)
 def test_a_plain_run_is_the_packed_run_of_its_seed(
-    runs: Runs, encoders: dict[bool, Path], method: str, protocol: str, encoder: str, device: torch.device
+    runs: Runs, encoders: Path, method: str, protocol: str, encoder: str, device: torch.device
 ) -> None:
     plain, packed = (
-        runs(plain, device, encoders[plain], method=method, protocol=protocol, encoder=encoder)
+        runs(plain, device, encoders, method=method, protocol=protocol, encoder=encoder)
         for plain in (True, False)
     )
     assert_same(plain, packed)
@@ -152,8 +148,8 @@ def test_a_print_in_a_methods_loss_shows_the_tensors_of_one_seed(
 ) -> None:
     ordinary, seen = HagMeta.loss, []
 
-    def loss(self: HagMeta, scene: Any, view: View, task: Any, target: Tensor, key: Tensor) -> Any:
-        loss, logits = ordinary(self, scene, view, task, target, key)
+    def loss(self: HagMeta, shared: Any, view: View, task: Any, target: Tensor, key: Tensor) -> Any:
+        loss, logits = ordinary(self, shared, view, task, target, key)
         print("the loss is", loss)
         seen.append((view.scale.dim(), task.query.dim(), logits.dim(), loss.dim()))
         return loss, logits
@@ -229,3 +225,11 @@ def test_more_than_one_seed_is_refused() -> None:
 def test_arguments_of_more_than_one_seed_are_refused() -> None:
     with pytest.raises(ValueError, match="too many values"):
         PlainPack([Line()], CPU).run("answer", (1.0,), torch.ones(2, 4))
+
+
+def test_several_seeds_run_one_after_the_other(dataset: NodeDataset, small: Small) -> None:
+    config = small(pretrain_epochs=2, episodes=1)
+    records = run(config, [0, 5], dataset=dataset, device=CPU, plain=True)
+    assert [record["seed"] for record in records] == [0, 5]
+    assert all(record["environment"]["seeds_in_pack"] == 1 for record in records)
+    assert records[1]["matrix"] == run(config, [5], dataset=dataset, device=CPU, plain=True)[0]["matrix"]
