@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from torch_geometric.data import InMemoryDataset
 from torch_geometric.data.data import BaseData
 
 from hagmeta.common.errors import UserError
+from hagmeta.common.files import written_whole
 from hagmeta.datasets.clean import one_line
 from hagmeta.datasets.download import RemoteFile, fetch_all
 
@@ -24,12 +24,8 @@ class CarefulDataset(InMemoryDataset):
 
     @classmethod
     def save(cls, data_list: Sequence[BaseData], path: str) -> None:
-        part = f"{path}.{os.getpid()}.part"
-        try:
-            super().save(data_list, part)
-            os.replace(part, path)
-        finally:
-            Path(part).unlink(missing_ok=True)
+        with written_whole(Path(path)) as partial:
+            super().save(data_list, str(partial))
 
     @classmethod
     def open(cls, root: Path) -> CarefulDataset:
