@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from hagmeta import datasets
+from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
 from hagmeta.config import RunConfig
 from hagmeta.pipeline import run
@@ -120,7 +121,7 @@ def peak(row: Row) -> float:
 
 def save(path: Path, rows: list[Row]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    with written_whole(path) as partial, partial.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -80,10 +80,7 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
         done = _finished(scan.done, configs, store, options.save_embeddings)
         plan = make_plan(configs, space.seeds, done, options.seeds_per_trial, 1)
         _describe(plan, space, console)
-        _note_launch(plan, space, store)
-        if plan.missing:
-            plan = _run(plan, done, store, options, console)
-        return _summarise(plan, store, options, console)
+        return _carry_out(plan, done, space, store, options, console)
 
 
 def _dry_run(
@@ -214,15 +211,25 @@ def _search(space: spaces.Space, store: Store, options: argparse.Namespace, cons
     console.print(f"on test streams with {len(fresh)} fresh seeds ({store.folder / 'best.yaml'}):")
     done = _finished(store.scan().done, [chosen], store, options.save_embeddings)
     plan = make_plan([chosen], fresh, done, options.seeds_per_trial, 1)
+    return _carry_out(plan, done, space, store, options, console)
+
+
+def _carry_out(
+    plan: Plan,
+    done: set[RunKey],
+    space: spaces.Space,
+    store: Store,
+    options: argparse.Namespace,
+    console: Console,
+) -> int:
+    """Note what was asked for, run what is missing of it, and say what came of it."""
     _note_launch(plan, space, store)
     if plan.missing:
         plan = _run(plan, done, store, options, console)
     return _summarise(plan, store, options, console)
 
 
-def _run(
-    plan: Plan, done: set[tuple[str, int]], store: Store, options: argparse.Namespace, console: Console
-) -> Plan:
+def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespace, console: Console) -> Plan:
     from study import tuning  # Ray takes seconds to import: not before it is needed
 
     cluster = _start(options)

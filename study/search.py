@@ -14,6 +14,7 @@ import yaml
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.common.errors import UserError
+from hagmeta.common.files import written_whole
 from study.plan import Plan, Trial
 from study.progress import StudyProgress
 from study.resources import Resources
@@ -132,7 +133,8 @@ def confirmation(space: Space, config: RunConfig, store: Store) -> tuple[RunConf
     """The chosen configuration without held-out classes, and seeds that the search never saw."""
     start = max(space.seeds) + 1
     chosen = resolve(replace(config, val_classes=0))
-    (store.folder / "best.yaml").write_text(yaml.safe_dump(chosen.canonical(), sort_keys=False))
+    with written_whole(store.folder / "best.yaml") as partial:
+        partial.write_text(yaml.safe_dump(chosen.canonical(), sort_keys=False))
     return chosen, tuple(range(start, start + FRESH_SEEDS))
 
 

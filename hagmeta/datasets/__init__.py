@@ -148,9 +148,7 @@ def _read(name: str, root: Path) -> NodeDataset:
     download.fetch_all(sources.FILES[name], _raw_folder(name, root))
     from hagmeta.datasets import published, pyg
 
-    if name in pyg.DATASETS:
-        return pyg.load(name, root / name)
-    return published.load(name, root / name)
+    return (published.DATASETS | pyg.DATASETS)[name].read(name, root / name)
 
 
 def describe(name: str, root: Path) -> DatasetInfo:

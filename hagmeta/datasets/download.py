@@ -8,7 +8,6 @@ import os
 import queue
 import shutil
 import sys
-import tempfile
 import threading
 import urllib.request
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from hagmeta.common.errors import UserError
+from hagmeta.common.files import written_whole
 from hagmeta.datasets.clean import one_line
 
 PATIENCE = 8.0  # seconds for a server to answer, and for each silence while it sends
@@ -34,7 +34,7 @@ class RemoteFile:
 
 def fetch_all(files: Sequence[RemoteFile], folder: Path) -> None:
     """Bring ``files`` into ``folder``, except those that are there and sound."""
-    wanting = [file for file in files if not is_sound(file, folder)]
+    wanting = [file for file in files if not is_sound(file, folder / file.name)]
     for done, file in enumerate(wanting):
         print(f"Downloading {file.url}", file=sys.stderr)
         try:
@@ -48,9 +48,8 @@ def fetch_all(files: Sequence[RemoteFile], folder: Path) -> None:
             ) from error
 
 
-def is_sound(file: RemoteFile, folder: Path) -> bool:
-    """Whether the file is there, with the right content where that is known."""
-    path = folder / file.name
+def is_sound(file: RemoteFile, path: Path) -> bool:
+    """Whether ``path`` is this file, with the right content where that is known."""
     return path.is_file() and file.blob in (None, git_blob_id(path))
 
 
@@ -66,20 +65,18 @@ def git_blob_id(path: Path) -> str:
 
 def _fetch(file: RemoteFile, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as parts:
-        part = Path(parts) / file.name
-        with _open(file.url) as response, part.open("wb") as out:
+    with written_whole(folder / file.name) as partial:
+        with _open(file.url) as response, partial.open("wb") as out:
             # Asked for a login or told of a quota, some servers send a page and call it success.
             if response.headers.get_content_type() == "text/html":
                 raise OSError("the server sent a web page in place of the file")
             shutil.copyfileobj(response, out, 1 << 20)
             announced = response.headers.get("Content-Length")
-        received = part.stat().st_size
+        received = partial.stat().st_size
         if announced is not None and received != int(announced):
             raise OSError(f"the connection ended after {received} of {announced} bytes")
-        if not is_sound(file, part.parent):
-            raise OSError(f"its git blob id is {git_blob_id(part)}; expected {file.blob}")
-        os.replace(part, folder / file.name)
+        if not is_sound(file, partial):
+            raise OSError(f"its git blob id is {git_blob_id(partial)}; expected {file.blob}")
 
 
 def _open(url: str) -> HTTPResponse:

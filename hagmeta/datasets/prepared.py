@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import sys
@@ -21,6 +20,7 @@ import numpy as np
 import scipy.sparse
 from filelock import FileLock
 
+from hagmeta.common.files import folder_written_whole
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import one_line
 
@@ -111,12 +111,8 @@ def _csr(arrays: dict[str, np.ndarray], key: str, shape: tuple[int, int]) -> sci
 
 
 def _write(dataset: NodeDataset, made_from: Sequence[str], place: Path) -> None:
-    """Whole or not at all; the caller holds the lock."""
-    for left_by_the_killed in place.parent.glob(f".{place.name}.*.partial"):
-        shutil.rmtree(left_by_the_killed, ignore_errors=True)
-    partial = place.with_name(f".{place.name}.{os.getpid()}.partial")
-    try:
-        partial.mkdir()
+    """Whole or not at all, in place of a damaged one; the caller holds the lock."""
+    with folder_written_whole(place) as partial:
         arrays = _arrays(dataset)
         for key, array in arrays.items():
             with (partial / f"{key}.npy").open("wb") as file:
@@ -130,13 +126,6 @@ def _write(dataset: NodeDataset, made_from: Sequence[str], place: Path) -> None:
             "bytes": {key: (partial / f"{key}.npy").stat().st_size for key in arrays},
         }
         (partial / CONTENTS).write_text(json.dumps(contents, indent=1) + "\n")
-        for path in (*partial.iterdir(), partial):
-            _sync(path)
-        shutil.rmtree(place, ignore_errors=True)  # one that is damaged
-        partial.rename(place)
-        _sync(place.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _arrays(dataset: NodeDataset) -> dict[str, np.ndarray]:
@@ -150,11 +139,3 @@ def _arrays(dataset: NodeDataset) -> dict[str, np.ndarray]:
         matrix.sum_duplicates()  # sorts, too
         arrays |= {f"{key}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
     return arrays
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

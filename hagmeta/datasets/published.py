@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import scipy.sparse
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from hagmeta.datasets import mat
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset
 from hagmeta.datasets.pyg_base import CarefulDataset
 from hagmeta.datasets.sources import FILES
 
@@ -45,6 +42,11 @@ class MatDataset(CarefulDataset):
             y=torch.tensor([int(name) for name in dataset.class_names])[torch.from_numpy(dataset.labels)],
         )
         self.save([data], self.processed_paths[0])
+
+    @staticmethod
+    def features(x: Tensor) -> scipy.sparse.csr_matrix:
+        x = x.coalesce()
+        return scipy.sparse.csr_matrix((x.values().numpy(), x.indices().numpy()), shape=tuple(x.shape))
 
 
 class AmazonClothing(MatDataset):
@@ -115,18 +117,3 @@ DATASETS: dict[str, type[MatDataset]] = {
     "dblp": DBLP,
     "amazon-electronics": AmazonElectronics,
 }
-
-
-def load(name: str, root: Path) -> NodeDataset:
-    """Load one of DATASETS from ``root``, downloading it on first use."""
-    data = DATASETS[name].open(root)[0]
-    features = data.x.coalesce()
-    return make_dataset(
-        name,
-        edges=data.edge_index.numpy().T,
-        labels=data.y.numpy(),
-        features=scipy.sparse.csr_matrix(
-            (features.values().numpy(), features.indices().numpy()), shape=tuple(features.shape)
-        ),
-        source=str(root),
-    )

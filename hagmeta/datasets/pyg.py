@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import scipy.sparse
+from torch import Tensor
 from torch_geometric.datasets import CoraFull, Reddit2
 
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset
 from hagmeta.datasets.pyg_base import CarefulDataset
 from hagmeta.datasets.sources import FILES
 
@@ -24,19 +21,9 @@ class Cora(CarefulDataset, CoraFull):
 
     remote_files = FILES["cora-full"]
 
+    @staticmethod
+    def features(x: Tensor) -> scipy.sparse.csr_matrix:
+        return scipy.sparse.csr_matrix(x.numpy())
+
 
 DATASETS: dict[str, type[CarefulDataset]] = {"reddit": Reddit, "cora-full": Cora}
-SPARSE = {"cora-full"}
-
-
-def load(name: str, root: Path) -> NodeDataset:
-    """Load one of DATASETS from ``root``, downloading it on first use."""
-    data = DATASETS[name].open(root)[0]
-    features = data.x.numpy()
-    return make_dataset(
-        name,
-        edges=data.edge_index.numpy().T,
-        labels=data.y.numpy(),
-        features=scipy.sparse.csr_matrix(features) if name in SPARSE else features,
-        source=str(root),
-    )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import scipy.sparse
+from torch import Tensor
 from torch_geometric.data import InMemoryDataset
 from torch_geometric.data.data import BaseData
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.clean import one_line
+from hagmeta.common.files import written_whole
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.clean import make_dataset, one_line
 from hagmeta.datasets.download import RemoteFile, fetch_all
 
 
@@ -24,12 +28,25 @@ class CarefulDataset(InMemoryDataset):
 
     @classmethod
     def save(cls, data_list: Sequence[BaseData], path: str) -> None:
-        part = f"{path}.{os.getpid()}.part"
-        try:
-            super().save(data_list, part)
-            os.replace(part, path)
-        finally:
-            Path(part).unlink(missing_ok=True)
+        with written_whole(Path(path)) as partial:
+            super().save(data_list, str(partial))
+
+    @staticmethod
+    def features(x: Tensor) -> np.ndarray | scipy.sparse.csr_matrix:
+        """The nodes' features as we keep them, of those that PyTorch Geometric has."""
+        return x.numpy()
+
+    @classmethod
+    def read(cls, name: str, root: Path) -> NodeDataset:
+        """The graph under our ``name`` for it, downloaded and processed on first use."""
+        data = cls.open(root)[0]
+        return make_dataset(
+            name,
+            edges=data.edge_index.numpy().T,
+            labels=data.y.numpy(),
+            features=cls.features(data.x),
+            source=str(root),
+        )
 
     @classmethod
     def open(cls, root: Path) -> CarefulDataset:

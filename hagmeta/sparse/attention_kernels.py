@@ -85,11 +85,24 @@ def _place(offsets, order, visible, nodes, heads: tl.constexpr, width: tl.conste
 
 
 @triton.jit
-def _neighbours(columns, visible, nodes, seed, first, end, gathered: tl.constexpr):
-    """The next neighbours, and which of them are there and can be seen."""
+def _neighbours(
+    columns, visible, nodes, pack, seed, head, column, first, end,
+    heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
+):  # fmt: skip
+    """Which of the next neighbours are there and can be seen, and where their scores and numbers lie."""
     entry = first + tl.arange(0, gathered)
     other = tl.load(columns + entry, entry < end, 0).to(tl.int64)
-    return other, tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
+    seen = tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
+    place = other * pack + seed
+    there = place[:, None] * heads + head[None, :]
+    return seen, there, place[:, None, None] * (heads * width) + column[None, :, :]
+
+
+@triton.jit
+def _weights(score, shift, seen):
+    """On the way back: the slopes (gathered, heads) of the leaky ReLU, and the weights of the edges."""
+    slope = tl.where(score > 0, 1.0, SLOPE)
+    return slope, tl.where(seen[:, None], tl.exp(score * slope - shift), 0.0)
 
 
 @triton.jit(do_not_specialize=["nodes", "pack"])
@@ -103,16 +116,16 @@ def _attend(
     total = tl.zeros((heads,), tl.float32)
     summed = tl.zeros((heads, width), tl.float32)
     for first in range(start, end, gathered):
-        other, seen = _neighbours(columns, visible, nodes, seed, first, end, gathered)
-        place = other * pack + seed
-        score = tl.load(source + place[:, None] * heads + head[None, :], seen[:, None], 0.0) + own[None, :]
+        seen, there, places = _neighbours(
+            columns, visible, nodes, pack, seed, head, column, first, end, heads, width, gathered
+        )
+        score = tl.load(source + there, seen[:, None], 0.0) + own[None, :]
         score = tl.where(score > 0, score, SLOPE * score)
         score = tl.where(seen[:, None], score, float("-inf"))
         raised = tl.maximum(largest, tl.max(score, 0))
         shift = tl.where(raised == float("-inf"), 0.0, raised)  # none was seen so far
         weight = tl.exp(score - shift[None, :])
         before = tl.exp(largest - shift)
-        places = place[:, None, None] * (heads * width) + column[None, :, :]
         taken = tl.load(mapped + places, seen[:, None, None], 0.0)
         total = total * before + tl.sum(weight, 0)
         summed = summed * before[:, None] + tl.sum(weight[:, :, None] * taken, 0)
@@ -133,12 +146,11 @@ def _to_targets(
     given = tl.load(grad + (row * pack + seed) * (heads * width) + column)
     summed = tl.zeros((heads,), tl.float32)
     for first in range(start, end, gathered):
-        other, seen = _neighbours(columns, visible, nodes, seed, first, end, gathered)
-        place = other * pack + seed
-        score = tl.load(source + place[:, None] * heads + head[None, :], seen[:, None], 0.0) + own[None, :]
-        slope = tl.where(score > 0, 1.0, SLOPE)
-        weight = tl.where(seen[:, None], tl.exp(score * slope - shift[None, :]), 0.0)
-        places = place[:, None, None] * (heads * width) + column[None, :, :]
+        seen, there, places = _neighbours(
+            columns, visible, nodes, pack, seed, head, column, first, end, heads, width, gathered
+        )
+        score = tl.load(source + there, seen[:, None], 0.0) + own[None, :]
+        slope, weight = _weights(score, shift[None, :], seen)
         taken = tl.load(mapped + places, seen[:, None, None], 0.0)
         along = tl.sum(taken * given[None, :, :], 2)
         summed += tl.sum(weight * (along - less[None, :]) * slope, 0)
@@ -159,13 +171,12 @@ def _to_sources(
     summed = tl.zeros((heads,), tl.float32)
     total = tl.zeros((heads, width), tl.float32)
     for first in range(start, end, gathered):
-        other, seen = _neighbours(columns, visible, nodes, seed, first, end, gathered)
-        there = (other * pack + seed)[:, None] * heads + head[None, :]
+        seen, there, places = _neighbours(
+            columns, visible, nodes, pack, seed, head, column, first, end, heads, width, gathered
+        )
         score = tl.load(target + there, seen[:, None], 0.0) + own[None, :]
-        slope = tl.where(score > 0, 1.0, SLOPE)
         shift = tl.load(normaliser + there, seen[:, None], 0.0)
-        weight = tl.where(seen[:, None], tl.exp(score * slope - shift), 0.0)
-        places = (other * pack + seed)[:, None, None] * (heads * width) + column[None, :, :]
+        slope, weight = _weights(score, shift, seen)
         taken = tl.load(grad + places, seen[:, None, None], 0.0)
         along = tl.sum(taken * given[None, :, :], 2)
         less = tl.load(inner + there, seen[:, None], 0.0)

@@ -127,6 +127,18 @@ def product(
     return out
 
 
+@triton.jit
+def _slab(
+    block, pack,
+    width: tl.constexpr, slabs: tl.constexpr, slab: tl.constexpr, seeds: tl.constexpr,
+):  # fmt: skip
+    """The seeds and columns of a block; which of them there are, and where they lie within a row."""
+    seed = (block // slabs) * seeds + tl.arange(0, seeds)
+    column = (block % slabs) * slab + tl.arange(0, slab)
+    inside = (seed < pack)[:, None] & (column < width)[None, :]
+    return seed, column, inside, seed[:, None] * width + column[None, :]
+
+
 @triton.jit(do_not_specialize=["threshold", "pack", "nodes"])
 def _sum_segments(
     segment_row, segment_start, segment_slot, columns, values, dense, out, parts,
@@ -135,11 +147,8 @@ def _sum_segments(
     slab: tl.constexpr, seeds: tl.constexpr, scaled: tl.constexpr, finished: tl.constexpr,
     dropped: tl.constexpr,
 ):  # fmt: skip
-    segment, block = tl.program_id(0), tl.program_id(1)
-    seed = (block // slabs) * seeds + tl.arange(0, seeds)
-    column = (block % slabs) * slab + tl.arange(0, slab)
-    inside = (seed < pack)[:, None] & (column < width)[None, :]
-    within = seed[:, None] * width + column[None, :]
+    segment = tl.program_id(0)
+    seed, column, inside, within = _slab(tl.program_id(1), pack, width, slabs, slab, seeds)
     row = tl.load(segment_row + segment)
     start, end = tl.load(segment_start + segment), tl.load(segment_start + segment + 1)
     slot = tl.load(segment_slot + segment)
@@ -168,7 +177,7 @@ def _sum_segments(
         tl.store(parts + slot.to(tl.int64) * (pack * width) + within, summed, inside)
     else:
         _put(
-            summed, row, seed, column, out, scale, bias, key, threshold, pack, nodes,
+            summed, row, seed, column, inside, within, out, scale, bias, key, threshold, pack, nodes,
             width, scaled, finished, dropped,
         )  # fmt: skip
 
@@ -179,31 +188,27 @@ def _sum_parts(
     width: tl.constexpr, slabs: tl.constexpr, slab: tl.constexpr, seeds: tl.constexpr,
     scaled: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
 ):  # fmt: skip
-    number, block = tl.program_id(0), tl.program_id(1)
-    seed = (block // slabs) * seeds + tl.arange(0, seeds)
-    column = (block % slabs) * slab + tl.arange(0, slab)
-    inside = (seed < pack)[:, None] & (column < width)[None, :]
+    number = tl.program_id(0)
+    seed, column, inside, within = _slab(tl.program_id(1), pack, width, slabs, slab, seeds)
     row = tl.load(cut_row + number)
     summed = tl.zeros((seeds, slab), tl.float32)
     start, end = tl.load(cut_start + number), tl.load(cut_start + number + 1)
-    place = start.to(tl.int64) * (pack * width) + seed[:, None] * width + column[None, :]
+    place = start.to(tl.int64) * (pack * width) + within
     for _ in range(start, end):
         summed += tl.load(parts + place, inside, 0.0)
         place += pack * width
     _put(
-        summed, row, seed, column, out, scale, bias, key, threshold, pack, nodes,
+        summed, row, seed, column, inside, within, out, scale, bias, key, threshold, pack, nodes,
         width, scaled, finished, dropped,
     )  # fmt: skip
 
 
 @triton.jit
 def _put(
-    summed, row, seed, column, out, scale, bias, key, threshold, pack, nodes,
+    summed, row, seed, column, inside, within, out, scale, bias, key, threshold, pack, nodes,
     width: tl.constexpr, scaled: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
 ):  # fmt: skip
     """Write a row of sums (seeds, slab), scaled and finished."""
-    inside = (seed < pack)[:, None] & (column < width)[None, :]
-    within = seed[:, None] * width + column[None, :]
     if scaled:
         summed = summed * tl.load(scale + seed * nodes + row, seed < pack, 0.0)[:, None]
     if finished:
@@ -279,6 +284,15 @@ def from_rows(offsets: Tensor, columns: Tensor, scale: Tensor, part: Tensor, cho
 
 
 @triton.jit
+def _chosen_row(offsets, chosen, rows, width: tl.constexpr, slab: tl.constexpr):
+    """A program's seed and columns, where its row's entries are, and where it lies among the chosen ones."""
+    number, seed, column = tl.program_id(0), tl.program_id(1), tl.arange(0, slab)
+    row = tl.load(chosen + seed * rows + number)
+    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
+    return seed, column, start, end, (seed * rows + number) * width + column
+
+
+@triton.jit
 def _neighbours(
     columns, scale, pack, nodes, seed, column, first, end, width: tl.constexpr, gathered: tl.constexpr
 ):  # fmt: skip
@@ -295,17 +309,14 @@ def _at_rows(
     offsets, columns, scale, dense, chosen, out, rows, pack, nodes,
     width: tl.constexpr, slab: tl.constexpr, gathered: tl.constexpr,
 ):  # fmt: skip
-    number, seed, column = tl.program_id(0), tl.program_id(1), tl.arange(0, slab)
-    row = tl.load(chosen + seed * rows + number)
-    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
+    seed, column, start, end, chosen_place = _chosen_row(offsets, chosen, rows, width, slab)
     total = tl.zeros((gathered, slab), tl.float32)
     for first in range(start, end, gathered):
         place, inside, factor = _neighbours(
             columns, scale, pack, nodes, seed, column, first, end, width, gathered
         )
         total += tl.load(dense + place, inside, 0.0) * factor[:, None]
-    place = (seed * rows + number) * width + column
-    tl.store(out + place, tl.sum(total, 0), column < width)
+    tl.store(out + chosen_place, tl.sum(total, 0), column < width)
 
 
 @triton.jit(do_not_specialize=["rows", "pack", "nodes"])
@@ -313,10 +324,8 @@ def _from_rows(
     offsets, columns, scale, part, chosen, out, rows, pack, nodes,
     width: tl.constexpr, slab: tl.constexpr, gathered: tl.constexpr,
 ):  # fmt: skip
-    number, seed, column = tl.program_id(0), tl.program_id(1), tl.arange(0, slab)
-    row = tl.load(chosen + seed * rows + number)
-    start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
-    given = tl.load(part + (seed * rows + number) * width + column, column < width, 0.0)
+    seed, column, start, end, chosen_place = _chosen_row(offsets, chosen, rows, width, slab)
+    given = tl.load(part + chosen_place, column < width, 0.0)
     for first in range(start, end, gathered):
         place, inside, factor = _neighbours(
             columns, scale, pack, nodes, seed, column, first, end, width, gathered
