@@ -17,8 +17,8 @@ import pandas as pd
 
 from analysis.labels import SETTING, labelled, readable, slug, varied
 from hagmeta.common.errors import UserError, choose
+from hagmeta.common.records import Record, StudyFolder, read_record
 from hagmeta.config import sort_key
-from study.store import Record, Store, read_record
 
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
@@ -158,29 +158,37 @@ class Panel:
 
 def read(folders: Sequence[Path]) -> Results:
     """All records of some studies, or of folders of studies."""
-    stores = [Store(study) for folder in folders for study in _studies(folder)]
+    studies = [StudyFolder(study) for folder in folders for study in _studies(folder)]
     found: dict[tuple[str, int], tuple[str, Record]] = {}
     damaged, conflicts = [], []
-    for store in stores:
-        for path in sorted(store.runs.glob("*/*.json")):
+    for study in studies:
+        for path in study.record_files():
             try:
                 record = read_record(path)
                 _check_curve(record)
             except ValueError as error:
                 damaged.append(f"{path}: {error}")
                 continue
-            _, other = found.setdefault((record["config_hash"], record["seed"]), (store.folder.name, record))
+            _, other = found.setdefault((record["config_hash"], record["seed"]), (study.folder.name, record))
             if other["accuracy"] != record["accuracy"]:
                 conflicts.append(f"{path}: other accuracies than the same run has elsewhere; not counted")
-    failed = [line for store in stores for key, line in _failures(store) if key not in found]
+    failed = [line for study in studies for key, line in _failures(study) if key not in found]
     if not found:
         state = f"{len(failed)} failed, {len(damaged)} files damaged"
         raise UserError(f"{', '.join(map(str, folders))}: no finished run there ({state}).")
-    launches = [launch for store in stores for launch in _launches(store)]
+    launches = [launch for study in studies for launch in _launches(study)]
     missing = sorted({line for launch in launches for line in _missing(launch, set(found))})
     runs, sessions, keys = _tables(found.values())
     return Results(
-        runs, sessions, keys, [s.folder for s in stores], launches, failed, missing, damaged, conflicts
+        runs,
+        sessions,
+        keys,
+        [study.folder for study in studies],
+        launches,
+        failed,
+        missing,
+        damaged,
+        conflicts,
     )
 
 
@@ -201,8 +209,8 @@ def _check_curve(record: Record) -> None:
         raise ValueError("its curves are not whole")
 
 
-def _failures(store: Store) -> Iterator[tuple[tuple[str, int], str]]:
-    for path in sorted(store.failures.glob("*/*.json")):
+def _failures(study: StudyFolder) -> Iterator[tuple[tuple[str, int], str]]:
+    for path in sorted(study.failures.glob("*/*.json")):
         try:
             content = json.loads(path.read_bytes())
             lines = content["error"].strip().splitlines() or ["no traceback"]
@@ -211,8 +219,8 @@ def _failures(store: Store) -> Iterator[tuple[tuple[str, int], str]]:
             yield ("", -1), f"{path}: not whole"
 
 
-def _launches(store: Store) -> Iterator[dict[str, Any]]:
-    for path in sorted(store.launches.glob("*.json")):
+def _launches(study: StudyFolder) -> Iterator[dict[str, Any]]:
+    for path in sorted(study.launches.glob("*.json")):
         try:
             yield json.loads(path.read_bytes())
         except ValueError:

@@ -9,9 +9,9 @@ import rich.box
 from rich.console import Console
 from rich.table import Table
 
+from hagmeta.common.records import Record
 from hagmeta.config import sort_key
 from hagmeta.display import percent
-from study.store import Record
 
 TASK = ("dataset", "method", "protocol", "n_way", "k_shot")
 MEASURES: dict[str, Callable[[Record], float]] = {

@@ -22,6 +22,7 @@ from rich.console import Console
 
 from hagmeta.common.command import show_error
 from hagmeta.common.errors import UserError
+from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig, parse_seeds, parse_settings
 from hagmeta.pipeline import remarks, resolve
 from hagmeta.protocol.splits import make_split
@@ -34,7 +35,7 @@ from study.plan import Plan, Trial, make_plan, session_number
 from study.progress import StudyProgress, best_validation
 from study.remote import Mirror
 from study.resources import Kind, Resources, choose_resources, count_lanes
-from study.store import RunKey, Store
+from study.store import Store
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
