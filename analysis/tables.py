@@ -12,7 +12,7 @@ from analysis.frame import Panel, Results
 from analysis.labels import readable, slug
 from analysis.statistics import FEWEST_SEEDS, Difference, Estimate, against, estimate
 from analysis.table import Cell, Table
-from hagmeta.config import sort_key
+from hagmeta.common.differences import sort_key
 
 INTERVAL = "Mean ± 95 % interval over the seeds (Student's t), in percent."
 PAIRED = (

@@ -21,6 +21,7 @@ sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from
 from rich.console import Console
 
 from hagmeta.common.command import show_error
+from hagmeta.common.differences import varied
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig, parse_seeds, parse_settings
@@ -29,7 +30,7 @@ from hagmeta.protocol.splits import make_split
 from study import data, mps
 from study import space as spaces
 from study.cost import in_words, total_seconds
-from study.display import study_table, varied
+from study.display import study_table
 from study.options import read_options
 from study.plan import Plan, Trial, make_plan, session_number
 from study.progress import StudyProgress, best_validation
