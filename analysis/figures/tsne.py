@@ -119,7 +119,7 @@ def _clouds(panel: Panel, files: dict[str, Path], rest: str) -> Drawing:
         f" nodes. One seed is an illustration, no evidence.{summary.warning(panel)}{rest}"
     )
     title = f"Embeddings after session {session}: {panel.title}"
-    return Drawing(f"tsne-{panel.slug}", "embeddings", title, caption, figure)
+    return Drawing(f"tsne-{panel.slug}", "embeddings", title, caption, figure, panel.leaks)
 
 
 def _nodes(cloud: Cloud) -> str:
