@@ -124,10 +124,11 @@ def _usual(configs: pd.DataFrame, key: str) -> Any:
     """What more than half of the configurations have, or else those that were not given it, or most."""
     known = configs[key].dropna()
     most = known.mode().iloc[0]
-    if 2 * (known == most).sum() > len(known) or key in DECIDED_BY:  # which have no default of their own
-        return most
     default = configs.loc[~_given(configs, key), key].dropna()
-    return most if default.empty else default.mode().iloc[0]
+    # What the task decides has no default of its own.
+    if 2 * (known == most).sum() > len(known) or default.empty or key in DECIDED_BY:
+        return most
+    return default.mode().iloc[0]
 
 
 def _given(configs: pd.DataFrame, key: str) -> pd.Series:

@@ -2,15 +2,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
 from hagmeta.pipeline import resolve
 
 Write = Callable[..., Path]
+
+
+def given(config: RunConfig) -> list[str]:
+    """The settings in which a resolved configuration differs from itself without that one."""
+    named = ("dataset", "method", "protocol")
+    return [name for name in config.canonical() if name not in named and _is_given(config, name)]
+
+
+def _is_given(config: RunConfig, name: str) -> bool:
+    default = RunConfig.__dataclass_fields__[name].default
+    try:
+        return getattr(resolve(replace(config, **{name: default})), name) != getattr(config, name)
+    except UserError:  # the others cannot be without it
+        return True
 
 
 def make_record(config: RunConfig, seed: int, accuracy: Sequence[float], **changes: Any) -> dict[str, Any]:
@@ -21,6 +37,10 @@ def make_record(config: RunConfig, seed: int, accuracy: Sequence[float], **chang
         "config": config.canonical(),
         "config_hash": config.hash(),
         "seed": seed,
+        "leaks": config.protocol == "released",
+        "given": given(config),
+        "unhashed": [],
+        "revisions": {},
         "accuracy": list(accuracy),
         "base_accuracy": list(accuracy),
         "novel_accuracy": [None, *accuracy[1:]],
