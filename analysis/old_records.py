@@ -7,6 +7,7 @@ from typing import Any
 from hagmeta.common.records import Record
 
 # What a configuration had at that time when it was given nothing. It never changes: those records do not.
+# Settings that HAG-Meta had no use for (memory, selection, ...) had no usual value in reports, and have none.
 DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
     "drop_small": False,
     "gpil": True,
