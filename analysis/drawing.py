@@ -16,3 +16,4 @@ class Drawing:
     title: str
     caption: str  # what is shown and over how many seeds; what a reader should look for
     figure: Figure
+    leaks: bool = False  # some of what it shows was made by a protocol that leaks

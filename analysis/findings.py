@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.designs import effects, factorial_cells, one_at_a_time, protocol_pairs
+from analysis.designs import one_at_a_time, protocol_pairs, whole_factorial
 from analysis.frame import Panel, Results
 from analysis.labels import readable
 from analysis.statistics import FEWEST_SEEDS, Difference, against, difference, estimate
@@ -57,9 +57,10 @@ def _some(sentences: Iterator[str]) -> list[str]:
 
 
 def _ablation(panel: Panel, several: bool) -> Iterator[str]:
-    if not factorial_cells(panel):
+    factorial = whole_factorial(panel)
+    if factorial is None:
         return
-    first, last = effects(panel, "first"), effects(panel, "last")
+    first, last = factorial.effects("first"), factorial.effects("last")
     for name in (name for name in last if " x " not in name):
         words = [effect_words(name, last[name], "at the last session")]
         words.append(effect_words(name, first[name], "at session 0").replace(f"{name} ", "it ", 1))

@@ -16,12 +16,14 @@ from typing import Any
 import pandas as pd
 
 from analysis.labels import SETTING, labelled, readable, slug, varied
+from analysis.old_records import completed
+from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
-from hagmeta.config import sort_key
-from study.store import Record, Store, read_record
+from hagmeta.common.records import Record, StudyFolder, read_record
 
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
+IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
 VERSION = ("commit", "torch", "device")  # what runs that are averaged should share
 
 
@@ -29,7 +31,7 @@ VERSION = ("commit", "torch", "device")  # what runs that are averaged should sh
 class Results:
     """What some folders of records hold."""
 
-    runs: pd.DataFrame  # a row a run: its settings, seed, summary, cost, environment and label
+    runs: pd.DataFrame  # a row a run: its settings, which were given, seed, summary, cost and label
     sessions: pd.DataFrame  # a row a run and session: the same settings, and the accuracies
     keys: list[str]  # the columns that are settings
     folders: list[Path] = field(default_factory=list)
@@ -51,18 +53,22 @@ class Results:
     @cached_property
     def _panels(self) -> list[Panel]:
         different = [key for key in self.keys if key in SETTING or key in self.apart]
-        order = ["dataset", "protocol", "n_way", "k_shot"]
         groups = self.runs.groupby(different, dropna=False, sort=False)
-        parting = [key for key in self.varied() if key in different and key not in order]
-        if self.runs.groupby(["dataset", "n_way"])["sessions"].nunique().max() == 1:
-            parting = [key for key in parting if key != "sessions"]  # N alone decides them
+        parting = self._parting(different)
         panels = [self._panel(runs.index, parting) for _, runs in groups]
 
         def place(panel: Panel) -> list[Any]:
             first = panel.runs.iloc[0]
-            return [panel.leaks, *(sort_key(first[key]) for key in (*order, *parting))]
+            return [panel.leaks, *(sort_key(first[key]) for key in (*IN_EVERY_TITLE, *parting))]
 
         return sorted(panels, key=place)
+
+    def _parting(self, different: list[str]) -> list[str]:
+        """What the titles of panels name beside what they always do."""
+        parting = set(self.varied()) - {*IN_EVERY_TITLE, "sessions"}
+        if self.runs.groupby(["dataset", "n_way"])["sessions"].nunique().max() > 1:
+            parting.add("sessions")  # which N alone does not decide here
+        return [key for key in different if key in parting]
 
     def _panel(self, rows: pd.Index, parting: list[str]) -> Panel:
         runs = self.runs.loc[rows]
@@ -119,7 +125,7 @@ class Panel:
 
     @property
     def leaks(self) -> bool:
-        return bool((self.runs["protocol"] == "released").any())
+        return bool(self.runs["leaks"].any())
 
     @cached_property
     def labels(self) -> list[str]:
@@ -158,29 +164,38 @@ class Panel:
 
 def read(folders: Sequence[Path]) -> Results:
     """All records of some studies, or of folders of studies."""
-    stores = [Store(study) for folder in folders for study in _studies(folder)]
+    studies = [StudyFolder(study) for folder in folders for study in _studies(folder)]
     found: dict[tuple[str, int], tuple[str, Record]] = {}
     damaged, conflicts = [], []
-    for store in stores:
-        for path in sorted(store.runs.glob("*/*.json")):
+    for study in studies:
+        for path in study.record_files():
             try:
                 record = read_record(path)
                 _check_curve(record)
+                record = completed(record)
             except ValueError as error:
                 damaged.append(f"{path}: {error}")
                 continue
-            _, other = found.setdefault((record["config_hash"], record["seed"]), (store.folder.name, record))
+            _, other = found.setdefault((record["config_hash"], record["seed"]), (study.folder.name, record))
             if other["accuracy"] != record["accuracy"]:
                 conflicts.append(f"{path}: other accuracies than the same run has elsewhere; not counted")
-    failed = [line for store in stores for key, line in _failures(store) if key not in found]
+    failed = [line for study in studies for key, line in _failures(study) if key not in found]
     if not found:
         state = f"{len(failed)} failed, {len(damaged)} files damaged"
         raise UserError(f"{', '.join(map(str, folders))}: no finished run there ({state}).")
-    launches = [launch for store in stores for launch in _launches(store)]
+    launches = [launch for study in studies for launch in _launches(study)]
     missing = sorted({line for launch in launches for line in _missing(launch, set(found))})
     runs, sessions, keys = _tables(found.values())
     return Results(
-        runs, sessions, keys, [s.folder for s in stores], launches, failed, missing, damaged, conflicts
+        runs,
+        sessions,
+        keys,
+        [study.folder for study in studies],
+        launches,
+        failed,
+        missing,
+        damaged,
+        conflicts,
     )
 
 
@@ -201,8 +216,8 @@ def _check_curve(record: Record) -> None:
         raise ValueError("its curves are not whole")
 
 
-def _failures(store: Store) -> Iterator[tuple[tuple[str, int], str]]:
-    for path in sorted(store.failures.glob("*/*.json")):
+def _failures(study: StudyFolder) -> Iterator[tuple[tuple[str, int], str]]:
+    for path in sorted(study.failures.glob("*/*.json")):
         try:
             content = json.loads(path.read_bytes())
             lines = content["error"].strip().splitlines() or ["no traceback"]
@@ -211,8 +226,8 @@ def _failures(store: Store) -> Iterator[tuple[tuple[str, int], str]]:
             yield ("", -1), f"{path}: not whole"
 
 
-def _launches(store: Store) -> Iterator[dict[str, Any]]:
-    for path in sorted(store.launches.glob("*.json")):
+def _launches(study: StudyFolder) -> Iterator[dict[str, Any]]:
+    for path in sorted(study.launches.glob("*.json")):
         try:
             yield json.loads(path.read_bytes())
         except ValueError:
@@ -245,6 +260,8 @@ def _tables(found: Iterable[tuple[str, Record]]) -> tuple[pd.DataFrame, pd.DataF
                 **{key: record.get(key) for key in ("pd", "rpd", "average_accuracy", "matrix")},
                 "validation": record["validation"].get("stream"),
                 "oracle": record.get("oracle", False),
+                "leaks": record["leaks"],
+                "given": frozenset(record["given"]),
                 **{f"seconds_{phase}": value for phase, value in record["seconds"].items()},
                 "seconds": sum(record["seconds"].values()),
                 **{key: environment.get(key) for key in ENVIRONMENT},

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pandas as pd
 
-from hagmeta.config import RELEASED_QUERIES, RunConfig, sort_key
+from hagmeta.common import differences
+from hagmeta.common.differences import DECIDED_BY, sort_key
 
 # Accuracies are comparable only where all of these are equal.
 SETTING = (
@@ -29,7 +30,6 @@ NAMES = {
     "joint": "Joint (oracle)",
     "frozen": "Frozen",
 }
-DEFAULTS = RunConfig().canonical()
 
 
 def labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -52,7 +52,7 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
     others = [key for key in different if key not in TOGGLES]
     switched = any(key in TOGGLES for key in different)
     several = configs["method"].nunique() > 1
-    usual = {key: _usual(configs[key], key) for key in others}
+    usual = {key: _usual(configs, key) for key in others}
 
     def name(config: dict[str, Any]) -> str:
         parts = [
@@ -72,21 +72,30 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
     return pd.Series([name(each) for each in configs[columns].to_dict("records")], index=configs.index)
 
 
-def varied(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
-    """Settings that differ between runs of one method; and those of a panel, and the method, if they do."""
+def across(runs: pd.DataFrame, keys: Collection[str], apart: Collection[str] = ()) -> pd.Series:
+    """A name a run, the same for runs that differ only in settings ``apart`` and what follows from them."""
+    configs = _without_decided(runs.drop_duplicates("config_hash"))
+    names = describe(configs, [key for key in keys if key not in apart])
+    return runs["config_hash"].map(dict(zip(configs["config_hash"], names, strict=True)))
 
-    def values(key: str) -> int:
-        if key == "classes":  # the dataset decides it, unless it was given
-            return runs.groupby("dataset")[key].nunique().max()
-        if key in SETTING or key == "method":
-            return runs[key].nunique()
-        if key == "query_shot":  # K or the protocol decides it, unless it was given
-            default = runs["k_shot"].where(runs["protocol"] != "released", RELEASED_QUERIES)
-            given = runs[key].where(runs[key] != default)
-            return given.groupby(runs["method"]).nunique(dropna=False).max()
-        return runs.groupby("method")[key].nunique().max()
 
-    return [key for key in keys if values(key) > 1]
+def _without_decided(configs: pd.DataFrame) -> pd.DataFrame:
+    """With ``query_shot`` empty where K or the protocol has decided it."""
+    if "query_shot" not in configs:
+        return configs
+    return configs.assign(query_shot=configs["query_shot"].where(_given(configs, "query_shot")))
+
+
+def varied(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
+    """Those of the settings that tell configurations apart."""
+    keys = list(keys)
+    columns = list(dict.fromkeys([*keys, "dataset", "method"]))
+    settings = [
+        {key: value for key, value in config.items() if not is_absent(value)}
+        for config in configs[columns].to_dict("records")
+    ]
+    found = differences.varied(settings, list(configs["given"]))
+    return [key for key in keys if key in found]
 
 
 def is_on(value: Any) -> bool:
@@ -111,13 +120,20 @@ def slug(*parts: object) -> str:
     return re.sub(r"[^a-z0-9]+", "-", "-".join(map(str, parts)).lower()).strip("-")
 
 
-def _usual(values: pd.Series, key: str) -> Any:
-    """What more than half of the configurations have, or else the default, or what most have."""
-    known, default = values.dropna(), DEFAULTS.get(key)
+def _usual(configs: pd.DataFrame, key: str) -> Any:
+    """What more than half of the configurations have, or else those that were not given it, or most."""
+    known = configs[key].dropna()
     most = known.mode().iloc[0]
-    if 2 * (known == most).sum() > len(known):
+    default = configs.loc[~_given(configs, key), key].dropna()
+    # What the task decides has no default of its own.
+    if 2 * (known == most).sum() > len(known) or default.empty or key in DECIDED_BY:
         return most
-    return default if (known == default).any() else most
+    return default.mode().iloc[0]
+
+
+def _given(configs: pd.DataFrame, key: str) -> pd.Series:
+    """Whether each configuration was given a setting, or has its default."""
+    return configs["given"].map(lambda given: key in given).astype(bool)
 
 
 def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
@@ -127,14 +143,15 @@ def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
     """
     methods = list(NAMES)
     apart = (*SETTING, *TOGGLES, "method", "query_shot")
-    usual = {key: _usual(configs[key], key) for key in varied(configs, keys) if key not in apart}
+    usual = {key: _usual(configs, key) for key in varied(configs, keys) if key not in apart}
 
     def order(config: dict[str, Any]) -> tuple[Any, ...]:
         method = methods.index(config["method"]) if config["method"] in methods else len(methods)
         off = sum(not is_on(config.get(key)) for key in TOGGLES)
-        given = [key for key in usual if not is_absent(config[key])]
-        changed = [sum(config[key] != other.get(key) for key in given) for other in (usual, DEFAULTS)]
-        return (method, *changed, off, [sort_key(config[key]) for key in keys])
+        own = [key for key in usual if not is_absent(config[key])]
+        unusual = sum(config[key] != usual[key] for key in own)
+        given = sum(key in config["given"] for key in own)
+        return (method, unusual, given, off, [sort_key(config[key]) for key in keys])
 
     ranked = sorted(configs.to_dict("records"), key=order)
     return {config["config_hash"]: number for number, config in enumerate(ranked)}

@@ -62,6 +62,7 @@ class Picture:
     caption: str
     svg: Path
     files: list[Path]
+    leaks: bool = False
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,7 @@ def _figure(picture: Picture, number: int, leaks: bool) -> _Figure:
         picture,
         number,
         anchor=_anchor("figure", picture.name),
-        leaks=leaks and _is_released(picture.name, picture.title, picture.caption),
+        leaks=leaks and picture.leaks,
         source=f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}",
         width=round(FIGURE_SCALE * width),
         height=round(FIGURE_SCALE * height),
@@ -266,13 +267,11 @@ def _figure(picture: Picture, number: int, leaks: bool) -> _Figure:
 
 
 def _grid(table: Table, number: int, leaks: bool) -> _Grid:
-    shown = [cell.text for row in table.rows for cell in row]
-    words = (table.name, table.title, table.caption)
     return _Grid(
         table,
         number,
         anchor=_anchor("table", table.name),
-        leaks=leaks and (_is_released(*words) or "released" in shown),
+        leaks=leaks and table.leaks,
         columns=[
             _column(name, [row[index] for row in table.rows]) for index, name in enumerate(table.columns)
         ],
@@ -286,10 +285,6 @@ def _anchor(kind: str, name: str) -> str:
 
 def _href(folder: str, name: str) -> str:
     return f"{folder}/{quote(name)}"
-
-
-def _is_released(*words: str) -> bool:
-    return any(re.search(r"\breleased\b", text) for text in words)
 
 
 def unbroken(text: str) -> str:

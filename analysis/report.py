@@ -56,7 +56,7 @@ def write_report(
             pictures=pictures,
             command=command or f"python -m analysis {' '.join(map(str, folders))}",
             data="frame.parquet",
-            leaks=bool((results.runs["protocol"] == "released").any()),
+            leaks=bool(results.runs["leaks"].any()),
         )
         with written_whole(out / "index.html") as partial:
             partial.write_text(page, encoding="utf-8")
@@ -114,9 +114,8 @@ def notices(results: Results) -> list[Notice]:
 
 def _saved(drawing: Drawing, out: Path) -> Picture:
     files = figures.save(drawing, out / "figures")
-    return Picture(
-        drawing.name, drawing.section, drawing.title, drawing.caption, files["svg"], list(files.values())
-    )
+    words = drawing.name, drawing.section, drawing.title, drawing.caption
+    return Picture(*words, files["svg"], list(files.values()), drawing.leaks)
 
 
 def _remove_others(out: Path, written: set[Path]) -> None:

@@ -17,6 +17,7 @@ class Cell:
     value: float | str | None = None
     best: bool = False
     mark: str = ""  # an asterisk: differs from the reference row
+    leaks: bool = False  # names a protocol that leaks
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Table:
     numbers: pd.DataFrame  # what the cells were made of, for the CSV file
     notes: list[str] = field(default_factory=list)
     reference: int | None = None  # the row that the others are compared with
+    leaks: bool = False  # some of its numbers were made by a protocol that leaks
 
 
 def save(table: Table, folder: Path) -> list[Path]:

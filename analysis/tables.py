@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.designs import effects, factorial_cells, one_at_a_time, protocol_pairs, toggles_of
+from analysis.designs import Factorial, one_at_a_time, protocol_pairs, shapes, whole_factorial
 from analysis.frame import Panel, Results
 from analysis.labels import readable, slug
 from analysis.statistics import FEWEST_SEEDS, Difference, Estimate, against, estimate
 from analysis.table import Cell, Table
-from hagmeta.config import sort_key
+from hagmeta.common.differences import sort_key
 
 INTERVAL = "Mean ± 95 % interval over the seeds (Student's t), in percent."
 PAIRED = (
@@ -27,9 +27,9 @@ def make_tables(results: Results) -> Iterator[Table]:
     """Every table that the results have something for."""
     for panel in results.panels():
         yield sessions_table(panel)
-        if factorial_cells(panel):
-            yield ablation_table(panel)
-            yield effects_table(panel)
+        if factorial := whole_factorial(panel):
+            yield ablation_table(factorial)
+            yield effects_table(factorial)
         if len(one_at_a_time(panel)) > 1:
             yield sensitivity_table(panel)
     yield from settings_tables(results)
@@ -66,11 +66,13 @@ def sessions_table(panel: Panel) -> Table:
         numbers=_numbers(panel, {name: table for name, (table, _) in columns.items()}, tests),
         notes=_notes(panel, bool(tests)),
         reference=0 if tests else None,
+        leaks=panel.leaks,
     )
 
 
-def ablation_table(panel: Panel) -> Table:
+def ablation_table(factorial: Factorial) -> Table:
     """The form of the paper's Table 3."""
+    panel = factorial.panel
     columns = {
         "first session": (panel.by_seed("first"), True),
         "last session": (panel.by_seed("last"), True),
@@ -80,7 +82,7 @@ def ablation_table(panel: Panel) -> Table:
     }
     body = _estimates(panel, columns)
     tests = against(panel.by_seed("last"), panel.reference)
-    toggles = toggles_of(panel)
+    toggles = factorial.factors
     switches = panel.runs.drop_duplicates("label").set_index("label")[toggles]
     order = sorted(panel.labels, key=lambda label: tuple(bool(on) for on in switches.loc[label]))
     rows = []
@@ -100,12 +102,14 @@ def ablation_table(panel: Panel) -> Table:
         numbers=_numbers(panel, {name: table for name, (table, _) in columns.items()}, tests),
         notes=_notes(panel, True),
         reference=order.index(panel.reference),
+        leaks=panel.leaks,
     )
 
 
-def effects_table(panel: Panel) -> Table:
+def effects_table(factorial: Factorial) -> Table:
     """Main effects and interactions of the switches, at the first and the last session."""
-    moments = {"first session": effects(panel, "first"), "last session": effects(panel, "last")}
+    panel = factorial.panel
+    moments = {"first session": factorial.effects("first"), "last session": factorial.effects("last")}
     rows = [
         [Cell(name, name), *(difference_cell(moments[moment][name], p=True) for moment in moments)]
         for name in moments["last session"]
@@ -131,6 +135,7 @@ def effects_table(panel: Panel) -> Table:
         rows=rows,
         numbers=numbers,
         notes=_notes(panel, False),
+        leaks=panel.leaks,
     )
 
 
@@ -162,13 +167,14 @@ def sensitivity_table(panel: Panel) -> Table:
         rows=rows,
         numbers=pd.DataFrame(numbers),
         notes=_notes(panel, True),
+        leaks=panel.leaks,
     )
 
 
 def settings_tables(results: Results) -> Iterator[Table]:
     """N-way K-shot: a row a setting, for every dataset and protocol in which they vary."""
     for (dataset, protocol), runs in results.runs.groupby(["dataset", "protocol"], sort=False):
-        if len(runs[["n_way", "k_shot"]].drop_duplicates()) < 2:
+        if len(shapes(runs)) < 2:
             continue
         rows, numbers = [], []
         for (label, n_way, k_shot), group in runs.groupby(["label", "n_way", "k_shot"], sort=False):
@@ -188,7 +194,8 @@ def settings_tables(results: Results) -> Iterator[Table]:
             columns=["configuration", "N", "K", "seeds", "first session", "last session", "average", "PD"],
             rows=sorted(rows, key=lambda row: [str(row[0].value), row[1].value, row[2].value]),
             numbers=pd.DataFrame(numbers),
-            notes=[LEAKS] if protocol == "released" else [],
+            notes=[LEAKS] if runs["leaks"].any() else [],
+            leaks=bool(runs["leaks"].any()),
         )
 
 
@@ -221,6 +228,7 @@ def protocol_tables(results: Results) -> Iterator[Table]:
         columns=["configuration", "where", "strict", "released", "released less strict"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
+        leaks=True,
     )
 
 
@@ -237,7 +245,7 @@ def cost_table(results: Results) -> Table:
         packs = "/".join(str(size) for size in sorted(runs["seeds_in_pack"].dropna().astype(int).unique()))
         rows.append(
             [
-                *(Cell(word, word) for word in words),
+                *(Cell(word, word, leaks=word == protocol and bool(runs["leaks"].any())) for word in words),
                 Cell(packs, packs),
                 *(Cell("" if np.isnan(value) else f"{value:.2f}", value) for value in seconds),
                 Cell(f"{memory / 2**20:,.0f}", float(memory)),
@@ -260,6 +268,7 @@ def cost_table(results: Results) -> Table:
         columns=["configuration", "dataset", "protocol", "device", "pack", *names, "seconds", "memory"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
+        leaks=bool(results.runs["leaks"].any()),
     )
 
 

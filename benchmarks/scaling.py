@@ -12,7 +12,6 @@ its memory's sake, and made twice: what is reported is the second, which has no 
 from __future__ import annotations
 
 import argparse
-import csv
 import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -21,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from scaling_table import Row, peak, save
 
 from hagmeta import datasets
-from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
 from hagmeta.config import RunConfig
 from hagmeta.pipeline import run
@@ -35,7 +34,6 @@ NODES = 232_965  # Reddit's, at most; an eighth of the edges
 # Too few evaluations for patience to end anything early: every run takes the same steps.
 LENGTH: dict[str, Any] = {"pretrain_epochs": 50, "episodes": 50, "sessions": 2, "finetune_steps": 5}
 PHASES = ("prepare", "pretrain", "gpil", "evaluate")
-Row = dict[str, Any]
 
 
 def edges(device: str, most: int, out: Path) -> None:
@@ -112,19 +110,6 @@ def second_run(config: RunConfig, pack: int, device: str) -> Row:
         "peak_gpu_bytes": environment["peak_gpu_bytes"],
         "peak_memory_bytes": environment["peak_memory_bytes"],
     }
-
-
-def peak(row: Row) -> float:
-    """On a GPU, of its memory; elsewhere the process's, Python and torch included."""
-    return float(row["peak_gpu_bytes"] or row["peak_memory_bytes"])
-
-
-def save(path: Path, rows: list[Row]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as partial, partial.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def reddit(device: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
-from scaling import peak
+from scaling_table import peak
 
 from analysis.figures import style
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import rich.box
 from rich.console import Console
 from rich.table import Table
 
-from hagmeta.config import sort_key
+from hagmeta.common.differences import sort_key, varied
+from hagmeta.common.records import Record
 from hagmeta.display import percent
-from study.store import Record
 
-TASK = ("dataset", "method", "protocol", "n_way", "k_shot")
 MEASURES: dict[str, Callable[[Record], float]] = {
     "first": lambda record: record["accuracy"][0],
     "last": lambda record: record["accuracy"][-1],
@@ -31,13 +29,20 @@ def study_table(records: Sequence[Record], width: int) -> Table:
     for record in records:
         by_config.setdefault(record["config_hash"], []).append(record)
     groups = list(by_config.values())
-    keys = varied([group[0]["config"] for group in groups]) or ["dataset"]
+    keys = _varied([group[0] for group in groups]) or ["dataset"]
     groups.sort(key=lambda group: [sort_key(group[0]["config"].get(key)) for key in keys])
     for shown in range(len(MEASURES), 1, -1):
         table = _table(groups, keys, list(MEASURES)[:shown])
         if Console(width=1000).measure(table).maximum <= width:
             break
     return table
+
+
+def _varied(records: Sequence[Record]) -> list[str]:
+    """Older records do not say what was given."""
+    given = [record["given"] for record in records if "given" in record]
+    configs = [record["config"] for record in records]
+    return varied(configs, given if len(given) == len(configs) else None)
 
 
 def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Sequence[str]) -> Table:
@@ -57,28 +62,6 @@ def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Se
             *(percent([MEASURES[name](record) for record in group]) for name in measures),
         )
     return table
-
-
-def varied(configs: Sequence[dict[str, Any]]) -> list[str]:
-    """The settings that tell configurations apart: the task's, and those that differ within a method.
-
-    Sessions follow from N, and training queries from K and the protocol, where those vary.
-    """
-    keys = dict.fromkeys(key for config in configs for key in config)
-
-    def differs(key: str) -> bool:
-        if key in TASK:
-            return len({str(config[key]) for config in configs}) > 1
-        within = "dataset" if key == "classes" else "method"  # the dataset decides its classes, unless given
-        values: dict[str, set[str]] = {}
-        for config in configs:
-            if key in config:
-                values.setdefault(config[within], set()).add(str(config[key]))
-        return any(len(found) > 1 for found in values.values())
-
-    found = [key for key in keys if differs(key)]
-    implied = {"sessions": {"n_way"}, "query_shot": {"k_shot", "protocol"}}
-    return [key for key in found if not implied.get(key, set()) & set(found)]
 
 
 def _readable(record: Record, key: str) -> str:

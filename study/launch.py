@@ -21,20 +21,22 @@ sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from
 from rich.console import Console
 
 from hagmeta.common.command import parse_seeds, parse_settings, show_error
+from hagmeta.common.differences import varied
 from hagmeta.common.errors import UserError
+from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.protocol import ProtocolSettings
 from hagmeta.protocol.splits import make_split
 from study import data, mps
 from study import space as spaces
 from study.cost import in_words, total_seconds
-from study.display import study_table, varied
+from study.display import study_table
 from study.options import read_options
 from study.plan import Plan, Trial, make_plan, session_number
 from study.progress import StudyProgress, best_validation
 from study.remote import Mirror
 from study.resources import Kind, Resources, choose_resources, count_lanes
-from study.store import RunKey, Store
+from study.store import Store
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig
-from study.store import RunKey
 
 LAST = -1  # the last session, of a configuration with any number of them
 

@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 import yaml
 
+from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
@@ -19,7 +20,7 @@ from study.plan import Plan, Trial
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.space import Dimension, Space
-from study.store import Record, Store
+from study.store import Store
 from study.tuning import Recorder, run_tuner
 
 from ray import tune  # after study.tuning, which sets Ray's environment up

@@ -15,11 +15,7 @@ from filelock import FileLock, Timeout
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
-from hagmeta.common.records import config_hash
-
-RunKey = tuple[str, int]  # configuration hash, seed
-Record = dict[str, Any]
-REQUIRED = ("config", "config_hash", "seed", "accuracy", "matrix", "pd", "rpd", "validation", "seconds")
+from hagmeta.common.records import Record, RunKey, StudyFolder, read_record
 
 
 @dataclass
@@ -30,15 +26,11 @@ class Scan:
     aside: list[str] = field(default_factory=list)
 
 
-class Store:
-    """``FOLDER/runs/<configuration hash>/<seed>.json``; folders merge by copying."""
+class Store(StudyFolder):
+    """A study's folder to write to, by one launch at a time."""
 
     def __init__(self, folder: Path, written: Callable[[Path], object] = lambda path: None) -> None:
-        self.folder = folder
-        self.runs = folder / "runs"
-        self.failures = folder / "failed"
-        self.launches = folder / "launches"
-        self.embeddings = folder / "embeddings"
+        super().__init__(folder)
         self._written = written  # told of every file
 
     @contextmanager
@@ -64,7 +56,7 @@ class Store:
     def scan(self, *, set_aside: bool = True) -> Scan:
         """Read every record; what cannot be trusted is moved to ``aside/`` and will be run again."""
         found = Scan()
-        for path in sorted(self.runs.glob("*/*.json")):
+        for path in self.record_files():
             try:
                 record = read_record(path)
                 found.done.add((record["config_hash"], record["seed"]))
@@ -78,7 +70,7 @@ class Store:
         return found
 
     def records(self) -> list[Record]:
-        return [read_record(path) for path in sorted(self.runs.glob("*/*.json"))]
+        return [read_record(path) for path in self.record_files()]
 
     def write(self, record: Record) -> None:
         """Whole or not at all; a failure of the same run is no longer one."""
@@ -99,29 +91,8 @@ class Store:
     def write_embeddings(self, key: RunKey, session: int, content: bytes) -> None:
         self._write(self.embeddings_of(key, session), content)
 
-    def embeddings_of(self, key: RunKey, session: int) -> Path:
-        return self.embeddings / key[0] / f"{key[1]}-{session}.npz"
-
     def _write(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as partial:
             partial.write_bytes(content)
         self._written(path)
-
-
-def read_record(path: Path) -> Record:
-    """A record that is whole and stands where it belongs, or a ValueError that says what is wrong."""
-    try:
-        record = json.loads(path.read_bytes())
-    except ValueError:
-        raise ValueError("not whole") from None
-    if not isinstance(record, dict):
-        raise ValueError("not a record")
-    missing = [key for key in REQUIRED if key not in record]
-    if missing:
-        raise ValueError(f"without {', '.join(missing)}")
-    if record["config_hash"] != path.parent.name or config_hash(record["config"]) != path.parent.name:
-        raise ValueError("of another configuration than its folder's")
-    if str(record["seed"]) != path.stem:
-        raise ValueError("of another seed than its name's")
-    return record

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hagmeta.common.records import Record
 from study.cost import trial_seconds
 from study.plan import Plan, Trial, session_number
 from study.progress import StudyProgress
 from study.resources import Resources
-from study.store import Record, Store
+from study.store import Store
 
 # Before Ray is imported: its console tables would run over ours, and trials stay in the working folder.
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")

@@ -3,54 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.designs import Factorial, factorials
 from analysis.drawing import Drawing
-from analysis.figures import names, style, summary
-from analysis.frame import Panel, Results
-from analysis.labels import ALL_OFF, TOGGLES
-from analysis.statistics import Difference, factorial_effects
+from analysis.figures import style, summary
+from analysis.frame import Results
+from analysis.labels import ALL_OFF
+from analysis.statistics import Difference
 
 MOST = 2  # factorials
+FEWEST_SWITCHES = 2
 FIRST, LAST = style.LOOKS[1], style.LOOKS[0]
-
-
-@dataclass(frozen=True)
-class Factorial:
-    """Runs that differ in switches only, every combination of which is there."""
-
-    panel: Panel
-    name: str  # of what the combinations share, where the panel has more
-    factors: list[str]
-    runs: pd.DataFrame
-
-    @property
-    def title(self) -> str:
-        return f"{self.panel.title}; {self.name}" if self.name else self.panel.title
-
-    @property
-    def slug(self) -> str:
-        return names.slug(self.panel.slug, self.name)
-
-    def cells(self, moment: str) -> dict[tuple[bool, ...], pd.Series]:
-        """For each combination the accuracies by seed, at the `first` or the `last` session."""
-        groups = self.runs.groupby(self.factors)
-        return {tuple(map(bool, cell)): runs.set_index("seed")[moment] for cell, runs in groups}
-
-    def moments(self) -> list[tuple[str, str, style.Look, float]]:
-        """(column, words, look, place above or below the row's middle)."""
-        last = int(self.panel.sessions["session"].max())
-        return [("first", "session 0", FIRST, -1.0), ("last", f"session {last} (the last)", LAST, 1.0)]
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """Effects and combinations in each setting where at least two switches make a whole factorial."""
-    found = [each for panel in results.panels() for each in _factorials(panel)]
+    found = [each for panel in results.panels() for each in factorials(panel)]
+    found = [each for each in found if len(each.factors) >= FEWEST_SWITCHES]
     found.sort(key=lambda each: each.panel.leaks)
     rest = summary.left_out(MOST, len(found), "factorials")
     for each in found[:MOST]:
@@ -60,22 +34,18 @@ def draw(results: Results) -> Iterator[Drawing]:
         yield _combinations(each, rest)
 
 
-def _factorials(panel: Panel) -> Iterator[Factorial]:
-    runs = panel.runs[panel.runs["method"] == "hag-meta"]
-    others = [key for key in panel.varied() if key not in (*TOGGLES, "method")]
-    called = names.across(runs, others, TOGGLES) if others else pd.Series("", index=runs.index)
-    for name, group in runs.groupby(called, sort=False):
-        factors = [key for key in TOGGLES if key in group and group[key].nunique() == 2]
-        if len(factors) > 1 and len(group[factors].drop_duplicates()) == 2 ** len(factors):
-            yield Factorial(panel, str(name), factors, group)
+def _moments(factorial: Factorial) -> list[tuple[str, str, style.Look, float]]:
+    """(column, words, look, place above or below the row's middle)."""
+    last = int(factorial.panel.sessions["session"].max())
+    return [("first", "session 0", FIRST, -1.0), ("last", f"session {last} (the last)", LAST, 1.0)]
 
 
 @style.styled
 def _effects(factorial: Factorial, seeds: int, rest: str) -> Drawing:
     upper = [factor.upper() for factor in factorial.factors]
     figure, ((*axes,),) = style.grid(1, 2, 1.1 + 0.3 * (2 ** len(upper) - 1), sharey=True)
-    for each, (moment, words, look, _) in zip(axes, factorial.moments(), strict=True):
-        effects = factorial_effects(factorial.cells(moment), upper)
+    for each, (moment, words, look, _) in zip(axes, _moments(factorial), strict=True):
+        effects = factorial.effects(moment)
         _effect_dots(each, effects, look)
         _rows(each, list(effects), words)
         each.axhline(len(upper) - 0.5, color=style.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
@@ -93,7 +63,9 @@ def _effects(factorial: Factorial, seeds: int, rest: str) -> Drawing:
         f" own.{summary.warning(factorial.panel)}{rest}"
     )
     title = f"What each component adds: {factorial.title}"
-    return Drawing(f"ablation-effects-{factorial.slug}", "ablation", title, caption, figure)
+    return Drawing(
+        f"ablation-effects-{factorial.slug}", "ablation", title, caption, figure, factorial.panel.leaks
+    )
 
 
 def _effect_dots(axes: Axes, effects: dict[str, Difference], look: style.Look) -> None:
@@ -113,7 +85,7 @@ def _effect_dots(axes: Axes, effects: dict[str, Difference], look: style.Look) -
 def _combinations(factorial: Factorial, rest: str) -> Drawing:
     cells = sorted(factorial.cells("last"), key=lambda cell: (-sum(cell), [not on for on in cell]))
     figure, ((axes,),) = style.grid(1, 1, 1.1 + 0.42 * len(cells))
-    for moment, words, look, side in factorial.moments():
+    for moment, words, look, side in _moments(factorial):
         series = factorial.cells(moment)
         _combination_dots(axes, [series[cell] for cell in cells], look, side, words)
     on = [[f.upper() for f, on in zip(factorial.factors, cell, strict=True) if on] for cell in cells]
@@ -128,7 +100,9 @@ def _combinations(factorial: Factorial, rest: str) -> Drawing:
         f" pairs, seed by seed.{summary.warning(factorial.panel)}{rest}"
     )
     title = f"The combinations of components: {factorial.title}"
-    return Drawing(f"ablation-combinations-{factorial.slug}", "ablation", title, caption, figure)
+    return Drawing(
+        f"ablation-combinations-{factorial.slug}", "ablation", title, caption, figure, factorial.panel.leaks
+    )
 
 
 def _combination_dots(axes: Axes, series: list[pd.Series], look: style.Look, side: float, label: str) -> None:

@@ -67,4 +67,5 @@ def _points(panel: Panel, rest: str) -> Drawing:
         " and to the left is"
         f" better.{' Grey: the other configurations.' if crowded else ''}{summary.warning(panel)}{rest}"
     )
-    return Drawing(f"cost-{panel.slug}", "cost", f"What accuracy costs: {panel.title}", caption, figure)
+    title = f"What accuracy costs: {panel.title}"
+    return Drawing(f"cost-{panel.slug}", "cost", title, caption, figure, panel.leaks)

@@ -52,6 +52,7 @@ def _curves(panel: Panel, rest: str) -> Drawing:
         f"Session curves: {panel.title}",
         _caption(panel, last, crowded, not paired.empty) + summary.warning(panel) + rest,
         figure,
+        panel.leaks,
     )
 
 

@@ -82,4 +82,4 @@ def _matrices(panel: Panel, rest: str) -> Drawing:
         f" classes.{summary.warning(panel)}{rest}"
     )
     title = f"What is forgotten when: {panel.title}"
-    return Drawing(f"matrix-{panel.slug}", "forgetting", title, caption, figure)
+    return Drawing(f"matrix-{panel.slug}", "forgetting", title, caption, figure, panel.leaks)

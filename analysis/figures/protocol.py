@@ -8,45 +8,28 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.designs import ProtocolSetting, protocol_settings
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Results
-from analysis.labels import SETTING
 from analysis.statistics import difference
 
 MOST_PAIRS = 3  # in a figure
 MOST_FIGURES = 2
 LOOKS = {"strict": style.LOOKS[0], "released": style.LOOKS[1]}
-APART = ("protocol", "queries_per_class")  # what the protocol itself decides
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """A figure a setting in which configurations were run under both protocols."""
-    if results.runs["protocol"].nunique() < 2:
-        return
-    keys = [key for key in SETTING if key in results.keys and key not in APART]
-    found, varied = [], results.varied()
-    for values, runs in results.runs.groupby(keys, dropna=False, sort=False):
-        named = runs.assign(name=names.across(runs, varied, SETTING))
-        both = named.groupby("name", sort=False)["protocol"].nunique()
-        pairs = list(both[both == 2].index)
-        if pairs:
-            found.append((_words(dict(zip(keys, values, strict=True)), varied), named, pairs))
-    for words, runs, pairs in found[:MOST_FIGURES]:
-        yield _pairs(words, runs, results.sessions, pairs, summary.left_out(MOST_FIGURES, len(found)))
-
-
-def _words(setting: dict[str, object], varied: list[str]) -> str:
-    told = [f"{setting['dataset']}, {setting['n_way']}-way {setting['k_shot']}-shot"]
-    others = [
-        key for key in setting if key in varied and key not in ("dataset", "n_way", "k_shot", "sessions")
-    ]
-    return ", ".join(told + [f"{key} {setting[key]}" for key in others])
+    found = protocol_settings(results)
+    for setting in found[:MOST_FIGURES]:
+        yield _pairs(setting, results.sessions, summary.left_out(MOST_FIGURES, len(found)))
 
 
 @style.styled
-def _pairs(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, pairs: list[str], rest: str) -> Drawing:
-    drawn = pairs[:MOST_PAIRS]
+def _pairs(setting: ProtocolSetting, sessions: pd.DataFrame, rest: str) -> Drawing:
+    words, runs = setting.words, setting.runs
+    drawn = setting.pairs[:MOST_PAIRS]
     named = sessions.merge(runs[["run", "name"]], on="run")
     figure, axes = style.grid(len(drawn), 2, 2.3, sharex=True, sharey="col", width_ratios=[1.25, 1])
     for row, name in enumerate(drawn):
@@ -63,7 +46,7 @@ def _pairs(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, pairs: list[s
     style.heading(figure, f"{words}: strict and released ({summary.LEAKS})")
     style.legend_below(figure, [style.handle(look) for look in LOOKS.values()], list(LOOKS))
     used = runs[runs["name"].isin(drawn)]
-    left = summary.left_out(len(drawn), len(pairs), "configurations")
+    left = summary.left_out(len(drawn), len(setting.pairs), "configurations")
     caption = (
         "The same configurations under the strict protocol and under that of the authors' released code,"
         f" which leaks: it trains on nodes that it is scored on. {summary.band_words(used)} To the right the"
@@ -72,7 +55,7 @@ def _pairs(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, pairs: list[s
         f" reads its session 0 off training episodes), in points.{left}{rest}"
     )
     title = f"What the leaks are worth: {words}"
-    return Drawing(names.slug("protocol", words), "protocol", title, caption, figure)
+    return Drawing(names.slug("protocol", words), "protocol", title, caption, figure, leaks=True)
 
 
 def _curves(axes: Axes, sessions: pd.DataFrame) -> None:

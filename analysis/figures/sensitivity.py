@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.designs import Star, star_of_most_arms
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
-from analysis.labels import TOGGLES
 
 FEWEST_NEIGHBOURS = 2  # configurations that differ from the centre in one setting
 COLUMNS = 3
@@ -22,39 +21,12 @@ MOST = 2  # figures
 LOOK, CENTRE = style.LOOKS[0], style.LOOKS[6]
 
 
-@dataclass(frozen=True)
-class Star:
-    """A configuration, and for each setting the configurations that differ from it in that one alone."""
-
-    centre: str  # configuration hashes
-    arms: dict[str, list[str]]
-
-
 def draw(results: Results) -> Iterator[Drawing]:
     """Small multiples for each setting whose configurations lie around one of them."""
-    stars = [(panel, star) for panel in results.panels() if (star := _star(panel.runs, panel.varied()))]
+    stars = [(panel, star_of_most_arms(panel)) for panel in results.panels()]
+    stars = [(panel, star) for panel, star in stars if star.neighbours >= FEWEST_NEIGHBOURS]
     for panel, star in stars[:MOST]:
         yield _multiples(panel, star, summary.left_out(MOST, len(stars)))
-
-
-def _star(runs: pd.DataFrame, varied: list[str]) -> Star | None:
-    """Around the configuration with most neighbours, or the first of those."""
-    keys = [key for key in varied if key != "method"]
-    configs = runs.drop_duplicates("config_hash")
-    if not keys:
-        return None
-    codes = np.stack([pd.factorize(configs[key].map(str))[0] for key in ("method", *keys)])  # (keys, configs)
-    apart = codes[:, :, None] != codes[:, None, :]  # (keys, configs, configs)
-    axes = np.array([key not in (*TOGGLES, "method") for key in ("method", *keys)])
-    neighbours = (apart.sum(axis=0) == 1) & apart[axes].any(axis=0)  # in one setting that is no switch
-    centre = int(neighbours.sum(axis=1).argmax())
-    if neighbours[centre].sum() < FEWEST_NEIGHBOURS:
-        return None
-    hashes = configs["config_hash"].to_numpy()
-    arms = {
-        key: list(hashes[neighbours[centre] & apart[row, centre]]) for row, key in enumerate(keys, start=1)
-    }
-    return Star(str(hashes[centre]), {key: arm for key, arm in arms.items() if arm})
 
 
 @style.styled
@@ -81,7 +53,7 @@ def _multiples(panel: Panel, star: Star, rest: str) -> Drawing:
         f" strip.{summary.warning(panel)}{rest}"
     )
     title = f"One hyperparameter at a time: {panel.title}"
-    return Drawing(f"sensitivity-{panel.slug}", "hyperparameters", title, caption, figure)
+    return Drawing(f"sensitivity-{panel.slug}", "hyperparameters", title, caption, figure, panel.leaks)
 
 
 def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: list[str]) -> None:

@@ -8,13 +8,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from analysis.designs import grids, shapes
 from analysis.drawing import Drawing
 from analysis.figures import names, settings_grid, style, summary
-from analysis.figures.settings_grid import leak
 from analysis.frame import Results
-from analysis.labels import SETTING
 
-VARIES = ("n_way", "k_shot", "sessions")  # the sessions follow from N
 MOST_LINES = 4  # configurations in a small panel
 MOST_CELLS = 24  # small panels
 MOST_NAMES = 1  # configurations with lines and a heat map
@@ -23,8 +21,8 @@ MOST_GROUPS = 2  # datasets and protocols
 
 def draw(results: Results) -> Iterator[Drawing]:
     """Small multiples of a dataset and protocol; lines and a heat map of what was run in most settings."""
-    groups = [(words, runs) for words, runs in _groups(results) if len(_settings(runs)) > 1]
-    groups.sort(key=lambda each: (each[1]["protocol"].iloc[0] == "released", -len(_settings(each[1]))))
+    groups = list(grids(results))
+    groups.sort(key=lambda each: (summary.any_leak(each[1]), -len(shapes(each[1]))))
     rest = summary.left_out(MOST_GROUPS, len(groups), "datasets and protocols")
     for words, runs in groups[:MOST_GROUPS]:
         yield _multiples(words, runs, results.sessions[results.sessions["run"].isin(runs["run"])], rest)
@@ -33,25 +31,8 @@ def draw(results: Results) -> Iterator[Drawing]:
             ways, shots = own["n_way"].nunique(), own["k_shot"].nunique()
             if shots > 1:
                 yield settings_grid.lines(words, name, own)
-            if shots > 1 and ways > 1 and len(_settings(own)) > 3:
+            if shots > 1 and ways > 1 and len(shapes(own)) > 3:
                 yield settings_grid.heat(words, name, own)
-
-
-def _settings(runs: pd.DataFrame) -> pd.DataFrame:
-    """The settings (N, K) that runs were made in, in order."""
-    return runs[["n_way", "k_shot"]].drop_duplicates().sort_values(["n_way", "k_shot"])
-
-
-def _groups(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Runs that share all of a setting but N and K, with a column `name`: the configuration."""
-    keys = [key for key in SETTING if key in results.keys and key not in VARIES]
-    varied = results.varied()
-    told = [key for key in keys if key in varied or key in ("dataset", "protocol")]
-    for values, runs in results.runs.groupby(keys, dropna=False, sort=False):
-        named = runs.assign(name=names.across(runs, varied, SETTING))
-        first = dict(zip(keys, values, strict=True))
-        words = [str(first[key]) if key in ("dataset", "protocol") else f"{key} {first[key]}" for key in told]
-        yield ", ".join(words), named
 
 
 def _most_settings(runs: pd.DataFrame) -> list[str]:
@@ -62,7 +43,7 @@ def _most_settings(runs: pd.DataFrame) -> list[str]:
 
 @style.styled
 def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, rest: str) -> Drawing:
-    settings = _settings(runs)
+    settings = shapes(runs)
     ways, shots = settings["n_way"].nunique(), settings["k_shot"].nunique()
     whole = len(settings) == ways * shots and 1 < shots <= 5 and ways > 1
     columns = shots if whole else min(3, len(settings))
@@ -79,7 +60,7 @@ def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, rest: str
         each.set_visible(index < len(drawn))
         each.set_xlabel("session" if index >= len(drawn) - columns else "")
     figure.supylabel(style.ACCURACY, fontsize=9)
-    style.heading(figure, leak(words))
+    style.heading(figure, summary.with_leak(words, summary.any_leak(runs)))
     style.legend_below(figure, [style.handle(looks[name]) for name in chosen], chosen)
     more = summary.left_out(len(chosen), runs["name"].nunique(), "configurations")
     caption = (
@@ -89,7 +70,9 @@ def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, rest: str
         f" lines.{summary.left_out(len(drawn), len(settings))}{more}{rest}"
     )
     title = f"Curves in every N-way K-shot setting: {words}"
-    return Drawing(names.slug("settings-curves", words), "settings", title, caption, figure)
+    return Drawing(
+        names.slug("settings-curves", words), "settings", title, caption, figure, summary.any_leak(runs)
+    )
 
 
 def _small(axes: Axes, sessions: pd.DataFrame, looks: dict[str, style.Look], title: str) -> None:

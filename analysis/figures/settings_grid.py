@@ -11,11 +11,6 @@ from analysis.figures import names, style, summary
 METRICS = {"last": "accuracy at the last session (%)", "average_accuracy": "average over sessions (%)"}
 
 
-def leak(words: str) -> str:
-    """A heading, with the leak named under the released protocol."""
-    return f"{words} ({summary.LEAKS})" if "released" in words.split(", ") else words
-
-
 @style.styled
 def lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
     """Accuracy against K, a line an N."""
@@ -31,7 +26,7 @@ def lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
         each.set_xticks(sorted(runs["k_shot"].unique()))
         each.set_xlabel("K, labelled nodes a new class")
         each.set_ylabel(label)
-    style.heading(figure, f"{name}: {leak(words)}")
+    style.heading(figure, summary.with_leak(f"{name}: {words}", summary.any_leak(runs)))
     style.legend(figure, [style.handle(look) for look in looks.values()], [f"N = {way}" for way in looks])
     caption = (
         f"{name}: accuracy against K, a line an N. {summary.band_words(runs, 'bars')} The number of classes"
@@ -39,7 +34,9 @@ def lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
         " Look at where more labels stop to help."
     )
     title = f"More labels a class: {name}, {words}"
-    return Drawing(names.slug("settings-lines", words, name), "settings", title, caption, figure)
+    return Drawing(
+        names.slug("settings-lines", words, name), "settings", title, caption, figure, summary.any_leak(runs)
+    )
 
 
 @style.styled
@@ -64,14 +61,16 @@ def heat(words: str, name: str, runs: pd.DataFrame) -> Drawing:
         each.set_xlabel("K, labelled nodes a new class")
         each.set_title(label, fontweight="normal")
     axes[0].set_ylabel("N, new classes a session")
-    style.heading(figure, f"{name}: {leak(words)}")
+    style.heading(figure, summary.with_leak(f"{name}: {words}", summary.any_leak(runs)))
     caption = (
         f"{name}: mean accuracy in percent for every N and K, with half the 95 % interval (Student's t over"
         f" {summary.seeds_of(runs)}) where there is one. Lighter cells are higher; each map has its own"
         " scale."
     )
     title = f"Every N with every K: {name}, {words}"
-    return Drawing(names.slug("settings-heat", words, name), "settings", title, caption, figure)
+    return Drawing(
+        names.slug("settings-heat", words, name), "settings", title, caption, figure, summary.any_leak(runs)
+    )
 
 
 def _cell(mean: float, half: float) -> str:

@@ -74,4 +74,14 @@ def left_out(drawn: int, there: int, what: str = "settings") -> str:
 
 def heading(panel: Panel) -> str:
     """The panel's title, with the leak named."""
-    return f"{panel.title} ({LEAKS})" if panel.leaks else panel.title
+    return with_leak(panel.title, panel.leaks)
+
+
+def with_leak(words: str, leaks: bool) -> str:
+    """A heading, with the leak named where there is one."""
+    return f"{words} ({LEAKS})" if leaks else words
+
+
+def any_leak(runs: pd.DataFrame) -> bool:
+    """Whether some of the runs were made by a protocol that leaks."""
+    return bool(runs["leaks"].any())

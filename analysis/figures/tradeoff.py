@@ -57,7 +57,7 @@ def _paths(panel: Panel, rest: str) -> Drawing:
         f" classes apart.{left}{summary.warning(panel)}{rest}"
     )
     title = f"Stability against plasticity: {panel.title}"
-    return Drawing(f"tradeoff-{panel.slug}", "forgetting", title, caption, figure)
+    return Drawing(f"tradeoff-{panel.slug}", "forgetting", title, caption, figure, panel.leaks)
 
 
 def _path(axes: Axes, path: pd.DataFrame, look: style.Look, numbered: bool) -> None:

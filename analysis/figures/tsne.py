@@ -20,6 +20,7 @@ from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.figures.matrix import contrast
 from analysis.frame import Panel, Results
+from hagmeta.common.records import StudyFolder
 
 MOST = 2  # figures: each takes seconds
 MOST_POINTS = 1000
@@ -53,7 +54,8 @@ def _files(panel: Panel, folders: list[Path]) -> dict[str, Path]:
     """Label to file: the reference and its contrast, the first seed and last session that both have."""
     rows = []
     for label, name in panel.runs.drop_duplicates("label")[["label", "config_hash"]].to_numpy():
-        for path in (path for folder in folders for path in (folder / "embeddings" / name).glob("*.npz")):
+        folders_of_files = (StudyFolder(folder).embeddings / name for folder in folders)
+        for path in (path for folder in folders_of_files for path in folder.glob("*.npz")):
             seed, _, session = path.stem.partition("-")
             rows.append((label, int(seed), int(session), path))
     table = pd.DataFrame(rows, columns=["label", "seed", "session", "path"])
@@ -117,7 +119,7 @@ def _clouds(panel: Panel, files: dict[str, Path], rest: str) -> Drawing:
         f" nodes. One seed is an illustration, no evidence.{summary.warning(panel)}{rest}"
     )
     title = f"Embeddings after session {session}: {panel.title}"
-    return Drawing(f"tsne-{panel.slug}", "embeddings", title, caption, figure)
+    return Drawing(f"tsne-{panel.slug}", "embeddings", title, caption, figure, panel.leaks)
 
 
 def _nodes(cloud: Cloud) -> str:

@@ -1,23 +1,73 @@
-"""Records: what names a run."""
+"""A study's records as files: what a run is called, where it lies, and whether what lies there is whole."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+RunKey = tuple[str, int]  # configuration hash, seed
+Record = dict[str, Any]
+REQUIRED = ("config", "config_hash", "seed", "accuracy", "matrix", "pd", "rpd", "validation", "seconds")
+
+
+class StudyFolder:
+    """``FOLDER/runs/<configuration hash>/<seed>.json`` and what lies beside it; folders merge by copying."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / "runs"
+        self.failures = folder / "failed"
+        self.launches = folder / "launches"
+        self.embeddings = folder / "embeddings"
+
+    def record_files(self) -> Iterator[Path]:
+        """Every finished run's, in order."""
+        yield from sorted(self.runs.glob("*/*.json"))
+
+    def embeddings_of(self, key: RunKey, session: int) -> Path:
+        return self.embeddings / key[0] / f"{key[1]}-{session}.npz"
 
 
 def config_hash(
-    config: Mapping[str, Any], unhashed: Iterable[str] = (), revisions: Mapping[str, int] | None = None
+    config: Mapping[str, Any],
+    unhashed: Collection[str] = (),
+    revisions: Mapping[str, int] | None = None,
 ) -> str:
-    """The hash of a canonical configuration, as a record holds it."""
-    left_out = set(unhashed)
-    hashed: dict[str, Any] = {key: value for key, value in config.items() if key not in left_out}
+    """Names a configuration, as a record holds it.
+
+    Settings that are younger than a configuration's name stay out of it while they say what was so before
+    them (``unhashed``). What has been revised, such as a dataset's preparation, is told by its number.
+    """
+    hashed = {name: value for name, value in config.items() if name not in unhashed}
     if revisions:
         hashed["revisions"] = dict(revisions)
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-Record = dict[str, Any]
+def read_record(path: Path) -> Record:
+    """A record that is whole and stands where it belongs, or a ValueError that says what is wrong."""
+    try:
+        record = json.loads(path.read_bytes())
+    except ValueError:
+        raise ValueError("not whole") from None
+    if not isinstance(record, dict):
+        raise ValueError("not a record")
+    missing = [key for key in REQUIRED if key not in record]
+    if missing:
+        raise ValueError(f"without {', '.join(missing)}")
+    if record["config_hash"] != path.parent.name or _hash_of(record) != path.parent.name:
+        raise ValueError("of another configuration than its folder's")
+    if str(record["seed"]) != path.stem:
+        raise ValueError("of another seed than its name's")
+    return record
+
+
+def _hash_of(record: Record) -> str:
+    if not isinstance(record["config"], dict):
+        raise ValueError("its config is none")
+    # Records from before these keys have hashed every setting, of what was not revised yet.
+    return config_hash(record["config"], record.get("unhashed", ()), record.get("revisions"))

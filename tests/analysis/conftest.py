@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hagmeta.config import RunConfig
-from hagmeta.pipeline import resolve
+from hagmeta.config import RunConfig, resolve
+from hagmeta.protocol import PROTOCOLS
 
 Write = Callable[..., Path]
 
@@ -21,6 +21,10 @@ def make_record(config: RunConfig, seed: int, accuracy: Sequence[float], **chang
         "config": config.canonical(),
         "config_hash": config.hash(),
         "seed": seed,
+        "leaks": PROTOCOLS[config.protocol].leaks,
+        "given": config.given(),
+        "unhashed": config.unhashed(),
+        "revisions": config.revisions(),
         "accuracy": list(accuracy),
         "base_accuracy": list(accuracy),
         "novel_accuracy": [None, *accuracy[1:]],

@@ -28,8 +28,7 @@ from analysis.drawing import Drawing
 from analysis.figures import ablation, cost, curves, search, sensitivity, tsne
 from analysis.frame import Results, read
 from analysis.statistics import estimate, factorial_effects
-from hagmeta.config import RunConfig
-from hagmeta.pipeline import resolve
+from hagmeta.config import RunConfig, resolve
 
 ON_OFF = (True, False)
 FACTORIAL = [

@@ -11,8 +11,7 @@ import pytest
 
 from analysis.frame import read
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig
-from hagmeta.pipeline import resolve
+from hagmeta.config import RunConfig, resolve
 from study.store import Store
 
 Write = Callable[..., Path]
@@ -135,7 +134,7 @@ def test_records_of_an_older_version_are_never_taken_for_others(write: Write) ->
     old = next((folder / "runs").glob("*/0.json"))
     record = json.loads(old.read_text())
     del record["config"]["loss"]
-    from hagmeta.config import config_hash
+    from hagmeta.common.records import config_hash
 
     record["config_hash"] = config_hash(record["config"])
     (folder / "runs" / record["config_hash"]).mkdir()

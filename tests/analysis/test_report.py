@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
+from analysis import figures
 from analysis.__main__ import main
+from analysis.findings import findings
+from analysis.frame import read
+from analysis.table import to_markdown
+from analysis.tables import make_tables
+from hagmeta.config import RunConfig, resolve
 
 Write = Callable[..., Path]
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,3 +79,80 @@ def test_bad_input_is_one_line(
 def test_neither_ray_nor_torch_is_needed() -> None:
     check = "import analysis.report, sys; sys.exit(bool({'torch', 'ray'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT).returncode == 0
+
+
+def test_every_module_can_be_imported_where_torch_and_ray_are_not_and_imports_no_other_part() -> None:
+    program = """
+import importlib, pkgutil, sys
+
+class NotInstalled:
+    def find_spec(name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "ray"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NotInstalled)
+import analysis
+names = [module.name for module in pkgutil.walk_packages(analysis.__path__, "analysis.")]
+for name in names:
+    importlib.import_module(name)
+ours = [name for name in sys.modules if name.split(".")[0] in ("hagmeta", "study")]
+print(len(names), sorted(name for name in ours if not (name + ".").startswith("hagmeta.common.")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    count, others = done.stdout.strip().split(" ", 1)
+    assert int(count) > 20 and others == "['hagmeta']"
+
+
+OLD = ("leaks", "given", "unhashed", "revisions")  # what records of the first versions do not have
+DESIGNS: dict[str, list[dict[str, Any]]] = {
+    "settings decided and given": [
+        *({"k_shot": k, "query_shot": queries} for k in (3, 5) for queries in (None, 4)),
+        *({"n_way": n, "sessions": sessions} for n in (1, 3) for sessions in (2, None)),
+    ],
+    "both protocols": [
+        *({"protocol": protocol, "gpil": on} for protocol in ("strict", "released") for on in (True, False)),
+        {"protocol": "released", "query_shot": 5},
+    ],
+    "around a centre": [
+        {"finetune_steps": 10, **arm}
+        for arm in ({}, {"hidden": 64}, {"dropout": 0.0}, {"finetune_steps": 20})
+    ],
+    "classes and datasets": [
+        {},
+        {"classes": (8, 8, 9)},
+        {"dataset": "amazon-clothing"},
+        {"dataset": "amazon-clothing", "protocol": "released", "learning_rate": 0.01},
+    ],
+    "methods": [{"method": method, "hidden": 16} for method in ("hag-meta", "er-gnn", "gpn", "cec")],
+}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_records_from_before_they_said_what_was_given_make_the_same_report(
+    write: Write, tmp_path: Path, design: str
+) -> None:
+    for case in DESIGNS[design]:
+        settings = {"sessions": 2, **case}
+        sessions = resolve(RunConfig(**settings)).sessions or 0
+        curves = {seed: [0.8 - (seed + step) / 100 for step in range(sessions + 1)] for seed in range(2)}
+        new = write(curves, **settings)
+    old = tmp_path / "old" / new.name
+    shutil.copytree(new, old)
+    for path in old.glob("runs/*/*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({key: value for key, value in record.items() if key not in OLD}))
+    assert _report(old) == _report(new)
+
+
+def _report(folder: Path) -> dict[str, Any]:
+    """All that is told, by name; of figures the words."""
+    results = read([folder])
+    tables = {
+        table.name: (to_markdown(table), table.numbers.to_csv(), table.leaks)
+        for table in make_tables(results)
+    }
+    drawings = {each.name: (each.title, each.caption, each.leaks) for each in figures.draw_all(results)}
+    plt.close("all")
+    return {**tables, **drawings, "findings": findings(results), "labels": list(results.runs["label"])}

@@ -50,6 +50,19 @@ def test_settings_that_only_follow_from_the_method_or_the_task_are_left_out() ->
     assert lines[1].split() == ["method", "protocol", "seeds", "first", "last", "PD", "RPD"]
 
 
+def test_training_queries_that_were_given_tell_rows_apart_where_the_protocol_differs_too() -> None:
+    records = [
+        {**record(0, protocol=protocol, query_shot=queries), "given": given}
+        for protocol, queries, given in (
+            ("strict", 5, []),
+            ("strict", 9, ["query_shot"]),
+            ("released", 20, []),
+        )
+    ]
+    rows = [line.split()[:2] for line in shown(records) if "50.0" in line]
+    assert sorted(rows) == [["released", "20"], ["strict", "5"], ["strict", "9"]]
+
+
 def test_a_narrow_terminal_shows_fewer_measures_and_breaks_no_number() -> None:
     records = [
         record(seed, hidden=hidden, learning_rate=rate, finetune_steps=steps)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from hagmeta.common.errors import UserError
+from hagmeta.common.records import read_record
 from hagmeta.config import RunConfig
-from study.store import Store, read_record
+from study.store import Store
 
 
 def record(seed: int, **settings: Any) -> dict[str, Any]:

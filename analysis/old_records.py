@@ -1,0 +1,57 @@
+"""What records of the first versions did not say: which settings were given, and whether a run leaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hagmeta.common.records import Record
+
+# What a configuration had at that time when it was given nothing. It never changes: those records do not.
+# Settings that HAG-Meta had no use for (memory, selection, ...) had no usual value in reports, and have none.
+DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
+    "drop_small": False,
+    "gpil": True,
+    "nla": True,
+    "tla": True,
+    "encoder": "gcn",
+    "hidden": 32,
+    "embedding": 16,
+    "heads": 4,
+    "dropout": 0.5,
+    "learning_rate": 0.005,
+    "weight_decay": 0.0005,
+    "pretrain_epochs": 2000,
+    "pretrain_patience": 10,
+    "episodes": 1000,
+    "validate_every": 25,
+    "patience": 10,
+    "loss": "categorical",
+    "finetune_steps": 20,
+    "finetune_rate": 0.005,
+    "queries_per_class": 50,
+    "val_classes": 0,
+}
+RELEASED_QUERIES = 20  # a class, as that protocol drew them
+# Always named, or the dataset's own by default, which a record does not tell.
+NEVER_GIVEN = ("dataset", "method", "protocol", "classes", "n_way", "k_shot")
+
+
+def completed(record: Record) -> Record:
+    """The record with what it would say today."""
+    config = record["config"]
+    younger = {"leaks": config.get("protocol") == "released", "given": given_before(config)}
+    return younger | record
+
+
+def given_before(config: dict[str, Any]) -> list[str]:
+    """The settings in which a configuration differs from what it would be if they had not been given."""
+    default = DEFAULTS_BEFORE_GIVEN | _decided(config)
+    return [key for key, value in config.items() if key not in NEVER_GIVEN and value != default.get(key)]
+
+
+def _decided(config: dict[str, Any]) -> dict[str, Any]:
+    """What followed from the classes, N, K and the protocol."""
+    classes, n_way, k_shot = (config.get(key) for key in ("classes", "n_way", "k_shot"))
+    sessions = max(classes[-1] // n_way, 1) if classes and n_way else None
+    queries = RELEASED_QUERIES if config.get("protocol") == "released" else k_shot
+    return {"sessions": sessions, "query_shot": queries}
