@@ -12,10 +12,10 @@ from hagmeta.common.home import home
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.environment import Clock, environment, forget_peaks
 from hagmeta.methods import Sizes, make_method
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.device import choose_device
+from hagmeta.packs.environment import Clock, environment, forget_peaks
 from hagmeta.packs.pack import Pack, Progress, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train

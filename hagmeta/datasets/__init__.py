@@ -14,7 +14,7 @@ import numpy as np
 from hagmeta.common.errors import choose
 from hagmeta.common.settings import Settings, setting
 from hagmeta.datasets import debian, download, mat, npz, prepared, sources, synthetic
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import DatasetInfo, NodeDataset
 
 __all__ = [
     "DatasetInfo",
@@ -36,54 +36,13 @@ class DatasetSettings(Settings):
     dataset: str = setting("debian", "a name of `python -m hagmeta datasets`, mat:PREFIX or npz:FILE")
 
 
-@dataclass(frozen=True)
-class DatasetInfo:
-    """What is known of a dataset before it is loaded; None where only loading will tell."""
-
-    name: str
-    description: str
-    source: str
-    nodes: int | None = None
-    edges: int | None = None
-    features: int | None = None
-    classes: int | None = None
-    class_split: tuple[int, int, int] | None = None  # base, novel-train, novel-test
-    n_way: int | None = None
-    k_shot: int | None = None
-    on_disk: bool = True  # or made on the spot: loading it needs no network
-    revision: int = 1  # raise it when the same name would load another graph
-
-
 LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
 
-_GFCIL = "github.com/Zhen-Tan-dmml/GFCIL"
-_GPN = "github.com/kaize0409/GPN_Graph-Few-shot"
-_RANDOM = "generated"
-
-# fmt: off
-_INFOS = (
-    # name, description, source, nodes, edges, features, classes, class split, n-way, k-shot
-    DatasetInfo("debian", "packages of Debian 12, by archive section", "embedded",
-                19_729, 131_552, 4_208, 51, (12, 12, 27), 3, 5),
-    DatasetInfo("amazon-clothing", "clothing viewed together, by kind of product", _GFCIL,
-                24_919, 91_680, 9_034, 77, (20, 30, 27), 3, 5),
-    DatasetInfo("dblp", "papers and their citations, by venue", _GFCIL,
-                40_672, 288_270, 7_202, 137, (37, 50, 50), 5, 5),
-    DatasetInfo("reddit", "posts that share commenters, by community", "PyTorch Geometric's Reddit2",
-                232_965, 11_606_919, 602, 41, (11, 10, 20), 2, 3),
-    DatasetInfo("cora-full", "papers and their citations, by topic", "PyTorch Geometric's CoraFull",
-                19_793, 63_421, 8_710, 70, (20, 20, 30), 3, 5),
-    DatasetInfo("amazon-electronics", "electronics bought together, by kind of product", _GPN,
-                42_318, 43_556, 8_669, 167, (47, 60, 60), 5, 5),
-    DatasetInfo("synthetic-amazon-clothing", "random, of amazon-clothing's size", _RANDOM,
-                24_919, 91_680, 9_034, 77, (20, 30, 27), 3, 5),
-    DatasetInfo("synthetic-dblp", "random, of dblp's size", _RANDOM,
-                40_672, 288_270, 7_202, 137, (37, 50, 50), 5, 5),
-    DatasetInfo("synthetic-reddit", "random, of reddit's size", _RANDOM,
-                232_965, 11_606_919, 602, 41, (11, 10, 20), 2, 3),
-)
-# fmt: on
-_REGISTRY = {info.name: info for info in _INFOS}
+EMBEDDED = {module.INFO.name: module for module in (debian,)}
+_REGISTRY = {
+    info.name: info
+    for info in (*(module.INFO for module in EMBEDDED.values()), *sources.INFOS, *synthetic.INFOS)
+}
 _FORMS = ("mat:PREFIX", "npz:FILE", "synthetic:nodes=N,edges=E,features=F,classes=C")
 
 
@@ -139,8 +98,8 @@ def _read(name: str, root: Path) -> NodeDataset:
     if rest and kind == "synthetic":
         return synthetic.generate(name, synthetic.parse(rest))
     choose("dataset", name, (*_REGISTRY, *_FORMS))
-    if name == "debian":
-        return debian.load()
+    if name in EMBEDDED:
+        return EMBEDDED[name].load()
     if name in synthetic.PRESETS:
         return synthetic.generate(name, synthetic.PRESETS[name])
 
@@ -162,7 +121,7 @@ def describe(name: str, root: Path) -> DatasetInfo:
     if rest and kind == "synthetic":
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)
-        return DatasetInfo(name, "random, of any size", _RANDOM, *counts)
+        return DatasetInfo(name, "random, of any size", synthetic.SOURCE, *counts)
     info = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
     files = sources.FILES.get(name, ())
     return replace(info, on_disk=all((_raw_folder(name, root) / file.name).is_file() for file in files))

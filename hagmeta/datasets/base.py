@@ -11,6 +11,24 @@ import scipy.sparse
 
 
 @dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of a dataset before it is loaded; None where only loading will tell."""
+
+    name: str
+    description: str
+    source: str
+    nodes: int | None = None
+    edges: int | None = None
+    features: int | None = None
+    classes: int | None = None
+    class_split: tuple[int, int, int] | None = None  # base, novel-train, novel-test
+    n_way: int | None = None
+    k_shot: int | None = None
+    on_disk: bool = True  # or made on the spot: loading it needs no network
+    revision: int = 1  # raise it when the same name would load another graph
+
+
+@dataclass(frozen=True)
 class NodeDataset:
     """An attributed graph whose nodes carry one class each.
 

@@ -27,9 +27,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from hagmeta.datasets import npz
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import DatasetInfo, NodeDataset
+
+INFO = DatasetInfo(
+    name="debian",
+    description="packages of Debian 12, by archive section",
+    source="embedded",
+    nodes=19_729,
+    edges=131_552,
+    features=4_208,
+    classes=51,
+    class_split=(12, 12, 27),
+    n_way=3,
+    k_shot=5,
+)
 
 
 def load() -> NodeDataset:
     """Read the file beside this module."""
-    return npz.load(Path(__file__).with_name("debian.npz"), "debian")
+    return npz.load(Path(__file__).with_name("debian.npz"), INFO.name)

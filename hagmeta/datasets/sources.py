@@ -1,8 +1,31 @@
-"""Which files a dataset is made of, and where each is to be had: at one commit, with its git blob id."""
+"""The datasets that are downloaded: what they are, and the files that each is made of.
+
+Files of a repository are those of one commit, each with its git blob id.
+"""
 
 from __future__ import annotations
 
+from hagmeta.datasets.base import DatasetInfo
 from hagmeta.datasets.download import RemoteFile
+
+_GFCIL_PAGE = "github.com/Zhen-Tan-dmml/GFCIL"
+_GPN_PAGE = "github.com/kaize0409/GPN_Graph-Few-shot"
+
+# fmt: off
+INFOS = (
+    # name, description, source, nodes, edges, features, classes, class split, n-way, k-shot
+    DatasetInfo("amazon-clothing", "clothing viewed together, by kind of product", _GFCIL_PAGE,
+                24_919, 91_680, 9_034, 77, (20, 30, 27), 3, 5),
+    DatasetInfo("dblp", "papers and their citations, by venue", _GFCIL_PAGE,
+                40_672, 288_270, 7_202, 137, (37, 50, 50), 5, 5),
+    DatasetInfo("reddit", "posts that share commenters, by community", "PyTorch Geometric's Reddit2",
+                232_965, 11_606_919, 602, 41, (11, 10, 20), 2, 3),
+    DatasetInfo("cora-full", "papers and their citations, by topic", "PyTorch Geometric's CoraFull",
+                19_793, 63_421, 8_710, 70, (20, 20, 30), 3, 5),
+    DatasetInfo("amazon-electronics", "electronics bought together, by kind of product", _GPN_PAGE,
+                42_318, 43_556, 8_669, 167, (47, 60, 60), 5, 5),
+)
+# fmt: on
 
 _GITHUB = "https://raw.githubusercontent.com"
 _GFCIL = f"{_GITHUB}/Zhen-Tan-dmml/GFCIL/9b78210418711a795280c588f55aef63f7df5b3b/few_shot_data"

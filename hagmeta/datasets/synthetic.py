@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import DatasetInfo, NodeDataset
 from hagmeta.datasets.clean import Features, make_dataset, sorted_unique
 
 SMALLEST_CLASS = 100  # nodes, where there are enough
@@ -64,6 +64,22 @@ PRESETS = {
     "synthetic-dblp": SyntheticConfig(nodes=40_672, edges=288_270, features=7_202, classes=137),
     "synthetic-reddit": SyntheticConfig(nodes=232_965, edges=11_606_919, features=602, classes=41, dense=1),
 }
+SOURCE = "generated"
+_SETTINGS = {  # class split, n-way, k-shot: those of the datasets whose sizes they have
+    "synthetic-amazon-clothing": ((20, 30, 27), 3, 5),
+    "synthetic-dblp": ((37, 50, 50), 5, 5),
+    "synthetic-reddit": ((11, 10, 20), 2, 3),
+}
+INFOS = tuple(
+    DatasetInfo(
+        name,
+        f"random, of {name.removeprefix('synthetic-')}'s size",
+        SOURCE,
+        *(preset.nodes, preset.edges, preset.features, preset.classes),
+        *_SETTINGS[name],
+    )
+    for name, preset in PRESETS.items()
+)
 
 
 def parse(text: str) -> SyntheticConfig:

@@ -1,14 +1,24 @@
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import Field, fields, replace
+from dataclasses import Field, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hagmeta import config as config_module
+from hagmeta import datasets
 from hagmeta.common.command import parse_seeds
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig
+from hagmeta.common.settings import Settings, setting
+from hagmeta.config import RunConfig, resolve
+from hagmeta.methods import METHODS
+from hagmeta.methods.hag_meta import HagMetaSettings
+from hagmeta.nn.encoder import LayerSettings
+from hagmeta.phases.settings import PhaseSettings
+from hagmeta.protocol import PROTOCOLS, TaskSettings
 
 
 def other_value(item: Field[Any]) -> Any:
@@ -192,3 +202,94 @@ def test_a_number_too_large_for_a_float() -> None:
 def test_minus_zero_hashes_as_zero() -> None:
     assert RunConfig(weight_decay=-0.0) == RunConfig(weight_decay=0.0)
     assert RunConfig(weight_decay=-0.0).hash() == RunConfig(weight_decay=0.0).hash()
+
+
+FROZEN = json.loads(Path(__file__).with_name("hashes.json").read_text())
+
+
+def test_hashes_of_a_frozen_list_of_configurations_are_what_they_were() -> None:
+    # Results on disk are found by these. A setting that comes later declares its birth value, and a change of
+    # behaviour raises a revision: neither is a reason to change a line of the file.
+    for frozen in FROZEN:
+        config = RunConfig.from_mapping(frozen["settings"])
+        assert resolve(config).hash() == frozen["hash"], frozen["settings"]
+        assert config.hash() == frozen["unresolved"], frozen["settings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterSettings(Settings):
+    """As if there were a newer version with one more setting, by default other than at its birth."""
+
+    pooling: str = setting("sum", "a setting that came later", choices=("sum", "mean"), birth="mean")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterConfig(RunConfig, LaterSettings):
+    """Put together with it."""
+
+
+OLDER = RunConfig(hidden=64).canonical()  # as a record of before has it
+OLDER_HASH = RunConfig(hidden=64).hash()
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> type[RunConfig]:
+    monkeypatch.setitem(config_module.SETTINGS, "pooling", LaterConfig.__dataclass_fields__["pooling"])
+    monkeypatch.setitem(config_module.OWNERS, "pooling", LaterSettings)
+    return LaterConfig
+
+
+def test_a_later_setting_is_hashed_only_where_it_differs_from_its_birth(later: type[RunConfig]) -> None:
+    as_before, other = later(hidden=64, pooling="mean"), later(hidden=64)
+    assert as_before.hash() == OLDER_HASH != other.hash()
+    assert as_before.unhashed() == ["pooling"] and other.unhashed() == []
+    assert as_before.canonical()["pooling"] == "mean"  # a record tells it all the same
+
+
+def test_an_older_record_is_read_with_what_was_done_at_its_time(later: type[RunConfig]) -> None:
+    read = later.from_record(OLDER)
+    assert read == later(hidden=64, pooling="mean") and read.hash() == OLDER_HASH
+    assert later.from_mapping({"hidden": 64}) == later(
+        hidden=64, pooling="sum"
+    )  # a user's file has today's default
+
+
+def test_a_revision_above_the_first_changes_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, cec = RunConfig(), RunConfig(method="cec")
+    plain = [config.hash(), cec.hash()]
+    assert config.revisions() == {}
+    monkeypatch.setattr(METHODS["cec"], "revision", 2)
+    assert RunConfig(method="cec").revisions() == {"method": 2}
+    assert [RunConfig().hash(), RunConfig(method="cec").hash() == plain[1]] == [plain[0], False]
+    monkeypatch.setattr(PROTOCOLS["strict"], "revision", 3)
+    assert RunConfig().revisions() == {"protocol": 3}
+    assert RunConfig().hash() != plain[0] and RunConfig(protocol="released").revisions() == {}
+    debian = replace(datasets._REGISTRY["debian"], revision=2)
+    monkeypatch.setitem(datasets._REGISTRY, "debian", debian)
+    assert RunConfig().revisions() == {"dataset": 2, "protocol": 3}
+
+
+@pytest.mark.parametrize(
+    ("settings", "given"),
+    [
+        ({}, []),
+        ({"hidden": 32, "n_way": 3, "classes": (12, 12, 27)}, []),  # what they are anyway
+        ({"k_shot": 1}, ["k_shot"]),  # training queries follow
+        ({"k_shot": 1, "query_shot": 5}, ["k_shot", "query_shot"]),
+        ({"protocol": "released", "query_shot": 20}, []),
+        ({"n_way": 2, "nla": False}, ["n_way", "nla"]),  # sessions follow
+        ({"method": "gpn", "nla": False}, []),  # the method decides
+        ({"method": "cec", "cosine_scale": 8.0}, ["cosine_scale"]),
+    ],
+)
+def test_what_was_given_is_what_would_be_otherwise_without(
+    settings: dict[str, Any], given: list[str]
+) -> None:
+    assert sorted(resolve(RunConfig(**settings)).given()) == given
+
+
+@pytest.mark.parametrize("group", [LayerSettings, TaskSettings, PhaseSettings, HagMetaSettings])
+def test_a_group_of_settings_checks_its_own(group: type[Settings]) -> None:
+    for item in fields(group):
+        with pytest.raises(UserError, match=item.name):
+            group(**{item.name: object()})
