@@ -1,0 +1,116 @@
+"""Who may import whom: every package and every room knows what stands below it, and nothing above."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("benchmarks", "study", "analysis", "hagmeta")  # from the top down
+ROOMS = (  # of hagmeta, from the top down; those in one row know nothing of each other
+    ("__init__", "__main__"),
+    ("pipeline", "display"),
+    ("config",),
+    ("phases",),
+    ("methods",),
+    ("nn",),
+    ("protocol", "sparse"),
+    ("packs", "datasets"),
+    ("common",),
+)
+STRANGERS = {  # what a package must not know of the world outside
+    "hagmeta": {"ray", "pandas", "matplotlib", "seaborn", "optuna"},
+    "analysis": {"ray", "torch", "torch_geometric"},
+    "study": {"matplotlib", "seaborn"},
+}
+FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts if parts[-1] != "__init__" or len(parts) == 2 else parts[:-1])
+
+
+FILES = {module_name(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+def imported(module: str) -> Iterator[str]:
+    """The modules that a file imports, wherever in it; of ours, the files that they are."""
+    for node in ast.walk(ast.parse(FILES[module].read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (_file(name) for name in names)
+
+
+def _file(name: str) -> str:
+    """``a.b.C`` is the file ``a.b``; benchmarks import each other without their folder's name."""
+    if f"benchmarks.{name.split('.')[0]}" in FILES:
+        return f"benchmarks.{name.split('.')[0]}"
+    while name not in FILES and f"{name}.__init__" not in FILES and "." in name:
+        name = name.rpartition(".")[0]
+    return name if name in FILES else f"{name}.__init__" if f"{name}.__init__" in FILES else name
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {room(module) for module in FILES if module.startswith("hagmeta.")}
+    assert rooms == FLOOR.keys()
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_imports_run_downward(module: str) -> None:
+    package = module.split(".")[0]
+    for other in imported(module):
+        if other not in FILES:
+            assert other.split(".")[0] not in STRANGERS.get(package, ()), other
+            continue
+        above = PACKAGES.index(package) > PACKAGES.index(other.split(".")[0])
+        assert not above, f"{module} imports {other}, of a package above"
+        if package == "hagmeta" and room(module) != room(other):
+            assert FLOOR[room(module)] < FLOOR[room(other)], f"{module} imports {other}, of no lower floor"
+        assert other != "study.launch", "it is a program, not a library"
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    graph = {module: [other for other in imported(module) if other in FILES] for module in FILES}
+    TopologicalSorter(graph).prepare()  # raises where there is one
+
+
+def test_only_the_face_of_hagmeta_knows_run_config() -> None:
+    knowing = {module for module in FILES if "hagmeta.config" in imported(module)}
+    assert {room(module) for module in knowing if module.startswith("hagmeta.")} == {
+        *("__init__", "__main__", "pipeline")
+    }
+
+
+def test_analysis_knows_of_hagmeta_what_is_common_alone() -> None:
+    for module in FILES:
+        if module.startswith("analysis"):
+            ours = {other for other in imported(module) if other.startswith(("hagmeta", "study"))}
+            assert all(other.startswith("hagmeta.common") for other in ours), (module, ours)
+
+
+@pytest.mark.parametrize("module", [m for m in FILES if m.startswith(("hagmeta", "study"))])
+def test_nobody_asks_for_a_protocol_or_a_method_by_name(module: str) -> None:
+    """Names stand where the thing is declared and registered, and where a setting has its default."""
+    names = {"strict", "released", "hag-meta", "proto-gcn", "meta-gnn", "er-gnn", "icarl", "cec", "frozen"}
+    tree = ast.parse(FILES[module].read_text())
+    asked = {
+        word.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare | ast.MatchValue | ast.Subscript)
+        for word in ast.walk(node)
+        if isinstance(word, ast.Constant) and isinstance(word.value, str)
+    }
+    assert not asked & names
