@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,15 +22,12 @@ from hagmeta.packs.capture import Capture, Steps
 from hagmeta.packs.pack import EarlyStopping, Pack, Progress, State, stack
 from hagmeta.packs.randomness import fold, keys, seeded
 from hagmeta.phases.context import Context
+from hagmeta.phases.settings import PretrainSettings
 from hagmeta.protocol.scenario import TRAIN, VAL, Scenario
 from hagmeta.sparse.graph import Graph, View
 
 EVALUATE_EVERY = 10  # epochs
 CACHE_VERSION = 1  # raise it when pre-training would give other parameters for the same settings
-_SETTINGS = (
-    *("encoder", "hidden", "embedding", "heads", "dropout"),
-    *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience"),
-)
 
 
 class Pretrainer(nn.Module):
@@ -150,7 +148,8 @@ def _cache_key(fingerprint: str, scenario: Scenario, context: Context) -> str:
     """Names what pre-training depends on: the data, what is seen and supervised, the settings, the seed."""
     device = context.device.type + " plain" * context.plain  # equal to rounding, not to the bit
     digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
-    digest.update(str([getattr(context.settings, name) for name in _SETTINGS]).encode())
+    names = sorted(item.name for item in (*fields(EncoderSettings), *fields(PretrainSettings)))
+    digest.update(str([(name, getattr(context.settings, name)) for name in names]).encode())
     for array in (_visible(scenario, context), *_supervision(scenario, context)):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:24]

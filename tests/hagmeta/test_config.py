@@ -211,7 +211,7 @@ def test_hashes_of_a_frozen_list_of_configurations_are_what_they_were() -> None:
     # Results on disk are found by these. A setting that comes later declares its birth value, and a change of
     # behaviour raises a revision: neither is a reason to change a line of the file.
     for frozen in FROZEN:
-        config = RunConfig.from_mapping(frozen["settings"])
+        config = RunConfig.from_record(frozen["settings"])
         assert resolve(config).hash() == frozen["hash"], frozen["settings"]
         assert config.hash() == frozen["unresolved"], frozen["settings"]
 
