@@ -11,7 +11,7 @@ import numpy as np
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import Settings, setting
-from hagmeta.protocol.scenario import ClassNodes, Scenario, Stream
+from hagmeta.protocol.scenario import ClassNodes, Scenario, Stream, StreamPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +79,8 @@ class Protocol(ABC):
         """The nodes from which the supports of a class are drawn."""
 
     @abstractmethod
-    def queries(
-        self,
-        nodes: ClassNodes,
-        known: np.ndarray,
-        arriving: np.ndarray,
-        support: np.ndarray,
-        role: int,
-        rng: np.random.Generator,
-    ) -> tuple[np.ndarray, ...]:
-        """The queries of every session of a stream, 0 included, ascending; of one role where that counts."""
+    def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        """The queries of every session of a stream, 0 included, each ascending."""
 
     # What training may read, and by what a class is known.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hagmeta.protocol.base import Protocol
-from hagmeta.protocol.scenario import ClassNodes, Scenario, Stream
+from hagmeta.protocol.scenario import ClassNodes, Scenario, Stream, StreamPlan
 
 QUERIES = 20  # a class, as the authors' code draws them
 
@@ -46,21 +46,13 @@ class Released(Protocol):
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
         return nodes.members[c]
 
-    def queries(
-        self,
-        nodes: ClassNodes,
-        known: np.ndarray,
-        arriving: np.ndarray,
-        support: np.ndarray,
-        role: int,
-        rng: np.random.Generator,
-    ) -> tuple[np.ndarray, ...]:
+    def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Anew in each session, from all nodes of a class but its supports."""
         queries = []
-        for number in range(len(arriving) + 1):
-            met = np.concatenate([known, arriving[:number].ravel()])
-            taken = support[number - 1] if number else np.empty(0, dtype=np.int64)
-            pools = [np.setdiff1d(nodes.members[c], taken) for c in met]
+        for number in range(len(plan.arriving) + 1):
+            met = np.concatenate([plan.known, plan.arriving[:number].ravel()])
+            taken = plan.support[number - 1] if number else np.empty(0, dtype=np.int64)
+            pools = [np.setdiff1d(plan.nodes.members[c], taken) for c in met]
             drawn = [rng.choice(pool, QUERIES, replace=False) for pool in pools]
             queries.append(np.sort(np.concatenate(drawn)))
         return tuple(queries)

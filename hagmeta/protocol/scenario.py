@@ -42,6 +42,16 @@ class ClassNodes(NamedTuple):
         return self.members[c][self.role[self.members[c]] == role]
 
 
+class StreamPlan(NamedTuple):
+    """A stream before its queries are drawn."""
+
+    nodes: ClassNodes
+    known: np.ndarray  # (classes,) met at session 0
+    arriving: np.ndarray  # (sessions, N) classes
+    support: np.ndarray  # (sessions, N, K) nodes
+    role: int  # of the nodes to ask, where that counts
+
+
 @dataclass(frozen=True)
 class Stream:
     """Session 0 knows its classes by many labels; each later session brings N more with K labels each."""

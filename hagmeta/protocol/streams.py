@@ -8,7 +8,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.randomness import stream as random_stream
 from hagmeta.protocol import ProtocolSettings, make_protocol
-from hagmeta.protocol.scenario import NEVER, TEST, VAL, ClassNodes, Scenario, Stream
+from hagmeta.protocol.scenario import NEVER, TEST, VAL, ClassNodes, Scenario, Stream, StreamPlan
 from hagmeta.protocol.splits import class_members, make_split
 
 
@@ -76,7 +76,8 @@ class _Builder:
                 arrival[self.nodes.members[c]] = number
         for c in visible:
             arrival[self.nodes.members[c]] = 0
-        queries = self.protocol.queries(self.nodes, known, arriving, support, role, self.query_rng)
+        plan = StreamPlan(self.nodes, known, arriving, support, role)
+        queries = self.protocol.queries(plan, self.query_rng)
         return Stream(known, arriving, support, queries, arrival)
 
     def _support(self, c: int) -> np.ndarray:

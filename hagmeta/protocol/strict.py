@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hagmeta.protocol.base import Protocol
-from hagmeta.protocol.scenario import TRAIN, ClassNodes, Scenario, Stream, held_out_size
+from hagmeta.protocol.scenario import TRAIN, ClassNodes, Scenario, Stream, StreamPlan, held_out_size
 
 
 class Strict(Protocol):
@@ -37,24 +37,16 @@ class Strict(Protocol):
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
         return nodes.of_role(c, TRAIN)
 
-    def queries(
-        self,
-        nodes: ClassNodes,
-        known: np.ndarray,
-        arriving: np.ndarray,
-        support: np.ndarray,
-        role: int,
-        rng: np.random.Generator,
-    ) -> tuple[np.ndarray, ...]:
+    def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """At most ``queries_per_class`` nodes of one role, the same in every session."""
         most = self.settings.queries_per_class
 
         def of(classes: np.ndarray) -> list[np.ndarray]:
-            return [rng.permutation(nodes.of_role(c, role))[:most] for c in classes]
+            return [rng.permutation(plan.nodes.of_role(c, plan.role))[:most] for c in classes]
 
-        chosen = of(known)
+        chosen = of(plan.known)
         queries = [np.sort(np.concatenate(chosen))]
-        for session in arriving:
+        for session in plan.arriving:
             chosen += of(session)
             queries.append(np.sort(np.concatenate(chosen)))
         return tuple(queries)
