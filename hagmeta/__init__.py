@@ -1,4 +1,7 @@
-"""Graph few-shot class-incremental learning: ``hagmeta.run(hagmeta.RunConfig(...), seeds)``.
+"""Graph few-shot class-incremental learning, for Python.
+
+    config = hagmeta.RunConfig(method="cec", episodes=100)
+    records = hagmeta.run(config, [0, 1], dataset=hagmeta.load("debian"), device=torch.device("cpu"))
 
 What is named here is imported when it is asked for: the small modules of ``hagmeta.common`` need no torch.
 """
@@ -10,10 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hagmeta.config import RunConfig, resolve
+    from hagmeta.datasets import NodeDataset
     from hagmeta.pipeline import run
 
-__all__ = ["RunConfig", "resolve", "run"]
+__all__ = ["RunConfig", "load", "resolve", "run"]
 _HOMES = {"RunConfig": "hagmeta.config", "resolve": "hagmeta.config", "run": "hagmeta.pipeline"}
+
+
+def load(name: str) -> NodeDataset:
+    """A dataset by its name; what must be downloaded is kept in ``$HAGMETA_HOME``."""
+    from hagmeta import datasets
+    from hagmeta.common.home import home
+
+    return datasets.load(name, home() / "data")
 
 
 def __getattr__(name: str) -> Any:

@@ -8,13 +8,11 @@ from pathlib import Path
 import torch
 
 from hagmeta import datasets
-from hagmeta.common.home import home
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import Sizes, make_method
 from hagmeta.packs.capture import stream_of
-from hagmeta.packs.device import choose_device
 from hagmeta.packs.environment import Clock, environment, forget_peaks
 from hagmeta.packs.pack import Pack, Progress, no_progress
 from hagmeta.phases.context import Context
@@ -35,8 +33,8 @@ def run(
     config: RunConfig,
     seeds: Sequence[int],
     *,
-    dataset: NodeDataset | None = None,
-    device: torch.device | None = None,
+    dataset: NodeDataset,
+    device: torch.device,
     cache: Path | None = None,
     progress: Progress = no_progress,
     snapshots: Snapshots | None = None,
@@ -45,12 +43,10 @@ def run(
 ) -> list[Record]:
     """Run one configuration for a pack of seeds; a seed's record does not depend on the others.
 
-    The dataset is loaded by its name, and the device chosen, unless they are given. ``eager`` keeps a GPU
-    from capturing steps and replaying them. ``plain`` runs one seed after the other without packs, captures
-    and kernels of our own, so that ``print``, ``pdb`` and profilers work in a method. Both are for debugging.
+    ``eager`` keeps a GPU from capturing steps and replaying them. ``plain`` runs one seed after the other
+    without packs, captures and kernels of our own, so that ``print``, ``pdb`` and profilers work in a method.
+    Both are for debugging.
     """
-    device = device or choose_device("auto")
-    dataset = dataset or datasets.load(config.dataset, home() / "data")
     packs = [[seed] for seed in seeds] if plain else [list(seeds)]
     return [
         record

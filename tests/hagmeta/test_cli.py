@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import hagmeta
 from hagmeta import datasets
 from hagmeta.__main__ import main
 
@@ -222,3 +223,21 @@ def test_odd_input_is_one_line_too(
     arguments: list[str], named: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert_refused(arguments, named, capsys)
+
+
+def test_the_python_face_runs_a_configuration() -> None:
+    config = hagmeta.RunConfig(
+        dataset=GRAPH, classes=(3, 2, 3), n_way=1, k_shot=2, pretrain_epochs=2, episodes=1
+    )
+    (record,) = hagmeta.run(config, [7], dataset=hagmeta.load(GRAPH), device=torch.device("cpu"))
+    assert record["seed"] == 7 and record["config_hash"] == hagmeta.resolve(config).hash()
+    assert (record["leaks"], record["unhashed"], record["revisions"]) == (False, [], {})
+    assert sorted(record["given"]) == ["classes", "episodes", "k_shot", "n_way", "pretrain_epochs"]
+    with pytest.raises(AttributeError, match="no attribute 'runn'"):
+        _ = hagmeta.runn
+
+
+def test_plain_runs_without_packs(tmp_path: Path) -> None:
+    assert main([*TINY, "--seeds", "2", "--plain", "--json", str(tmp_path / "records.json")]) == 0
+    records = json.loads((tmp_path / "records.json").read_text())
+    assert [record["environment"]["plain"] for record in records] == [True, True]
