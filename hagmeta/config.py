@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import cached_property
@@ -45,19 +44,26 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
 
     def applies(self, setting: str) -> bool:
         """Whether a setting is the user's to decide, under the configured method and protocol."""
+        return setting in self._applying
+
+    @cached_property
+    def _applying(self) -> set[str]:
         method = METHODS.get(self.method)
         if method is None:  # it is refused where the configuration is resolved
-            return not issubclass(OWNERS[setting], tuple(_OWN))
+            return {name for name, owner in OWNERS.items() if not issubclass(owner, tuple(_OWN))}
         decided = {**method.decides, **PROTOCOLS[self.protocol].decides}
-        other, value = SETTINGS[setting].metadata["only_with"] or ("", None)
-        idle = setting in decided or decided.get(other, value) != value
-        return not idle and OWNERS[setting].concerns(method)
+        concerned = {owner: owner.concerns(method) for owner in set(OWNERS.values())}
+        applying = {name for name, owner in OWNERS.items() if concerned[owner] and name not in decided}
+        for name in tuple(applying):
+            other, value = SETTINGS[name].metadata["only_with"] or ("", None)
+            if decided.get(other, value) != value:
+                applying.remove(name)
+        return applying
 
     def canonical(self) -> dict[str, Any]:
         """Plain JSON values, without settings that do not apply."""
-        values = dataclasses.asdict(self)
-        values["classes"] = list(self.classes) if self.classes else None
-        return {name: values[name] for name in SETTINGS if self.applies(name)}
+        values = {name: getattr(self, name) for name in SETTINGS if self.applies(name)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def hash(self) -> str:
         """Names this configuration: equal settings, equal hash, on any machine."""
@@ -69,8 +75,8 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
 
     def unhashed(self) -> list[str]:
         """Settings that came later and say what was done before: with them the hash is what it was."""
-        values = self.canonical()
-        return [name for name, value in values.items() if value == SETTINGS[name].metadata["birth"]]
+        births = {name: item.metadata["birth"] for name, item in SETTINGS.items() if self.applies(name)}
+        return [name for name, birth in births.items() if getattr(self, name) == birth]
 
     def revisions(self) -> dict[str, int]:
         """Of dataset, method and protocol, where above the first: part of the hash."""
