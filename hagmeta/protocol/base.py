@@ -77,7 +77,7 @@ class Protocol(ABC):
     # What is visible, and what is asked.
 
     def visible(self, scenario: Scenario, stream: Stream, session: int) -> np.ndarray:
-        """Which nodes (nodes,) take part in the graph at a session. Whose labels may be read is another matter.
+        """Which nodes (nodes,) take part in the graph at a session. It says nothing of their labels.
 
         Where all is visible from the start, that is what the last session of the test stream sees, whichever
         the stream: classes that never arrive stay out, so that either setting ends in the same graph.
