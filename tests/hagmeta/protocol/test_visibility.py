@@ -146,7 +146,7 @@ def test_to_read_the_labels_of_all_that_is_visible_is_noticed(
 
 
 def later(scenario: Scenario) -> np.ndarray:
-    """The nodes of classes that come after session 1, and supports among them."""
+    """The nodes of the classes that come after session 1."""
     return (scenario.test.readable_from > 1) & (scenario.test.readable_from < NEVER)
 
 
