@@ -1,4 +1,4 @@
-"""What records of the first versions did not say: which settings were given, and whether a run leaks."""
+"""What older records did not say: which settings were given, whether a run leaks, what had no name yet."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
 RELEASED_QUERIES = 20  # a class, as that protocol drew them
 # Always named, or the dataset's own by default, which a record does not tell.
 NEVER_GIVEN = ("dataset", "method", "protocol", "classes", "n_way", "k_shot")
+# Settings of the task that came later, and what was done before: runs are apart where these differ.
+BEFORE: dict[str, Any] = {"visibility": "arriving"}
 
 
 def completed(record: Record) -> Record:
     """The record with what it would say today."""
     config = record["config"]
     younger = {"leaks": config.get("protocol") == "released", "given": given_before(config)}
-    return younger | record
+    return younger | record | {"config": BEFORE | config}
 
 
 def given_before(config: dict[str, Any]) -> list[str]:

@@ -94,7 +94,7 @@ class Context:
         return self.method.oracle and self.protocol.has_oracles
 
     def training(self) -> Knowledge:
-        """What is known in meta-training: neither novel-test nor held-out classes are seen."""
+        """What is known in meta-training: of novel-test and held-out classes nothing, at most their nodes."""
         supervised = self.meta_training is MetaTraining.SUPERVISED
         known = [
             self.protocol.known_in_training(s, s.trained if supervised else s.validation.known)
@@ -125,7 +125,8 @@ class Context:
     def _knowledge(
         self, streams: Sequence[Stream], session: int, known_by: list[np.ndarray], all_averaged: bool = False
     ) -> Knowledge:
-        seen = np.stack([self.protocol.visible(stream, session) for stream in streams])
+        pairs = zip(self.scenarios, streams, strict=True)
+        seen = np.stack([self.protocol.visible(scenario, stream, session) for scenario, stream in pairs])
         members = [self._members(s, nodes) for s, nodes in zip(self.scenarios, known_by, strict=True)]
         return Knowledge(self.graph.view(seen), self.graph.class_means(members, seen), all_averaged)
 

@@ -124,7 +124,7 @@ def _train(
 
 
 def _visible(scenario: Scenario, context: Context) -> np.ndarray:
-    return context.protocol.visible(scenario.validation, 0)
+    return context.protocol.visible(scenario, scenario.validation, 0)
 
 
 def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -32,6 +32,12 @@ class TaskSettings(Settings):
     val_classes: int = setting(
         0, "novel-train classes kept out of meta-training to validate on (0: validate on all)", at_least=0
     )
+    visibility: str = setting(
+        "arriving",
+        "nodes and edges are there when their class is met (arriving), or all from the start (whole)",
+        choices=("arriving", "whole"),
+        birth="arriving",
+    )
 
     def check(self) -> None:
         if self.classes is not None and min(self.classes) < 1:
@@ -70,9 +76,15 @@ class Protocol(ABC):
 
     # What is visible, and what is asked.
 
-    def visible(self, stream: Stream, session: int) -> np.ndarray:
-        """Which nodes (nodes,) take part in anything at a session."""
-        return stream.visible(session)
+    def visible(self, scenario: Scenario, stream: Stream, session: int) -> np.ndarray:
+        """Which nodes (nodes,) take part in the graph at a session. It says nothing of their labels.
+
+        Where all is visible from the start, that is what the last session of the test stream sees, whichever
+        the stream: classes that never arrive stay out, so that either setting ends in the same graph.
+        """
+        if self.settings.visibility == "whole":
+            return scenario.test.arrived(scenario.test.sessions)
+        return stream.arrived(session)
 
     @abstractmethod
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:

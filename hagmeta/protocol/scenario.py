@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 TRAIN, VAL, TEST = 0, 1, 2  # roles of nodes
-NEVER = np.iinfo(np.int16).max  # the session in which nodes of an unused class become visible
+NEVER = np.iinfo(np.int16).max  # the session in which nodes of an unused class arrive
 Count = TypeVar("Count", int, np.ndarray)
 
 
@@ -60,7 +60,8 @@ class Stream:
     arriving: np.ndarray  # (sessions, N) classes
     support: np.ndarray  # (sessions, N, K) nodes
     queries: tuple[np.ndarray, ...]  # nodes to classify after each session, 0 included; ascending
-    arrival: np.ndarray  # (nodes,) the session in which a node becomes visible
+    arrival: np.ndarray  # (nodes,) the session in which a node comes into the graph, if not there before
+    readable_from: np.ndarray  # (nodes,) the session before which nobody may read a node's label
 
     @property
     def sessions(self) -> int:
@@ -70,15 +71,20 @@ class Stream:
         """Classes met by then, in that order: a class's position is its label to the model."""
         return np.concatenate([self.known, self.arriving[:session].ravel()])
 
-    def visible(self, session: int) -> np.ndarray:
+    def arrived(self, session: int) -> np.ndarray:
+        """Nodes (nodes,) that have come by then. What is visible, the protocol says."""
         return self.arrival <= session
+
+    def readable(self, session: int) -> np.ndarray:
+        """Nodes (nodes,) whose labels somebody may read by then, whatever is visible."""
+        return self.readable_from <= session
 
 
 @dataclass(frozen=True)
 class Scenario:
     """All that one seed fixes before anything learns, and the labels.
 
-    Splits, supports and visibility are drawn here, once. What learns afterwards reads ``labels`` at the
+    Splits, supports and arrivals are drawn here, once. What learns afterwards reads ``labels`` at the
     nodes its protocol allows and at no other, which the tests prove by replacing the others.
     """
 
@@ -102,13 +108,13 @@ class Scenario:
         return positions
 
     def nodes_of(self, classes: np.ndarray, role: int) -> np.ndarray:
-        """Nodes of one role labelled with one of ``classes``, among those seen before any session."""
-        candidates = np.flatnonzero((self.split.role == role) & self.test.visible(0))
+        """Nodes of one role labelled with one of ``classes``, among those of classes known at the start."""
+        candidates = np.flatnonzero((self.split.role == role) & self.test.readable(0))
         return candidates[np.isin(self.labels[candidates], classes)]
 
     def train_nodes_met(self, stream: Stream, session: int) -> np.ndarray:
         """Train nodes of every class met by a session of a stream: what only an oracle may ask."""
-        candidates = np.flatnonzero((self.split.role == TRAIN) & stream.visible(session))
+        candidates = np.flatnonzero((self.split.role == TRAIN) & stream.readable(session))
         return candidates[np.isin(self.labels[candidates], stream.met(session))]
 
     def all_nodes_of(self, classes: np.ndarray) -> np.ndarray:

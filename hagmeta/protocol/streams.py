@@ -67,18 +67,18 @@ class _Builder:
         self.rng = random_stream(seed, purpose)
         self.query_rng = random_stream(seed, f"{purpose}/queries")  # fewer sessions leave them as they are
 
-    def stream(self, known: np.ndarray, visible: np.ndarray, arriving: np.ndarray, role: int) -> Stream:
-        """A stream whose ``visible`` classes are seen from the start, with queries of one role."""
+    def stream(self, known: np.ndarray, there: np.ndarray, arriving: np.ndarray, role: int) -> Stream:
+        """A stream whose ``there`` classes have arrived at its start, with queries of one role."""
         support = np.array([[self._support(c) for c in session] for session in arriving])
         arrival = np.full(len(self.nodes.role), NEVER, dtype=np.int16)
         for number, session in enumerate(arriving, start=1):
             for c in session:
                 arrival[self.nodes.members[c]] = number
-        for c in visible:
+        for c in there:
             arrival[self.nodes.members[c]] = 0
         plan = StreamPlan(self.nodes, known, arriving, support, role)
         queries = self.protocol.queries(plan, self.query_rng)
-        return Stream(known, arriving, support, queries, arrival)
+        return Stream(known, arriving, support, queries, arrival, readable_from=arrival.copy())
 
     def _support(self, c: int) -> np.ndarray:
         return self.rng.choice(self.protocol.support_candidates(self.nodes, c), self.k_shot, replace=False)

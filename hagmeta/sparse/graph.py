@@ -23,7 +23,7 @@ if TYPE_CHECKING or gpu_usable():
 
 
 class View(NamedTuple):
-    """What can be seen: nodes of classes not yet met, and their edges, take no part in anything."""
+    """What can be seen: other nodes, such as those of classes not yet met, and their edges take no part."""
 
     visible: Tensor  # (nodes,) 1 or 0
     scale: Tensor  # (nodes,) visible / sqrt(visible neighbours + 1)

@@ -95,7 +95,7 @@ def test_answers_are_distances_to_train_means_and_weighted_supports(
     shared = context.shared(knowledge, len(streams[0].known), 2)
     (logits,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, 2),))
     for index, (scenario, stream, method) in enumerate(zip(context.scenarios, streams, methods, strict=True)):
-        visible, support = stream.visible(2), stream.support.reshape(-1, 3)
+        visible, support = stream.arrived(2), stream.support.reshape(-1, 3)
         embedded = embeddings(context, method.encoder, visible)
         known = [embedded[scenario.nodes_of(np.array([c]), TRAIN)].mean(0) for c in stream.known]
         weights = support_weights(context, method.node_attention, visible, support)

@@ -68,6 +68,7 @@ def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not
         small(learning_rate=0.01),
         small(protocol="released"),
         small(val_classes=2),
+        small(visibility="whole"),
         small(encoder="gat"),
     ):
         assert encoders(other, [0], dataset, tmp_path)[1] > 0

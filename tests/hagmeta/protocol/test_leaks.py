@@ -101,7 +101,7 @@ def test_an_oracle_knows_no_class_before_it_is_met(dataset: NodeDataset, small: 
     scenarios = []
     for scenario in context.scenarios:
         labels = scenario.labels.copy()
-        late = np.flatnonzero(scenario.test.arrival > 1)
+        late = np.flatnonzero(scenario.test.readable_from > 1)
         labels[late] = np.random.default_rng(0).integers(scenario.num_classes, size=len(late))
         assert np.isin(labels[late], scenario.test.met(1)).any()
         scenarios.append(replace(scenario, labels=labels))
@@ -144,7 +144,7 @@ def test_training_ignores_features_and_edges_of_invisible_nodes(
     dataset: NodeDataset, small: Small, method: str, encoder: str
 ) -> None:
     context = prepare(small(method=method, encoder=encoder, episodes=4), [3], dataset, CPU)
-    hidden = np.flatnonzero(~context.scenarios[0].validation.visible(0))
+    hidden = np.flatnonzero(~context.scenarios[0].validation.arrived(0))
     assert len(hidden) > 100
     noisy = replace(context, graph=Graph(with_noise_at(dataset, hidden), CPU))
     packs = []
@@ -170,7 +170,7 @@ def test_sessions_ignore_features_and_edges_of_classes_still_to_come(
 def test_training_notices_noise_at_a_single_visible_node(dataset: NodeDataset, small: Small) -> None:
     # The check above has teeth: one visible node among the noisy ones is enough to fail it.
     context = prepare(small(), [3], dataset, CPU)
-    seen = np.flatnonzero(context.scenarios[0].validation.visible(0))
+    seen = np.flatnonzero(context.scenarios[0].validation.arrived(0))
     noisy = replace(context, graph=Graph(with_noise_at(dataset, seen[:1]), CPU))
     packs = [pretrain(each, None, no_progress) for each in (context, noisy)]
     assert not same_parameters(*packs)
@@ -183,8 +183,8 @@ def test_held_out_classes_are_invisible_and_unlabelled_in_training(
     scenario = context.scenarios[0]
     held_out = scenario.split.novel_train[-2:]
     assert not np.isin(held_out, scenario.meta_classes).any()
-    assert not scenario.validation.visible(0)[np.isin(dataset.labels, held_out)].any()
+    assert not scenario.validation.arrived(0)[np.isin(dataset.labels, held_out)].any()
     noisy = replace(
-        context, graph=Graph(with_noise_at(dataset, np.flatnonzero(~scenario.validation.visible(0))), CPU)
+        context, graph=Graph(with_noise_at(dataset, np.flatnonzero(~scenario.validation.arrived(0))), CPU)
     )
     assert same_parameters(pretrain(context, None, no_progress), pretrain(noisy, None, no_progress))

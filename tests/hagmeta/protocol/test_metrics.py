@@ -20,6 +20,7 @@ def evaluator_of(rights: list[list[int]]) -> Evaluator:
         support=np.zeros((sessions, 1, 1), dtype=np.int64),
         queries=tuple(np.arange(10 * (t + 1)) for t in range(sessions + 1)),
         arrival=labels.astype(np.int16),
+        readable_from=labels.astype(np.int16),
     )
     evaluator = Evaluator(stream, labels)
     for session, row in enumerate(rights):

@@ -81,10 +81,10 @@ def test_dropped_classes_are_in_no_part_and_never_visible() -> None:
     small = np.isin(dataset.labels, [2, 7])
     for stream in (scenario.validation, scenario.test):
         for session in range(stream.sessions + 1):
-            assert not stream.visible(session)[small].any()
+            assert not stream.arrived(session)[small].any()
             assert not small[stream.queries[session]].any()
     # All else is visible in the end.
-    assert scenario.test.visible(scenario.test.sessions)[~small].all()
+    assert scenario.test.arrived(scenario.test.sessions)[~small].all()
 
 
 def test_classes_in_no_part_of_the_split_are_never_visible() -> None:
@@ -92,7 +92,7 @@ def test_classes_in_no_part_of_the_split_are_never_visible() -> None:
     scenario = make_scenario(dataset, three_shot(drop_small=True, classes=(2, 1, 1)), 0)
     unused = ~np.isin(dataset.labels, scenario.split.order)
     assert unused.sum() > 20
-    assert not scenario.test.visible(scenario.test.sessions)[unused].any()
+    assert not scenario.test.arrived(scenario.test.sessions)[unused].any()
 
 
 def test_a_class_is_usable_when_its_train_nodes_suffice() -> None:

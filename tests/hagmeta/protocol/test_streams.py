@@ -22,7 +22,14 @@ def scenario_of(dataset: NodeDataset, config: RunConfig, seed: int = 0) -> Scena
 
 
 def arrays(stream: Stream) -> list[np.ndarray]:
-    return [stream.known, stream.arriving, stream.support, stream.arrival, *stream.queries]
+    return [
+        stream.known,
+        stream.arriving,
+        stream.support,
+        stream.arrival,
+        stream.readable_from,
+        *stream.queries,
+    ]
 
 
 def same_draws(one: Scenario, other: Scenario) -> bool:
@@ -71,7 +78,7 @@ def test_classes_arrive_in_the_split_s_order_without_the_remainder(
     assert scenario.test.arriving.tolist() == split.novel_test[:4].reshape(2, 2).tolist()
     assert scenario.test.met(1).tolist() == [*scenario.test.known, *split.novel_test[:2]]
     left_over = dataset.labels == split.novel_test[4]
-    assert not scenario.test.visible(2)[left_over].any()
+    assert not scenario.test.arrived(2)[left_over].any()
 
 
 @pytest.mark.parametrize("changes", [{}, {"val_classes": 2}, {"protocol": "released"}])
@@ -81,7 +88,7 @@ def test_a_session_makes_its_own_classes_visible_and_no_more(
     scenario = scenario_of(dataset, small(**changes))
     for session in range(scenario.test.sessions + 1):
         expected = np.isin(dataset.labels, scenario.test.met(session))
-        assert np.array_equal(scenario.test.visible(session), expected)
+        assert np.array_equal(scenario.test.arrived(session), expected)
 
 
 def test_validation_rehearses_the_novel_train_classes(dataset: NodeDataset, small: Small) -> None:
@@ -93,7 +100,7 @@ def test_validation_rehearses_the_novel_train_classes(dataset: NodeDataset, smal
     # They were all met in training, so all are visible from the start.
     for session in range(3):
         expected = np.isin(dataset.labels, [*split.base, *split.novel_train])
-        assert np.array_equal(stream.visible(session), expected)
+        assert np.array_equal(stream.arrived(session), expected)
 
 
 def test_validation_on_held_out_classes_is_a_stream_of_its_own(dataset: NodeDataset, small: Small) -> None:
@@ -104,7 +111,7 @@ def test_validation_on_held_out_classes_is_a_stream_of_its_own(dataset: NodeData
     assert stream.arriving.ravel().tolist() == split.novel_train[2:].tolist()
     assert_strict(stream, scenario, VAL, 3, 50)
     for session in range(4):
-        assert np.array_equal(stream.visible(session), np.isin(dataset.labels, stream.met(session)))
+        assert np.array_equal(stream.arrived(session), np.isin(dataset.labels, stream.met(session)))
     # The test stream still counts every novel-train class as met.
     assert scenario.test.known.tolist() == [*split.base, *split.novel_train]
 
@@ -114,7 +121,7 @@ def test_sessions_limits_the_test_stream(dataset: NodeDataset, small: Small) -> 
     assert (limited.test.sessions, whole.test.sessions) == (1, 2)
     assert len(limited.test.queries) == 2
     assert np.array_equal(limited.test.support, whole.test.support[:1])
-    assert not limited.test.visible(1)[np.isin(dataset.labels, whole.test.arriving[1])].any()
+    assert not limited.test.arrived(1)[np.isin(dataset.labels, whole.test.arriving[1])].any()
 
 
 def test_one_shot_and_one_way(dataset: NodeDataset, small: Small) -> None:
@@ -167,16 +174,16 @@ def test_released_draws_twenty_queries_of_all_nodes_but_the_session_s_supports(
     assert set(np.unique(roles[stream.support])) == {TRAIN, VAL, TEST}
 
 
-def test_nodes_of_gives_one_role_of_what_is_visible_at_the_start(dataset: NodeDataset, small: Small) -> None:
+def test_nodes_of_gives_one_role_of_what_is_readable_at_the_start(dataset: NodeDataset, small: Small) -> None:
     scenario = scenario_of(dataset, small())
     classes = np.array([scenario.split.base[0], scenario.split.novel_train[0]])
     for role in (TRAIN, VAL, TEST):
         expected = np.flatnonzero(np.isin(dataset.labels, classes) & (scenario.split.role == role))
         assert np.array_equal(scenario.nodes_of(classes, role), expected)
     assert len(scenario.nodes_of(scenario.split.novel_test, TRAIN)) == 0
-    # Asked with the labels of others in their place, it answers by visibility all the same.
+    # Asked with the labels of others in their place, it answers by what may be read all the same.
     swapped = replace(scenario, labels=np.full_like(scenario.labels, classes[0]))
-    assert scenario.test.visible(0)[swapped.nodes_of(classes, TRAIN)].all()
+    assert scenario.test.readable(0)[swapped.nodes_of(classes, TRAIN)].all()
 
 
 BAD_WAYS: list[tuple[Changes, str]] = [
