@@ -99,8 +99,8 @@ def metrics_table(panel: Panel) -> Table | None:
     last = int(sessions["session"].max())
     tables = {name: panel.by_seed(column, last) for name, column in AT_THE_LAST_SESSION.items()}
     tables |= {
-        "average accuracy": panel.by_seed("average_accuracy"),
-        "backward transfer": panel.by_seed("backward_transfer"),
+        "average": panel.by_seed("average_accuracy"),
+        "BWT": panel.by_seed("backward_transfer"),
     }
     body = _estimates(panel, {name: (table, True) for name, table in tables.items()})
     notes = [_agreement(panel, tables["accuracy"], tables["macro accuracy"])] if len(panel.labels) > 1 else []
@@ -111,10 +111,10 @@ def metrics_table(panel: Panel) -> Table | None:
         section="comparison" if "method" in panel.varied() else "curves",
         title=f"Metrics side by side: {panel.title}",
         caption=(
-            f"{INTERVAL} At the last session, but for the average over all sessions and backward transfer. "
+            f"{INTERVAL} At the last session, but for the average accuracy over all sessions and BWT. "
             "Accuracy counts every query alike, macro metrics every class met. Base are the classes known at "
-            "session 0, novel all later ones; harmonic is their harmonic mean. Backward transfer is the mean "
-            "over all tasks but the last of their accuracy at the end less that when they came."
+            "session 0, novel all later ones; harmonic is their harmonic mean. BWT, backward transfer, is "
+            "the mean over all tasks but the last of their accuracy at the end less that when they came."
         ),
         columns=["configuration", "seeds", *tables],
         rows=[[Cell(label, label), _seed_count(panel, label), *body[label]] for label in panel.labels],

@@ -130,7 +130,7 @@ def test_metrics_side_by_side(write: Write) -> None:
     folder = macro(write, WITHOUT, [0.50, 0.52, 0.48], gpil=False)
     table = tables(folder)["metrics-debian-strict-3-way-5-shot"]
     assert table.columns[:5] == ["configuration", "seeds", "accuracy", "macro accuracy", "macro-F1"]
-    assert table.columns[5:] == ["base", "novel", "harmonic", "average accuracy", "backward transfer"]
+    assert table.columns[5:] == ["base", "novel", "harmonic", "average", "BWT"]
     # t(0.975, 2) = 4.3027; the values deviate by 2: 4.3027 * 2 / sqrt(3) = 4.97.
     assert texts(table)[0] == [
         *("GPIL + NLA + TLA", "3", "60.0 ± 5.0", "40.0 ± 5.0", "40.0 ± 5.0"),
