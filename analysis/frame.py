@@ -7,6 +7,7 @@ planned and are not there, and runs that two folders tell differently are kept b
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +23,7 @@ from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records import Record, StudyFolder, read_record
 
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
+MACRO = ("macro_accuracy", "macro_f1", "macro_base_accuracy", "macro_novel_accuracy", "macro_harmonic")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
 VERSION = ("commit", "torch", "device")  # what runs that are averaged should share
@@ -211,7 +213,7 @@ def _studies(folder: Path) -> list[Path]:
 
 
 def _check_curve(record: Record) -> None:
-    lengths = {len(record[key]) for key in (*BY_SESSION, "matrix") if key in record}
+    lengths = {len(record[key]) for key in (*BY_SESSION, *MACRO, "matrix") if key in record}
     if len(lengths) != 1 or not isinstance(record["config"], dict) or "method" not in record["config"]:
         raise ValueError("its curves are not whole")
 
@@ -258,6 +260,7 @@ def _tables(found: Iterable[tuple[str, Record]]) -> tuple[pd.DataFrame, pd.DataF
                 "first": record["accuracy"][0],
                 "last": record["accuracy"][-1],
                 **{key: record.get(key) for key in ("pd", "rpd", "average_accuracy", "matrix")},
+                "backward_transfer": _number(record.get("backward_transfer")),
                 "validation": record["validation"].get("stream"),
                 "oracle": record.get("oracle", False),
                 "leaks": record["leaks"],
@@ -267,12 +270,19 @@ def _tables(found: Iterable[tuple[str, Record]]) -> tuple[pd.DataFrame, pd.DataF
                 **{key: environment.get(key) for key in ENVIRONMENT},
             }
         )
-        for session, values in enumerate(zip(*(record[key] for key in BY_SESSION), strict=True)):
-            curves.append({"run": number, "session": session, **dict(zip(BY_SESSION, values, strict=True))})
+        unknown = [None] * len(record["accuracy"])  # to records of the first versions
+        series = {key: record[key] for key in BY_SESSION} | {key: record.get(key, unknown) for key in MACRO}
+        for session, values in enumerate(zip(*series.values(), strict=True)):
+            curves.append({"run": number, "session": session, **dict(zip(series, values, strict=True))})
     runs = labelled(pd.DataFrame(rows), list(keys))
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
-    sessions = pd.DataFrame(curves).astype(dict.fromkeys(BY_SESSION, float)).merge(runs[columns], on="run")
+    numbers = dict.fromkeys((*BY_SESSION, *MACRO), float)
+    sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")
     return runs, sessions, list(keys)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _plain(value: Any) -> Any:

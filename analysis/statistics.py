@@ -111,6 +111,11 @@ def against(table: pd.DataFrame, reference: str) -> dict[str, Difference]:
     )
 
 
+def rank_correlation(one: Sequence[float] | pd.Series, other: Sequence[float] | pd.Series) -> float:
+    """Kendall's tau-b of two orders of the same things; NaN where one of them is none."""
+    return float(scipy.stats.kendalltau(one, other).statistic)
+
+
 def factorial_effects(
     cells: dict[tuple[bool, ...], pd.Series], factors: Sequence[str]
 ) -> dict[str, Difference]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,14 @@ import pandas as pd
 from analysis.designs import Factorial, one_at_a_time, protocol_pairs, shapes, whole_factorial
 from analysis.frame import Panel, Results
 from analysis.labels import readable, slug
-from analysis.statistics import FEWEST_SEEDS, Difference, Estimate, against, estimate
+from analysis.statistics import (
+    FEWEST_SEEDS,
+    Difference,
+    Estimate,
+    against,
+    estimate,
+    rank_correlation,
+)
 from analysis.table import Cell, Table
 from hagmeta.common.differences import sort_key
 
@@ -20,6 +28,14 @@ PAIRED = (
     "Holm-corrected over the rows, p < 0.05. Brackets hold the bootstrap interval of the paired difference."
 )
 TOO_FEW = f"With fewer than {FEWEST_SEEDS} paired seeds no significance is claimed."
+AT_THE_LAST_SESSION = {
+    "accuracy": "accuracy",
+    "macro accuracy": "macro_accuracy",
+    "macro-F1": "macro_f1",
+    "base": "base_accuracy",
+    "novel": "novel_accuracy",
+    "harmonic": "harmonic",
+}
 LEAKS = "The released protocol trains on the queries that it is scored on."
 
 
@@ -27,6 +43,8 @@ def make_tables(results: Results) -> Iterator[Table]:
     """Every table that the results have something for."""
     for panel in results.panels():
         yield sessions_table(panel)
+        if table := metrics_table(panel):
+            yield table
         if factorial := whole_factorial(panel):
             yield ablation_table(factorial)
             yield effects_table(factorial)
@@ -67,6 +85,55 @@ def sessions_table(panel: Panel) -> Table:
         notes=_notes(panel, bool(tests)),
         reference=0 if tests else None,
         leaks=panel.leaks,
+    )
+
+
+def metrics_table(panel: Panel) -> Table | None:
+    """What the last session looks like by each metric; None where no record has them all."""
+    known = panel.sessions.loc[panel.sessions["macro_accuracy"].notna(), "run"]
+    if known.empty:
+        return None
+    runs, sessions = (rows[rows["run"].isin(known)] for rows in (panel.runs, panel.sessions))
+    left_out = len(panel.runs) - len(runs)
+    panel = replace(panel, runs=runs, sessions=sessions)
+    last = int(sessions["session"].max())
+    tables = {name: panel.by_seed(column, last) for name, column in AT_THE_LAST_SESSION.items()}
+    tables |= {
+        "average": panel.by_seed("average_accuracy"),
+        "BWT": panel.by_seed("backward_transfer"),
+    }
+    body = _estimates(panel, {name: (table, True) for name, table in tables.items()})
+    notes = [_agreement(panel, tables["accuracy"], tables["macro accuracy"])] if len(panel.labels) > 1 else []
+    if left_out:
+        notes.append(f"{left_out} runs were recorded before there were macro metrics and are left out.")
+    return Table(
+        name=f"metrics-{panel.slug}",
+        section="comparison" if "method" in panel.varied() else "curves",
+        title=f"Metrics side by side: {panel.title}",
+        caption=(
+            f"{INTERVAL} At the last session, but for the average accuracy over all sessions and BWT. "
+            "Accuracy counts every query alike, macro metrics every class met. Base are the classes known at "
+            "session 0, novel all later ones; harmonic is their harmonic mean. BWT, backward transfer, is "
+            "the mean over all tasks but the last of their accuracy at the end less that when they came."
+        ),
+        columns=["configuration", "seeds", *tables],
+        rows=[[Cell(label, label), _seed_count(panel, label), *body[label]] for label in panel.labels],
+        numbers=_numbers(panel, tables, {}),
+        notes=[*notes, *_notes(panel, False)],
+        leaks=panel.leaks,
+    )
+
+
+def _agreement(panel: Panel, accuracy: pd.DataFrame, macro: pd.DataFrame) -> str:
+    """Whether it matters, for who is better, how classes are weighed."""
+    rivals = [label for label in panel.labels if label not in panel.oracles]
+    tau = rank_correlation(accuracy[rivals].mean(), macro[rivals].mean())
+    if np.isnan(tau):
+        return "There is no order by accuracy or by macro accuracy to compare."
+    agree = "agree" if np.isclose(tau, 1) else "differ"
+    return (
+        f"The ranks of {len(rivals)} configurations by accuracy and by macro accuracy {agree}: "
+        f"Kendall's tau is {tau:.2f}."
     )
 
 

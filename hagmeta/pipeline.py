@@ -21,7 +21,8 @@ from hagmeta.phases.pretrain import Cache, pretrained_encoders
 from hagmeta.phases.sessions import play
 from hagmeta.phases.snapshots import Snapshots
 from hagmeta.protocol.evaluator import Evaluator
-from hagmeta.protocol.metrics import summarise
+from hagmeta.protocol.metrics import metrics_of
+from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.plain import PlainGraph
@@ -38,11 +39,13 @@ def run(
     cache: Path | None = None,
     progress: Progress = no_progress,
     snapshots: Snapshots | None = None,
+    predictions: list[Predictions] | None = None,
     eager: bool = False,
     plain: bool = False,
 ) -> list[Record]:
     """Run one configuration for a pack of seeds; a seed's record does not depend on the others.
 
+    ``snapshots`` and ``predictions`` are filled, with what belongs to each record, where they are given.
     ``eager`` keeps a GPU from capturing steps and replaying them. ``plain`` runs one seed after the other
     without packs, captures and kernels of our own, so that ``print``, ``pdb`` and profilers work in a method.
     Both are for debugging.
@@ -51,7 +54,9 @@ def run(
     return [
         record
         for pack in packs
-        for record in _run(resolve(config), pack, dataset, device, cache, progress, snapshots, eager, plain)
+        for record in _run(
+            resolve(config), pack, dataset, device, cache, progress, snapshots, predictions, eager, plain
+        )
     ]
 
 
@@ -63,6 +68,7 @@ def _run(
     cache: Path | None,
     progress: Progress,
     snapshots: Snapshots | None,
+    predictions: list[Predictions] | None,
     eager: bool,
     plain: bool,
 ) -> list[Record]:
@@ -74,6 +80,8 @@ def _run(
         with clock("pretrain"):
             pack = pretrain(context, Cache(cache, datasets.fingerprint(dataset)) if cache else None, progress)
         evaluators, validation = live(context, pack, progress, snapshots, clock)
+    if predictions is not None:
+        predictions += [evaluator.predictions for evaluator in evaluators]
     about = {
         "config": config.canonical(),
         "config_hash": config.hash(),
@@ -87,7 +95,7 @@ def _run(
         {
             **about,
             "seed": seed,
-            **summarise(evaluator),
+            **metrics_of(evaluator.predictions),
             "validation": values,
             "seconds": clock.seconds,
             "environment": environment(device, len(seeds)) | {"plain": plain},

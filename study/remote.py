@@ -11,7 +11,7 @@ from pyarrow import fs
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 
-FOLDERS = ("runs", "failed", "launches", "embeddings", "report")  # Ray Tune's own logs stay here
+FOLDERS = ("runs", "failed", "launches", "embeddings", "predictions", "report")  # Ray's own logs stay here
 CHANGING = ("report/", "optuna.db", "best.yaml")  # copied again at the end of each launch
 
 

@@ -91,6 +91,10 @@ class Store(StudyFolder):
     def write_embeddings(self, key: RunKey, session: int, content: bytes) -> None:
         self._write(self.embeddings_of(key, session), content)
 
+    def write_predictions(self, key: RunKey, content: bytes) -> None:
+        """Before the run's record, so that a record that is there has them."""
+        self._write(self.predictions_of(key), content)
+
     def _write(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as partial:

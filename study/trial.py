@@ -20,6 +20,7 @@ from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress, no_progress
 from hagmeta.phases.snapshots import Snapshots, to_bytes
 from hagmeta.pipeline import run
+from hagmeta.protocol.predictions import Predictions
 from study import data
 
 
@@ -89,9 +90,10 @@ def run_pack(
 ) -> tuple[list[Record], str]:
     """The records of a pack; one that does not fit the GPU is halved until it does, and that is said.
 
-    Embeddings after the session ``snapshot`` travel with their record, as text.
+    Predictions, and embeddings after the session ``snapshot``, travel with their record, as text.
     """
     snapshots = Snapshots(snapshot) if snapshot is not None else None
+    predictions: list[Predictions] = []
     try:
         records = run(
             config,
@@ -101,10 +103,13 @@ def run_pack(
             cache=home() / "pretrained",
             progress=progress,
             snapshots=snapshots,
+            predictions=predictions,
             eager=eager,
         )
         for record, arrays in zip(records, snapshots.arrays if snapshots else (), strict=False):
-            record["embeddings"] = base64.b64encode(to_bytes(arrays)).decode()
+            record["embeddings"] = _as_text(arrays)
+        for record, each in zip(records, predictions, strict=True):
+            record["predictions"] = _as_text(each.arrays())
         return records, ""
     except torch.cuda.OutOfMemoryError:
         if len(seeds) == 1:
@@ -115,3 +120,7 @@ def run_pack(
     for part in (seeds[:half], seeds[half:]):
         halves += run_pack(config, part, dataset, device, progress, snapshot, eager)[0]
     return halves, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"
+
+
+def _as_text(arrays: dict[str, np.ndarray]) -> str:
+    return base64.b64encode(to_bytes(arrays)).decode()

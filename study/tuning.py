@@ -51,11 +51,14 @@ class Recorder(tune.Callback):
             return
         records = json.loads(result["records"])
         for record in records:
+            key = record["config_hash"], record["seed"]
             embeddings = record.pop("embeddings", None)
+            self._store.write_predictions(key, base64.b64decode(record.pop("predictions")))
             self._store.write(record)
             if embeddings:
-                key = record["config_hash"], record["seed"]
                 self._store.write_embeddings(key, result["snapshot"], base64.b64decode(embeddings))
+        # Tune keeps the last report in its logs and in its state: what is in files of ours need not be there.
+        result["records"] = json.dumps(records)
         if result["note"]:
             self._progress.say(f"{trial}: {result['note']}")
         self._progress.finished(trial.trial_id, self._figures(records))

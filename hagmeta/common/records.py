@@ -22,6 +22,7 @@ class StudyFolder:
         self.failures = folder / "failed"
         self.launches = folder / "launches"
         self.embeddings = folder / "embeddings"
+        self.predictions = folder / "predictions"
 
     def record_files(self) -> Iterator[Path]:
         """Every finished run's, in order."""
@@ -29,6 +30,10 @@ class StudyFolder:
 
     def embeddings_of(self, key: RunKey, session: int) -> Path:
         return self.embeddings / key[0] / f"{key[1]}-{session}.npz"
+
+    def predictions_of(self, key: RunKey) -> Path:
+        """Runs of the first versions have none: a record is whole without."""
+        return self.predictions / key[0] / f"{key[1]}.npz"
 
 
 def config_hash(

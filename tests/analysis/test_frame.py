@@ -16,6 +16,16 @@ from study.store import Store
 
 Write = Callable[..., Path]
 CURVE = (0.8, 0.7, 0.6)
+MACRO = {
+    "macro_accuracy": [0.7, 0.6, 0.5],
+    "macro_f1": [0.6, 0.5, 0.4],
+    "macro_base_accuracy": [0.7, 0.6, 0.6],
+    "macro_novel_accuracy": [None, 0.5, 0.2],
+    "macro_harmonic": [None, 0.5, 0.3],
+    "class_accuracy": [[0.7], [0.6, 0.5], [0.6, 0.3, 0.1]],
+    "classes_met": [4, 2, 9],
+    "backward_transfer": -0.25,
+}
 
 
 def test_one_row_a_run_and_one_a_session(write: Write) -> None:
@@ -24,6 +34,24 @@ def test_one_row_a_run_and_one_a_session(write: Write) -> None:
     row = results.sessions.iloc[2]
     assert (row["seed"], row["session"], row["accuracy"], row["dataset"]) == (0, 2, 0.6, "debian")
     assert results.runs["seconds"].tolist() == [4.0, 4.0]
+
+
+def test_younger_metrics_are_there_where_records_have_them(write: Write) -> None:
+    write({0: CURVE})  # as a record of the first versions is
+    results = read([write({1: CURVE}, record=MACRO)])
+    assert not results.damaged
+    last = results.sessions[results.sessions["session"] == 2].set_index("seed")
+    assert last["macro_f1"].tolist() == pytest.approx([float("nan"), 0.4], nan_ok=True)
+    assert last.loc[1, "macro_novel_accuracy"] == 0.2 and last["macro_harmonic"].dtype == float
+    transfer = results.runs.set_index("seed")["backward_transfer"]
+    assert transfer.tolist() == pytest.approx([float("nan"), -0.25], nan_ok=True)
+    short = MACRO | {"macro_f1": [0.6]}
+    assert (
+        "curves"
+        in read(
+            [write({0: CURVE}, study="short", record=MACRO), write({2: CURVE}, study="x", record=short)]
+        ).damaged[0]
+    )
 
 
 def test_a_folder_of_studies_and_a_study_are_both_taken(write: Write, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,6 +113,45 @@ def test_the_oracle_is_never_best(write: Write) -> None:
         "Joint (oracle)": False,
     }
     assert any("upper bound" in note for note in table.notes)
+
+
+def macro(write: Write, curves: dict[int, tuple[float, ...]], values: list[float], **settings: Any) -> Path:
+    """Runs whose macro accuracy at the last session has these values, by seed."""
+    for seed, value in enumerate(values):
+        series = [0.5, 0.5, value]
+        record = dict.fromkeys(("macro_accuracy", "macro_base_accuracy", "macro_f1"), series)
+        record |= {key: [None, *series[1:]] for key in ("macro_novel_accuracy", "macro_harmonic")}
+        folder = write({seed: curves[seed]}, record=record | {"backward_transfer": -value / 2}, **settings)
+    return folder
+
+
+def test_metrics_side_by_side(write: Write) -> None:
+    macro(write, FULL, [0.40, 0.42, 0.38])
+    folder = macro(write, WITHOUT, [0.50, 0.52, 0.48], gpil=False)
+    table = tables(folder)["metrics-debian-strict-3-way-5-shot"]
+    assert table.columns[:5] == ["configuration", "seeds", "accuracy", "macro accuracy", "macro-F1"]
+    assert table.columns[5:] == ["base", "novel", "harmonic", "average", "BWT"]
+    # t(0.975, 2) = 4.3027; the values deviate by 2: 4.3027 * 2 / sqrt(3) = 4.97.
+    assert texts(table)[0] == [
+        *("GPIL + NLA + TLA", "3", "60.0 ± 5.0", "40.0 ± 5.0", "40.0 ± 5.0"),
+        *("60.0 ± 5.0", "60.0 ± 5.0", "60.0 ± 5.0", "70.0 ± 1.7", "-20.0 ± 2.5"),
+    ]
+    assert [row[2].best for row in table.rows] == [True, False]
+    assert [row[3].best for row in table.rows] == [False, True]
+    assert table.notes[0] == (
+        "The ranks of 2 configurations by accuracy and by macro accuracy differ: Kendall's tau is -1.00."
+    )
+
+
+def test_runs_from_before_macro_metrics_have_no_part_in_them(write: Write, study: Path) -> None:
+    assert not any(name.startswith("metrics-") for name in tables(study))
+    before = texts(tables(study)["sessions-debian-strict-3-way-5-shot"])
+    macro(write, FULL, [0.40, 0.42, 0.38])  # three of six, run anew
+    found = tables(study)
+    assert texts(found["sessions-debian-strict-3-way-5-shot"]) == before
+    table = found["metrics-debian-strict-3-way-5-shot"]
+    assert [row[:2] for row in texts(table)] == [["GPIL + NLA + TLA", "3"]]
+    assert table.notes == ["9 runs were recorded before there were macro metrics and are left out."]
 
 
 def test_settings_that_cannot_be_compared_stand_apart(write: Write) -> None:

@@ -18,6 +18,8 @@ import psutil
 import pytest
 import torch
 
+from hagmeta.protocol.metrics import metrics_of
+from hagmeta.protocol.predictions import read_predictions
 from study.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +69,14 @@ def results(folder: Path) -> dict[tuple[str, int], Any]:
     return {(r["config_hash"], r["seed"]): (r["matrix"], r["accuracy"]) for r in store.records()}
 
 
+def assert_predictions_are_kept(folder: Path) -> None:
+    """With every record, and all its metrics follow from them."""
+    store = Store(folder / "results" / "tiny")
+    for record in store.records():
+        predictions = read_predictions(store.predictions_of((record["config_hash"], record["seed"])))
+        assert metrics_of(predictions).items() <= record.items()
+
+
 def test_a_study_runs_once_extends_and_mends_itself(folder: Path) -> None:
     code, output = launch(folder, "--save-embeddings", "1", "--no-report")
     assert code == 0, output
@@ -113,10 +123,12 @@ def test_a_study_killed_three_times_ends_as_if_it_never_was(folder: Path) -> Non
         time.sleep(rng.uniform(6, 14))
         process.send_signal(signal.SIGKILL)
         process.communicate()
+        assert_predictions_are_kept(folder)  # of what was finished by then
     code, output = launch(folder, "--seeds-per-trial", "1", "--no-report")
     assert code == 0, output
     interrupted = results(folder)
     assert len(interrupted) == 8
+    assert_predictions_are_kept(folder)
     os.rename(folder / "results", folder / "interrupted")
     code, output = launch(folder, "--no-report")
     assert code == 0, output

@@ -30,14 +30,18 @@ def test_what_is_written_here_is_there_at_once(mirror: Mirror, tmp_path: Path) -
     store = Store(mirror.folder, mirror.send)
     store.write_failure(KEY, {}, "no")
     store.write_embeddings(KEY, 2, b"numbers")
-    assert there(tmp_path) == {"failed/abc/3.json", "embeddings/abc/3-2.npz"}
+    store.write_predictions(KEY, b"classes")
+    assert there(tmp_path) == {"failed/abc/3.json", "embeddings/abc/3-2.npz", "predictions/abc/3.npz"}
 
 
 def test_another_machine_finds_what_is_there(mirror: Mirror, tmp_path: Path) -> None:
-    Store(mirror.folder, mirror.send).write_embeddings(KEY, 2, b"numbers")
+    store = Store(mirror.folder, mirror.send)
+    store.write_embeddings(KEY, 2, b"numbers")
+    store.write_predictions(KEY, b"classes")
     shutil.rmtree(mirror.folder)
     mirror.fetch()
-    assert Store(mirror.folder).embeddings_of(KEY, 2).read_bytes() == b"numbers"
+    assert store.embeddings_of(KEY, 2).read_bytes() == b"numbers"
+    assert store.predictions_of(KEY).read_bytes() == b"classes"
 
 
 def test_what_could_not_be_sent_is_sent_at_the_end(mirror: Mirror, tmp_path: Path) -> None:

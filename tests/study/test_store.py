@@ -12,6 +12,7 @@ import pytest
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import read_record
 from hagmeta.config import RunConfig
+from hagmeta.protocol.predictions import read_predictions
 from study.store import Store
 
 
@@ -80,6 +81,20 @@ def test_a_run_that_succeeds_after_all_is_no_failure_any_more(tmp_path: Path) ->
     store.write(done)
     assert not failure.exists()
     assert read_record(next(tmp_path.glob("runs/*/0.json"))) == done
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage"])
+def test_a_record_is_whole_whatever_became_of_its_predictions(tmp_path: Path, content: bytes | None) -> None:
+    store = Store(tmp_path)
+    done = record(0)
+    key = done["config_hash"], 0
+    if content is not None:
+        store.write_predictions(key, content)
+    store.write(done)
+    scan = store.scan()
+    assert scan.done == {key} and not scan.aside and store.records() == [done]
+    with pytest.raises(UserError, match=f"predictions/{key[0]}/0.npz: (not whole|.* were not kept)"):
+        read_predictions(store.predictions_of(key))
 
 
 def test_a_second_launch_is_refused_until_the_first_is_gone_even_if_killed(tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
 
 from hagmeta.protocol.evaluator import Evaluator
-from hagmeta.protocol.metrics import forgetting, harmonic_mean, summarise
+from hagmeta.protocol.metrics import backward_transfer, forgetting, harmonic_mean, metrics_of
+from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.scenario import Stream
 
 
-def evaluator_of(rights: list[list[int]]) -> Evaluator:
+def answered(rights: list[list[int]]) -> Predictions:
     """Ten base queries and ten of each later class; ``rights[t][j]`` of task j are answered right."""
     sessions = len(rights) - 1
     labels = np.repeat(np.arange(sessions + 1), 10)
@@ -27,11 +29,11 @@ def evaluator_of(rights: list[list[int]]) -> Evaluator:
         wrong = np.arange(10) >= np.array(row)[:, None]  # (tasks, queries)
         tasks = np.arange(session + 1)[:, None]
         evaluator.record(stream.queries[session], np.where(wrong, -1, tasks).ravel())
-    return evaluator
+    return evaluator.predictions
 
 
 def test_a_hand_made_matrix() -> None:
-    record = summarise(evaluator_of([[8], [6, 4], [7, 2, 3]]))
+    record = metrics_of(answered([[8], [6, 4], [7, 2, 3]]))
     assert record["matrix"] == [[0.8], [0.6, 0.4], [0.7, 0.2, 0.3]]
     assert record["accuracy"] == pytest.approx([0.8, 0.5, 0.4])
     assert record["base_accuracy"] == [0.8, 0.6, 0.7]
@@ -48,12 +50,12 @@ def test_a_hand_made_matrix() -> None:
 
 
 def test_a_record_s_metrics_survive_json() -> None:
-    record = summarise(evaluator_of([[8], [6, 4]]))
+    record = metrics_of(answered([[8], [6, 4]]))
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 
 def test_a_model_that_is_always_wrong_has_no_relative_drop() -> None:
-    record = summarise(evaluator_of([[0], [0, 0]]))
+    record = metrics_of(answered([[0], [0, 0]]))
     assert (record["pd"], record["rpd"], record["harmonic"]) == (0.0, None, [None, 0.0])
 
 
@@ -65,3 +67,65 @@ def test_the_harmonic_mean_is_zero_when_one_side_is() -> None:
     assert harmonic_mean(0.9, 0.0) == 0.0
     assert harmonic_mean(0.5, 0.5) == 0.5
     assert harmonic_mean(0.9, None) is None
+
+
+def unbalanced() -> Predictions:
+    """Class 5 is known with four queries, 2 with one; then 7 comes with two."""
+    found = Predictions(known=np.array([5, 2]), arriving=np.array([[7]]))
+    true = np.array([5, 5, 5, 5, 2])
+    found.add(np.arange(5), np.array([5, 5, 5, 2, 5]), true)
+    found.add(np.arange(7), np.array([5, 5, 7, 2, 2, 7, -1]), np.append(true, [7, 7]))
+    return found
+
+
+def test_macro_metrics_by_hand() -> None:
+    record = metrics_of(unbalanced())
+    assert record["classes_met"] == [5, 2, 7]
+    assert record["class_accuracy"] == [[0.75, 0.0], [0.5, 1.0, 0.5]]
+    assert record["accuracy"] == pytest.approx([3 / 5, 4 / 7])
+    assert record["macro_accuracy"] == pytest.approx([0.375, 2 / 3])
+    assert record["macro_base_accuracy"] == [0.375, 0.75]
+    assert record["macro_novel_accuracy"] == [None, 0.5]
+    assert record["macro_harmonic"] == [None, pytest.approx(2 * 0.75 * 0.5 / 1.25)]
+    # 2 TP / (asked + given). Session 0: 5 has 6/(4+4), 2 none; session 1: 5 has 4/(4+2), 2 has 2/(1+2),
+    # 7 has 2/(2+2).
+    assert record["macro_f1"] == pytest.approx([0.375, (2 / 3 + 2 / 3 + 1 / 2) / 3])
+
+
+def test_macro_f1_is_scikit_learn_s() -> None:
+    rng = np.random.default_rng(0)
+    met = rng.permutation(20)[:12]
+    found = Predictions(known=met[:9], arriving=met[9:].reshape(1, 3))
+    for classes in (met[:9], met):
+        true = np.append(classes, rng.choice(classes, 300))
+        predicted = np.where(rng.random(len(true)) < 0.5, true, rng.choice(classes[1:], len(true)))
+        predicted[:40] = -1
+        found.add(np.arange(len(true)), predicted, true)
+    expected = [
+        f1_score(true, predicted, labels=classes, average="macro", zero_division=0)
+        for true, predicted, classes in zip(found.true, found.predicted, (met[:9], met), strict=True)
+    ]
+    assert metrics_of(found)["macro_f1"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_class_that_is_not_asked_about_takes_no_part_in_a_macro_mean() -> None:
+    found = Predictions(known=np.array([0, 1]), arriving=np.empty((0, 1), dtype=np.int64))
+    found.add(np.arange(2), np.array([0, 1]), np.array([0, 0]))
+    record = metrics_of(found)
+    assert record["class_accuracy"] == [[0.5, None]]
+    assert record["macro_accuracy"] == [0.5] and record["macro_f1"] == pytest.approx([2 / 3])
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+
+
+def test_macro_and_plain_accuracy_are_one_where_classes_have_equally_many_queries() -> None:
+    record = metrics_of(answered([[8], [6, 4], [7, 2, 3]]))
+    for plain in ("accuracy", "base_accuracy", "novel_accuracy", "harmonic"):
+        macro = record["macro_" + plain]
+        assert macro == [pytest.approx(value) if value is not None else None for value in record[plain]]
+
+
+def test_backward_transfer_is_measured_from_a_task_s_own_session() -> None:
+    # The base task goes from 0.5 to 0.25, the next from 0.25 to 0.75: (-0.25 + 0.5) / 2.
+    assert backward_transfer([[0.5], [0.75, 0.25], [0.25, 0.75, 1.0]]) == 0.125
+    assert backward_transfer([[0.5]]) is None
+    assert metrics_of(answered([[8], [6, 4], [7, 2, 3]]))["backward_transfer"] == pytest.approx(-0.15)

@@ -1,0 +1,81 @@
+"""The predictions that are kept of a run are enough to compute its metrics anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta.common.errors import UserError
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.phases.snapshots import to_bytes
+from hagmeta.pipeline import run
+from hagmeta.protocol import PROTOCOLS
+from hagmeta.protocol.metrics import metrics_of
+from hagmeta.protocol.predictions import Predictions, read_predictions
+
+
+def small_file() -> bytes:
+    found = Predictions(known=np.array([300, 2]), arriving=np.array([[7], [4]]))
+    found.add(np.array([9, 70_000]), np.array([300, -1]), np.array([300, 2]))
+    found.add(np.array([9, 9, 8]), np.array([300, 7, 7]), np.array([300, 300, 7]))
+    found.add(np.array([9, 8, 1]), np.array([300, 4, 4]), np.array([300, 7, 4]))
+    return to_bytes(found.arrays())
+
+
+def test_a_file_holds_rows_of_small_integers(tmp_path: Path) -> None:
+    (tmp_path / "0.npz").write_bytes(small_file())
+    with np.load(tmp_path / "0.npz") as arrays:
+        assert {name: (values.dtype.name, values.tolist()) for name, values in arrays.items()} == {
+            "session": ("uint8", [2, 1, 2, 0, 1, 1, 2, 0]),
+            "query": ("uint32", [1, 8, 8, 9, 9, 9, 9, 70_000]),
+            "predicted": ("int16", [4, 7, 4, 300, 300, 7, 300, -1]),
+            "true": ("uint16", [4, 7, 7, 300, 300, 300, 300, 2]),
+            "classes": ("uint16", [300, 2, 7, 4]),
+            "arrived": ("uint8", [0, 0, 1, 2]),
+        }
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_metric_can_be_computed_anew_from_the_file(
+    protocol: str, small: Callable[..., RunConfig], dataset: NodeDataset, tmp_path: Path
+) -> None:
+    kept: list[Predictions] = []
+    config = small(protocol=protocol, query_shot=3)
+    records = run(config, [0, 1], dataset=dataset, device=torch.device("cpu"), predictions=kept)
+    assert len(kept) == len(records)
+    for record, predictions in zip(records, kept, strict=True):
+        (tmp_path / "kept.npz").write_bytes(to_bytes(predictions.arrays()))
+        metrics = metrics_of(read_predictions(tmp_path / "kept.npz"))
+        assert "macro_f1" in metrics and metrics.items() <= json.loads(json.dumps(record)).items()
+        assert [len(row) for row in record["class_accuracy"]] == [9, 11, 13]
+        assert len(set(record["classes_met"])) == 13
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: b"garbage",
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:60] + bytes(20) + content[80:],
+        lambda content: to_bytes({"session": np.zeros(3, dtype=np.uint8)}),
+        lambda content: to_bytes({"session": np.array(None)}),
+        lambda content: to_bytes(dict.fromkeys(("session", "query", "predicted", "true"), np.zeros(3))),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "7.npz"
+    path.write_bytes(damage(small_file()))
+    with pytest.raises(UserError, match=r"7\.npz: not whole"):
+        read_predictions(path)
+
+
+def test_a_run_without_predictions_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"7\.npz: .* were not kept"):
+        read_predictions(tmp_path / "7.npz")
