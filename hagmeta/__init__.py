@@ -28,6 +28,10 @@ def load(name: str) -> NodeDataset:
     return datasets.load(name, home() / "data")
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__doc__"])
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'hagmeta' has no attribute {name!r}")

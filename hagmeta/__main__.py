@@ -54,10 +54,14 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     device = choose_device(options.device)
     if options.json:
         check_writable(options.json)
+    choose("method", config.method, METHODS)  # before anything is downloaded
     dataset = datasets.load(config.dataset, home() / "data")
     config = resolve(config)
+    decided = PROTOCOLS[config.protocol].decides
     idle = [
-        f"{key} does not apply to {config.method} and is left out" for key in given if not config.applies(key)
+        f"{key} does not apply to {config.protocol if key in decided else config.method} and is left out"
+        for key in given
+        if not config.applies(key)
     ]
     for note in idle + remarks(config):
         console.print(f"note: {note}", style="yellow")
@@ -115,6 +119,7 @@ def _parser() -> Parser:
     settings = "\n".join(
         f"  {name:18} {_help(name)} [{_default(item.default)}]" for name, item in SETTINGS.items()
     )
+    protocols = ", ".join(name + " (it leaks)" * protocol.leaks for name, protocol in PROTOCOLS.items())
     parser = Parser(
         prog="python -m hagmeta",
         description="Run graph few-shot class-incremental learning: pre-train, meta-train, evaluate.",
@@ -136,7 +141,7 @@ def _parser() -> Parser:
     parser.add_argument("--k-shot", metavar="K", help="labelled nodes a new class")
     parser.add_argument("--classes", nargs=3, metavar=("B", "T", "E"), help="base, novel-train, novel-test")
     parser.add_argument("--drop-small", action="store_true", default=None, help="leave out too small classes")
-    parser.add_argument("--protocol", metavar="NAME", help=f"one of: {', '.join(PROTOCOLS)} (it leaks)")
+    parser.add_argument("--protocol", metavar="NAME", help=f"one of: {protocols}")
     parser.add_argument("--encoder", metavar="NAME", help=f"one of: {', '.join(ENCODERS)}")
     parser.add_argument("--episodes", metavar="E", help="at most so many episodes of meta-training")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: auto")

@@ -20,8 +20,9 @@ from hagmeta.protocol.streams import check_ways
 
 IDENTITY = ("dataset", "method", "protocol")  # named first wherever settings are listed
 _OWN = {method.own_settings: None for method in METHODS.values() if method.own_settings}
-# The last base comes first in the order of the fields.
-_MethodsOwn: Any = make_dataclass("_MethodsOwn", [], bases=(*reversed(_OWN),), frozen=True, kw_only=True)
+# The last base comes first in the order of the fields; one that extends another stands before it.
+_BASES = sorted(reversed(_OWN), key=lambda own: len(own.__mro__), reverse=True)
+_MethodsOwn: Any = make_dataclass("_MethodsOwn", [], bases=tuple(_BASES), frozen=True, kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +103,14 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
 
 _FIELDS = {item.name: item for item in fields(RunConfig)}
 SETTINGS = {name: _FIELDS[name] for name in (*IDENTITY, *(name for name in _FIELDS if name not in IDENTITY))}
-OWNERS: dict[str, type[Settings]] = {
-    name: next(group for group in RunConfig.__mro__ if name in vars(group).get("__annotations__", {}))
-    for name in SETTINGS
-}
+OWNERS: dict[str, type[Settings]] = {}
+for _group in reversed(RunConfig.__mro__):
+    for _name in vars(_group).get("__annotations__", {}):
+        if _name in OWNERS:
+            raise TypeError(
+                f"the setting {_name} is declared by {OWNERS[_name].__name__} and {_group.__name__}"
+            )
+        OWNERS[_name] = _group
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -151,7 +156,7 @@ def remarks(config: RunConfig) -> list[str]:
             f"of the {config.classes[2]} novel-test classes {left} will be left over and never arrive"
         )
     method, protocol = METHODS[config.method], make_protocol(config)
-    if method.oracle:
+    if method.oracle and protocol.has_oracles:
         notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")
     held_out = method.session_learning is SessionLearning.HELD_OUT and not method.oracle
     if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:

@@ -33,9 +33,10 @@ def setting(
 ) -> Any:
     """A field with its documentation and its range; a ``None`` default is filled in when a run is resolved.
 
-    ``only_with`` names another setting and the value without which this one does nothing. ``birth`` is for
-    settings that came later: the value that says what was done before they existed. Where a configuration has
-    that value its hash is what it was, so that older records stay valid.
+    ``only_with`` names another setting and a value of it: where a method or protocol decides that setting
+    otherwise, this one does not apply. ``birth`` is for settings that came later: the value that says what
+    was done before they existed. Where a configuration has that value its hash is what it was, so that older
+    records stay valid.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata = {"help": help, "choices": choices, "limits": limits, "only_with": only_with, "birth": birth}
@@ -67,7 +68,8 @@ class Settings:
 
 def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
     """``value`` as the field's type, from text too (`--set KEY=VALUE`)."""
-    kind = str(item.type)
+    # Annotations are text only where a module imports them from the future.
+    kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
         if "None" in kind:
             return None

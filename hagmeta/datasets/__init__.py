@@ -59,6 +59,8 @@ def load(name: str, root: Path) -> NodeDataset:
     made_from = _made_from(name, root)
     if made_from is None:
         return _read(name, root)
+    if revision(name) > 1:
+        made_from = [*made_from, f"revision {revision(name)}"]
     return prepared.load(name, made_from, root / "prepared", lambda: _read(name, root))
 
 

@@ -27,8 +27,9 @@ class MethodSettings(EncoderSettings):
 
     @classmethod
     def concerns(cls, method: Any) -> bool:
-        """These concern all; a method's own concern it, and not those that are built on it."""
-        return cls is MethodSettings or vars(method).get("own_settings") is cls
+        """These concern all; a method's own concern it, and not methods that are built on it."""
+        own = vars(method).get("own_settings")
+        return cls is MethodSettings or (own is not None and issubclass(own, cls))
 
 
 class Task(NamedTuple):
@@ -147,6 +148,10 @@ class Method(nn.Module, ABC):
     def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """What is to be remembered, while a session lasts, of the model as it was before."""
         return ()
+
+    def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
+        """For replay: embeddings (nodes, width) and logits (nodes, classes) of every node, to choose by."""
+        raise NotImplementedError
 
     @classmethod
     def select(

@@ -46,6 +46,5 @@ class GrowingMethod(Method):
         return {"head.weight": weight, "head.bias": bias}
 
     def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
-        """Embeddings (nodes, width) and logits (nodes, classes) of every node, to choose exemplars by."""
         embedded = self.encode(shared, view, None).all()
         return embedded, self.head(embedded, task.classes)

@@ -79,7 +79,7 @@ class AttendedEmbedding(Embedding):
         return self.embeddings[nodes]
 
     def means(self, class_means: ClassMeans) -> Tensor:
-        return matmul(class_means.plain, self.embeddings)
+        return matmul(class_means.direct, self.embeddings)
 
 
 class GAT(Encoder):

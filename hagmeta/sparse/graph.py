@@ -103,7 +103,7 @@ class ClassMeans:
         self._graph, self._members, self._visible = graph, members, visible
 
     @cached_property
-    def plain(self) -> SeedwiseMatrix | PlainMatrix:
+    def direct(self) -> SeedwiseMatrix | PlainMatrix:
         """(classes, nodes): for embeddings that are there for every node."""
         return SeedwiseMatrix(self._members, self._graph.device)
 

@@ -59,7 +59,7 @@ class PlainClassMeans(ClassMeans):
     """Averages of the only seed."""
 
     @cached_property
-    def plain(self) -> PlainSparseMatrix:
+    def direct(self) -> PlainSparseMatrix:
         (members,) = self._members
         return PlainSparseMatrix(members, self._graph.device)
 

@@ -102,7 +102,7 @@ def test_class_means_before_and_after_aggregation() -> None:
         members.append(scipy.sparse.csr_matrix(mean.astype(np.float32)))
     means = graph.class_means(members, visible)
     hidden = torch.randn(2, NODES, 5, generator=torch.Generator().manual_seed(0))
-    plain = vmap(lambda h: matmul(means.plain, h))(hidden)
+    plain = vmap(lambda h: matmul(means.direct, h))(hidden)
     aggregated = vmap(lambda h: matmul(means.aggregated, h))(hidden)
     for index, seen in enumerate(visible):
         average = torch.from_numpy(members[index].toarray())

@@ -77,7 +77,7 @@ OPERATIONS: dict[str, tuple[int, Operation]] = {  # with the rows of what they a
         NODES + 1,
         lambda g, means, seen, x: g.hidden_layer(x[:-1], x[-1], seen.view, 0, seen.key),
     ),
-    "means": (NODES, lambda graph, means, seen, x: matmul(means.plain, x)),
+    "means": (NODES, lambda graph, means, seen, x: matmul(means.direct, x)),
     "means aggregated": (NODES, lambda graph, means, seen, x: matmul(means.aggregated, x)),
     "from targets": (NODES, lambda graph, means, seen, x: matmul(graph.edges.into.transposed, x)),
     "from sources": (NODES, lambda graph, means, seen, x: matmul(graph.edges.out_of.transposed, x)),
@@ -94,7 +94,7 @@ def values_for(graph: Graph, rows: int) -> Tensor:
 def packed(operation: Operation, graph: Graph) -> Callable[[Tensor], Tensor]:
     """As a pack of one seed runs it, the axis beside the columns."""
     means = class_means(graph)
-    _ = means.plain, means.aggregated, graph.edges  # on a GPU they are not to be made in the midst of vmap
+    _ = means.direct, means.aggregated, graph.edges  # on a GPU they are not to be made in the midst of vmap
     one = vmap(lambda seen, x: operation(graph, means, seen, x), in_dims=(0, 1))
     return lambda x: one(seen(graph), x.unsqueeze(1))[0]
 
@@ -193,4 +193,4 @@ def test_nothing_is_kept_for_kernels() -> None:
     for matrix in (graph.adjacency, graph.features, graph.edges.into, graph.edges.out_of):
         assert isinstance(matrix, PlainSparseMatrix)
     means = class_means(graph)
-    assert isinstance(means.plain, PlainSparseMatrix) and isinstance(means.aggregated, PlainSparseMatrix)
+    assert isinstance(means.direct, PlainSparseMatrix) and isinstance(means.aggregated, PlainSparseMatrix)
