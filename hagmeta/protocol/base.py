@@ -38,6 +38,18 @@ class TaskSettings(Settings):
             raise UserError(f"classes is {self.classes}: each of the three counts must be at least 1.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelSettings(TaskSettings):
+    """Which labels are learnt from, and which again, where the protocol leaves that open."""
+
+    pretrain_on: str = setting(
+        "base",
+        "classes whose train labels pre-training learns from: base, or all known at session 0",
+        choices=("base", "known"),
+        birth="base",
+    )
+
+
 class Protocol(ABC):
     """Answers questions, for one configuration; it knows no method, no pack and no device."""
 
@@ -49,7 +61,7 @@ class Protocol(ABC):
     scores_while_learning: ClassVar[bool]  # accuracy is read from the pass whose loss is then descended
     has_oracles: ClassVar[bool]  # an oracle knows more than the other methods
 
-    def __init__(self, settings: TaskSettings) -> None:
+    def __init__(self, settings: LabelSettings) -> None:
         self.settings = settings
 
     @classmethod
@@ -86,7 +98,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def pretrain_classes(self, scenario: Scenario) -> np.ndarray:
-        """Classes whose labels pre-training learns from."""
+        """Classes whose train labels pre-training learns from, and whose val labels stop it."""
 
     @abstractmethod
     def labelled(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:

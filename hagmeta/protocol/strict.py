@@ -52,7 +52,7 @@ class Strict(Protocol):
         return tuple(queries)
 
     def pretrain_classes(self, scenario: Scenario) -> np.ndarray:
-        return scenario.split.base
+        return scenario.split.base if self.settings.pretrain_on == "base" else scenario.trained
 
     def labelled(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
         return scenario.nodes_of(classes, TRAIN)

@@ -242,7 +242,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> type[RunConfig]:
 def test_a_later_setting_is_hashed_only_where_it_differs_from_its_birth(later: type[RunConfig]) -> None:
     as_before, other = later(hidden=64, pooling="mean"), later(hidden=64)
     assert as_before.hash() == OLDER_HASH != other.hash()
-    assert as_before.unhashed() == ["pooling"] and other.unhashed() == []
+    assert set(as_before.unhashed()) - set(other.unhashed()) == {"pooling"}
     assert as_before.canonical()["pooling"] == "mean"  # a record tells it all the same
 
 
