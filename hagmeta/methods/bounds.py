@@ -28,6 +28,6 @@ class Joint(HagMeta):
     Under `released` it knows no more than the others, who there know every class met by all its nodes.
     """
 
-    decides: ClassVar = {"nla": False, "tla": False}
+    decides: ClassVar = {"nla": False, "tla": False, "rehearsal": "all"}
     meta_training = MetaTraining.SUPERVISED
     oracle = True

@@ -76,7 +76,7 @@ class ICarl(GrowingMethod):
     def _nearest_mean(self, shared: Shared, embedding: Embedding, task: Task) -> tuple[Tensor, Tensor]:
         """Cosines (queries, classes) to the classes' means, and the queries' embeddings."""
         support, query = support_and_queries(embedding, task.support, task.query)
-        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged)
+        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged, task.kept)
         return F.normalize(query, dim=-1) @ F.normalize(means, dim=-1).mT, query
 
 

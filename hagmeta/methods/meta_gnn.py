@@ -82,10 +82,10 @@ class MetaGnn(Method):
     def _answer(self, shared: Shared, view: View, task: Task, key: Tensor | None) -> Tensor:
         """Logits (queries, classes) after the inner steps on the supports, if there are any."""
         embedding = self.encoder(shared.graph, view, None)
-        means = mean_prototypes(embedding, shared.class_means, task.averaged, task.support)
+        means = mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
         # By this row and bias a class is as near as its mean.
         parameters = {**dict(self.named_parameters()), "row": 2 * means, "bias": -means.square().sum(-1)}
-        known, shots = len(task.averaged), task.support.shape[1]
+        known, shots = len(means) - len(task.support), task.support.shape[1]
         target = torch.arange(known, len(means), device=means.device).repeat_interleave(shots)
 
         def support_loss(parameters: State, key: Tensor | None) -> Tensor:

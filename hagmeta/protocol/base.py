@@ -11,7 +11,7 @@ import numpy as np
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import Settings, setting
-from hagmeta.protocol.scenario import ClassNodes, Scenario, Stream, StreamPlan
+from hagmeta.protocol.scenario import ClassNodes, Rehearsed, Scenario, Stream, StreamPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,18 @@ class LabelSettings(TaskSettings):
         choices=("base", "known"),
         birth="base",
     )
+    rehearsal: str = setting(
+        "all",
+        "labels of a class that are read again after its session: all, none, or at most so many",
+        words=("all", "none"),
+        at_least=1,
+        birth="all",
+    )
+
+    @property
+    def rehearsed(self) -> int | None:
+        """So many labels of a class are read again at most; None: all of them."""
+        return {"all": None, "none": 0}[self.rehearsal] if self.rehearsal.isalpha() else int(self.rehearsal)
 
 
 class Protocol(ABC):
@@ -89,6 +101,15 @@ class Protocol(ABC):
     @abstractmethod
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
         """The nodes from which the supports of a class are drawn."""
+
+    @property
+    def most_rehearsed(self) -> int | None:
+        """At most so many labels of a class are read again after its session; None: all of them."""
+        return None
+
+    def rehearsed(self, plan: StreamPlan, seed: int) -> Rehearsed | None:
+        """The nodes of a stream's classes that they are read at, where it is not all."""
+        return None
 
     @abstractmethod
     def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
