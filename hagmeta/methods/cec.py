@@ -32,8 +32,9 @@ class Cec(Method):
     - a class's vector is the mean of what it is known by, at unit length, and attention runs over the classes
       alone, as the publication's text has it (its code adds the query);
     - a frozen encoder drops nothing out; the attention does.
-    In a session nothing is learnt: new vectors join and all are adapted anew. Under `released` the attention
-    takes that protocol's step on the queries.
+    In a session nothing is learnt: new vectors join and all are adapted anew. The vectors of classes met
+    earlier are means over the labels that `rehearsal` allows; with none they stay as their session made them,
+    before attention. Under `released` the attention takes that protocol's step on the queries.
     """
 
     own_settings = CecSettings

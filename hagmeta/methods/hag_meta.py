@@ -41,7 +41,12 @@ class Encoded(NamedTuple):
 
 
 class HagMeta(Method):
-    """With NLA, TLA and GPIL off it is the paper's Proto-GNN."""
+    """With NLA, TLA and GPIL off it is the paper's Proto-GNN.
+
+    Labels: prototypes and fine-tuning read, in a session, its supports, and of classes met earlier what
+    `rehearsal` allows: train nodes and supports, all or M a class. With none their prototypes stay as their
+    session left them, NLA's weights in them, and the held-out supports of the session are all that is asked.
+    """
 
     own_settings = HagMetaSettings
     second_prototypes = True

@@ -35,6 +35,9 @@ class ICarl(GrowingMethod):
     - a linear classifier under softmax is trained, with Hinton's distillation at a temperature, where
       the publication has a logistic unit a class; it only shapes the encoder: exemplars' means answer;
     - means and queries are compared at unit length, and means taken before that, not after.
+    Labels: no more exemplars are kept of a class than `rehearsal` allows. With none nothing is replayed, a
+    session distils on its own supports, and a class's mean is that of its train nodes or supports when its
+    session ended.
     Under `released` a class is known by all its nodes instead of exemplars, and the one step a session starts
     from the very model that is distilled, so that distillation only steadies dropout.
     """

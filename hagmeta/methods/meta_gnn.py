@@ -38,6 +38,9 @@ class MetaGnn(Method):
       do, and takes its inner steps on all supports met so far. (To go on from the session before, on the new
       supports alone, was no better on Debian's held-out classes: 70.8 % against 71.4 %, each the best of
       16 samples.)
+    Labels: rows start, and inner steps are taken, from the supports of the session and from those of earlier
+    ones that `rehearsal` allows, every class with the same weight. With none the inner steps are on the
+    session's own, and older rows start at the means that were kept, by the meta-learnt encoder.
     Nothing is learnt for good in a session. Under `released` it takes that protocol's step on the queries,
     through the inner steps on the new supports.
     """
