@@ -160,7 +160,9 @@ def remarks(config: RunConfig) -> list[str]:
         notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")
     held_out = method.session_learning is SessionLearning.HELD_OUT and not method.oracle
     if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:
+        one = "with one label a class none can be held out: "
+        nothing = "and with none to read again nothing is fine-tuned"
         notes.append(
-            "with one label a class none can be held out: new classes are fine-tuned as prototypes only"
+            one + (nothing if config.rehearsed == 0 else "new classes are fine-tuned as prototypes only")
         )
     return notes + protocol.remarks()

@@ -24,6 +24,7 @@ def setting(
     help: str,
     *,
     choices: tuple[str, ...] | None = None,
+    words: tuple[str, ...] | None = None,
     at_least: float | None = None,
     at_most: float | None = None,
     above: float | None = None,
@@ -33,13 +34,14 @@ def setting(
 ) -> Any:
     """A field with its documentation and its range; a ``None`` default is filled in when a run is resolved.
 
-    ``only_with`` names another setting and a value of it: where a method or protocol decides that setting
-    otherwise, this one does not apply. ``birth`` is for settings that came later: the value that says what
-    was done before they existed. Where a configuration has that value its hash is what it was, so that older
-    records stay valid.
+    ``words`` may stand in place of a whole number, which then is text like them. ``only_with`` names another
+    setting and a value of it: where a method or protocol decides that setting otherwise, this one does not
+    apply. ``birth`` is for settings that came later: the value that says what was done before they existed.
+    Where a configuration has that value its hash is what it was, so that older records stay valid.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
-    metadata = {"help": help, "choices": choices, "limits": limits, "only_with": only_with, "birth": birth}
+    metadata = {"help": help, "choices": choices, "words": words, "limits": limits}
+    metadata |= {"only_with": only_with, "birth": birth}
     return field(default=default, metadata=metadata)
 
 
@@ -70,6 +72,8 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
     """``value`` as the field's type, from text too (`--set KEY=VALUE`)."""
     # Annotations are text only where a module imports them from the future.
     kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
+    if item.metadata["words"]:
+        return _word_or_whole(item, value)
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
         if "None" in kind:
             return None
@@ -98,6 +102,21 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
         raise UserError(f"{item.name} is {value!r}; it must be {_readable(kind)}.") from None
 
 
+def _word_or_whole(item: dataclasses.Field[Any], value: Any) -> str:
+    """One of the field's words, or a whole number as text: both can stand in one column of a table."""
+    words, least = item.metadata["words"], item.metadata["limits"]["at least"]
+    if isinstance(value, str) and value.lower() in words:
+        return value.lower()
+    try:
+        number = _whole(value)
+        if number < least:
+            raise ValueError
+        return str(number)
+    except (ValueError, TypeError, OverflowError):
+        choices = f"{', '.join(words)} or a whole number of at least {least}"
+        raise UserError(f"{item.name} is {value!r}; it must be {choices}.") from None
+
+
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError
@@ -111,6 +130,8 @@ def _readable(kind: str) -> str:
 
 
 def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
+    if item.metadata["words"]:
+        return  # looked at when the number was read
     if item.metadata["choices"]:
         choose(item.name, value, item.metadata["choices"])
     holds = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}

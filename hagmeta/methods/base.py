@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from hagmeta.common.settings import setting
 from hagmeta.nn.encoders import EncoderSettings, make_encoder
+from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import State
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import ClassMeans, Graph, View
@@ -35,7 +36,8 @@ class MethodSettings(EncoderSettings):
 class Task(NamedTuple):
     """The classes met so far, in the order they came, and nodes to classify among them.
 
-    The classes known by the average over many labelled nodes come first, then those known by K supports.
+    The classes of which only a prototype was kept come first, then those known by the average over many
+    labelled nodes, then those known by K supports.
     """
 
     classes: Tensor  # (classes,) which classes of the dataset they are
@@ -43,11 +45,12 @@ class Task(NamedTuple):
     support: Tensor  # (classes known by supports, shots) nodes
     query: Tensor  # (queries,) nodes
     recalled: tuple[Tensor, ...] = ()  # what ``Method.recall`` gave when the session began
+    kept: tuple[Tensor, ...] = ()  # (classes, width) what ``Method.prototypes`` gave, where labels are gone
 
     def on(self, device: torch.device) -> Task:
         """The same on a device."""
         classes, averaged, support, query = (part.to(device) for part in self[:4])
-        return Task(classes, averaged, support, query, self.recalled)
+        return Task(classes, averaged, support, query, self.recalled, self.kept)
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,11 @@ class Method(nn.Module, ABC):
     ) -> tuple[Tensor, Tensor]:
         """The same in a session; its classes are the last of the task."""
         return self.loss(shared, view, task, target, key)
+
+    def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
+        """What is kept (classes, width) of a task's classes, where their labels may not be read again."""
+        embedding = self.encoder(shared.graph, view, None)
+        return mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
 
     def meet(self, shared: Shared, new: int, view: View, task: Task) -> State:
         """The parameters that change when the last ``new`` classes of a task are met for the first time."""

@@ -9,7 +9,11 @@ from hagmeta.methods.hag_meta import HagMeta, HagMetaSettings
 
 
 class Frozen(HagMeta):
-    """Lower bound: the pre-trained encoder and the nearest mean; nothing is learnt after that."""
+    """Lower bound: the pre-trained encoder and the nearest mean; nothing is learnt after that.
+
+    A class met earlier is the mean over the labels that `rehearsal` allows; with none, the mean as it was at
+    the end of its session: the encoder is the same, but the graph has grown since.
+    """
 
     decides: ClassVar = {"nla": False, "tla": False}
     meta_training = MetaTraining.NONE
@@ -25,9 +29,10 @@ class Joint(HagMeta):
 
     Every class is known by the mean of its train nodes. Training, and then each session, takes steps of
     cross-entropy on train nodes of all classes met so far, as many steps as the other methods take.
+    `rehearsal` does not apply: to know all labels is what it is there for.
     Under `released` it knows no more than the others, who there know every class met by all its nodes.
     """
 
-    decides: ClassVar = {"nla": False, "tla": False}
+    decides: ClassVar = {"nla": False, "tla": False, "rehearsal": "all"}
     meta_training = MetaTraining.SUPERVISED
     oracle = True

@@ -32,8 +32,9 @@ class Cec(Method):
     - a class's vector is the mean of what it is known by, at unit length, and attention runs over the classes
       alone, as the publication's text has it (its code adds the query);
     - a frozen encoder drops nothing out; the attention does.
-    In a session nothing is learnt: new vectors join and all are adapted anew. Under `released` the attention
-    takes that protocol's step on the queries.
+    In a session nothing is learnt: new vectors join and all are adapted anew. The vectors of classes met
+    earlier are means over the labels that `rehearsal` allows; with none they stay as their session made them,
+    before attention. Under `released` the attention takes that protocol's step on the queries.
     """
 
     own_settings = CecSettings
@@ -63,6 +64,6 @@ class Cec(Method):
     def _cosines(self, shared: Shared, embedding: Embedding, task: Task, key: Tensor | None) -> Tensor:
         """Scaled cosines (queries, classes) to the adapted vectors."""
         support, query = support_and_queries(embedding, task.support, task.query)
-        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged)
+        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged, task.kept)
         vectors = self.evolution(F.normalize(means, dim=-1), key)
         return self.scale * F.normalize(query, dim=-1) @ F.normalize(vectors, dim=-1).mT

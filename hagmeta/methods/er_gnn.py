@@ -41,6 +41,8 @@ class ErGnn(GrowingMethod):
     - nodes are kept by their embeddings (the publication's MF*, CM*), after the task that brought them;
     - coverage takes the mean distance of nodes to their class's mean as its radius;
     - influence is that on the classifier, with a Hessian of one block a class: the encoder is held fixed.
+    Labels: no more nodes are kept of a class than `rehearsal` allows. With none nothing is replayed: only the
+    rows of the classifier are left of a class, and the new nodes have their half of the loss.
     Under `released` a session brings labelled queries of every class: they are what is replayed.
     """
 

@@ -18,6 +18,7 @@ class Gpn(HagMeta):
     - classes known by many nodes have the plain mean as prototype, as in HAG-Meta;
     - in a session it is fine-tuned as the other methods are, on its own loss over all classes met. GPN as
       published does not: `finetune_steps: 0`.
+    Labels of earlier sessions are read again as by HAG-Meta.
     """
 
     decides: ClassVar = {"nla": True, "tla": False}

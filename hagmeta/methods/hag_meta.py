@@ -41,7 +41,12 @@ class Encoded(NamedTuple):
 
 
 class HagMeta(Method):
-    """With NLA, TLA and GPIL off it is the paper's Proto-GNN."""
+    """With NLA, TLA and GPIL off it is the paper's Proto-GNN.
+
+    Labels: prototypes and fine-tuning read, in a session, its supports, and of classes met earlier what
+    `rehearsal` allows: train nodes and supports, all or M a class. With none their prototypes stay as their
+    session left them, NLA's weights in them, and the held-out supports of the session are all that is asked.
+    """
 
     own_settings = HagMetaSettings
     second_prototypes = True
@@ -83,6 +88,9 @@ class HagMeta(Method):
             weights = weights + self.task_attention(prototypes, shared.task_sizes, part(key, 2))  # Eq. 13
         return self.criterion(logits, target, weights), logits
 
+    def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
+        return self._answer(shared, self.encode(shared, view, None), task)[1]
+
     def _answer(self, shared: Shared, encoded: Encoded, task: Task) -> tuple[Tensor, Tensor]:
         """Logits (queries, classes) and the prototypes (classes, width) behind them."""
         support, query = support_and_queries(encoded.embedding, task.support, task.query)
@@ -90,7 +98,7 @@ class HagMeta(Method):
             few = support.mean(-2)  # Eq. 2
         else:
             few = weighted_prototypes(support, encoded.scores.weights(task.support))
-        prototypes = after_known(few, encoded.embedding, shared.class_means, task.averaged)
+        prototypes = after_known(few, encoded.embedding, shared.class_means, task.averaged, task.kept)
         return distance_logits(query, prototypes), prototypes
 
 

@@ -35,6 +35,9 @@ class ICarl(GrowingMethod):
     - a linear classifier under softmax is trained, with Hinton's distillation at a temperature, where
       the publication has a logistic unit a class; it only shapes the encoder: exemplars' means answer;
     - means and queries are compared at unit length, and means taken before that, not after.
+    Labels: no more exemplars are kept of a class than `rehearsal` allows. With none nothing is replayed, a
+    session distils on its own supports, and a class's mean is that of its train nodes or supports when its
+    session ended.
     Under `released` a class is known by all its nodes instead of exemplars, and the one step a session starts
     from the very model that is distilled, so that distillation only steadies dropout.
     """
@@ -76,7 +79,7 @@ class ICarl(GrowingMethod):
     def _nearest_mean(self, shared: Shared, embedding: Embedding, task: Task) -> tuple[Tensor, Tensor]:
         """Cosines (queries, classes) to the classes' means, and the queries' embeddings."""
         support, query = support_and_queries(embedding, task.support, task.query)
-        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged)
+        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged, task.kept)
         return F.normalize(query, dim=-1) @ F.normalize(means, dim=-1).mT, query
 
 

@@ -11,7 +11,7 @@ from hagmeta.methods.hag_meta import HagMeta
 class ProtoGcn(HagMeta):
     """The pre-trained GCN, mean prototypes, and fine-tuning in each session.
 
-    It is HAG-Meta with all three of its parts off, and computes the same to the bit.
+    It is HAG-Meta with all three of its parts off, and computes the same to the bit, from the same labels.
     """
 
     decides: ClassVar = {"encoder": "gcn", "nla": False, "tla": False}

@@ -26,16 +26,27 @@ def support_and_queries(embedding: Embedding, support: Tensor, query: Tensor) ->
     return first.unflatten(0, support.shape), rest
 
 
-def after_known(few: Tensor, embedding: Embedding, class_means: ClassMeans, averaged: Tensor) -> Tensor:
-    """Prototypes (classes, width) of the classes known by averages, then the ``few`` given."""
-    return torch.cat([embedding.means(class_means)[averaged], few]) if len(averaged) else few
+def after_known(
+    few: Tensor,
+    embedding: Embedding,
+    class_means: ClassMeans,
+    averaged: Tensor,
+    kept: tuple[Tensor, ...] = (),
+) -> Tensor:
+    """Prototypes (classes, width) that were ``kept``, of the classes known by averages, then the ``few``."""
+    means = (embedding.means(class_means)[averaged],) if len(averaged) else ()
+    return torch.cat([*kept, *means, few]) if kept or means else few
 
 
 def mean_prototypes(
-    embedding: Embedding, class_means: ClassMeans, averaged: Tensor, support: Tensor
+    embedding: Embedding,
+    class_means: ClassMeans,
+    averaged: Tensor,
+    support: Tensor,
+    kept: tuple[Tensor, ...] = (),
 ) -> Tensor:
-    """Plain means (classes, width) of classes known by averages, then of those with supports."""
+    """Plain means (classes, width) that were ``kept``, of classes known by averages, then by supports."""
     if not len(support):
         return embedding.means(class_means)[averaged]
     few = embedding.at(support.flatten()).unflatten(0, support.shape).mean(-2)
-    return after_known(few, embedding, class_means, averaged)
+    return after_known(few, embedding, class_means, averaged, kept)

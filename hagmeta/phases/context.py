@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,6 +35,13 @@ class Knowledge:
     view: View
     class_means: ClassMeans
     all_averaged: bool = False  # every class met is known by an average, not only those known at the start
+
+
+def levelled(earlier: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Supports (classes, shots) of two kinds in one array: repeated to one length, which changes no mean."""
+    parts = [rows for rows in (earlier, own) if len(rows)] or [own]
+    shots = math.lcm(*(rows.shape[1] for rows in parts))
+    return np.concatenate([np.repeat(rows, shots // rows.shape[1], axis=1) for rows in parts])
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,11 @@ class Context:
     def oracle(self) -> bool:
         """Whether the method knows more here than others may."""
         return self.method.oracle and self.protocol.has_oracles
+
+    @property
+    def keeps_prototypes(self) -> bool:
+        """Whether nothing but its prototype is left of a class met earlier: no label of it is read again."""
+        return self.protocol.most_rehearsed == 0
 
     def training(self) -> Knowledge:
         """What is known in meta-training: of novel-test and held-out classes nothing, at most their nodes."""
@@ -162,13 +175,17 @@ class Context:
         return task, np.repeat(np.arange(len(base) + met), drawn[0].query.shape[-1])
 
     def task(self, streams: Sequence[Stream], session: int, all_averaged: bool = False) -> Task:
-        """What is known after a session of a stream, and its queries; ``all_averaged`` as in Knowledge."""
-        averaged = [s.met(session) if all_averaged else s.known for s in streams]
-        supports = [s.support[: 0 if all_averaged else session] for s in streams]
+        """What is known after a session of a stream, and its queries; ``all_averaged`` as in Knowledge.
+
+        Where classes met earlier are known by their prototypes alone, these are the caller's to add.
+        """
+        known = 0 if session and self.keeps_prototypes else len(streams[0].known)
+        averaged = [s.met(session) if all_averaged else s.known[:known] for s in streams]
+        supports = [levelled(*s.supports(0 if all_averaged else session)) for s in streams]
         return Task(
             classes=stack(s.met(session) for s in streams),
             averaged=stack(averaged),
-            support=stack(s.reshape(-1, s.shape[-1]) for s in supports),
+            support=stack(supports),
             query=stack_padded([s.queries[session] for s in streams]),
         ).on(self.device)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from hagmeta.methods.base import Shared, Task
 from hagmeta.packs.pack import Pack, stack
 from hagmeta.packs.randomness import stream as random_stream
-from hagmeta.phases.context import Context
+from hagmeta.phases.context import Context, levelled
 from hagmeta.phases.memory import Memory
 from hagmeta.protocol.episodes import ClassPools, training_pools
 from hagmeta.protocol.scenario import Scenario, Stream
@@ -21,6 +21,8 @@ from hagmeta.sparse.graph import View
 
 class Lesson(ABC):
     """What is learnt from in the steps of a session."""
+
+    teaches = True  # whether there is anything to predict in it
 
     @abstractmethod
     def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
@@ -35,13 +37,17 @@ class HeldOutLesson(Lesson):
     """In each step one support of every class plays the query and the others the support.
 
     Classes known by averages add queries from their train nodes; to an oracle all classes are such. With
-    K = 1 nothing could be left of a support, so that new classes then take part as prototypes only.
+    K = 1 nothing could be left of a support, so that new classes then take part as prototypes only; so do
+    classes met earlier where one label or none of them may be read again.
     """
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         self.context, self.streams = context, streams
         self.rng = [random_stream(seed, f"finetune/{purpose}") for seed in context.seeds]
         self.pools: list[ClassPools] = []
+        wanted, most = context.settings.query_shot or 1, context.protocol.most_rehearsed
+        self.queries = wanted if most is None else min(wanted, most)  # of a class known by its average
+        self.teaches = self.queries > 0 or streams[0].support.shape[-1] > 1
 
     def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
         if not self.pools or self.context.oracle:
@@ -49,31 +55,42 @@ class HeldOutLesson(Lesson):
             self.pools = [self._pools(scenario, stream, session) for scenario, stream in pairs]
 
     def _pools(self, scenario: Scenario, stream: Stream, session: int) -> ClassPools:
+        if stream.rehearsed is not None:
+            return ClassPools(list(stream.rehearsed.known))
         if not self.context.oracle:
             return training_pools(scenario, stream.known, self.context.settings)
         nodes = scenario.train_nodes_met(stream, session)
         return ClassPools([nodes[scenario.labels[nodes] == c] for c in stream.met(session)])
 
     def task(self, session: int) -> tuple[Task, Tensor]:
-        oracle = self.context.oracle
         supports, queries = [], []
         for rng, pools, stream in zip(self.rng, self.pools, self.streams, strict=True):
             rows = np.arange(len(pools.sizes))
-            of_known = pools.distinct(rows, rng.random((len(rows), self.context.settings.query_shot or 1)))
-            shots = stream.support.shape[-1]
-            few = stream.support[: 0 if oracle else session].reshape(-1, shots)
-            order = rng.permuted(np.tile(np.arange(shots), (len(few), 1)), axis=1)
-            few = np.take_along_axis(few, order, axis=1)
-            held_out = few[:, :1] if shots > 1 else few[:, :0]
-            supports.append(few[:, held_out.shape[1] :])
-            queries.append(np.concatenate([of_known.ravel(), held_out.ravel()]))
-        known, shots = of_known.shape
-        target = np.repeat(np.arange(known), shots)
-        target = np.concatenate([target, known + np.arange(held_out.size)])
+            of_known = pools.distinct(rows, rng.random((len(rows), self.queries)))
+            few = stream.supports(0 if self.context.oracle else session)
+            (earlier, asked_earlier), (own, asked_own) = (self._divided(rng, nodes) for nodes in few)
+            supports.append(levelled(earlier, own))
+            queries.append(np.concatenate([of_known.ravel(), asked_earlier.ravel(), asked_own.ravel()]))
         classes = [s.met(session) for s in self.streams]
-        averaged = [c[:known] for c in classes]
+        known, new = len(rows), len(classes[0]) - len(own)  # the positions at which the others begin
+        target = np.concatenate(
+            [
+                np.repeat(rows, self.queries),
+                known + np.arange(asked_earlier.size),
+                new + np.arange(asked_own.size),
+            ]
+        )
+        averaged = [c[: 0 if self.context.keeps_prototypes else known] for c in classes]
         task = self.context.stacked(classes, averaged, supports, queries)
         return task, stack([target] * len(self.streams))
+
+    @staticmethod
+    def _divided(rng: np.random.Generator, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Supports (classes, shots) in a new order, in two: those that stay, and the one to ask, if any."""
+        classes, shots = support.shape
+        order = rng.permuted(np.tile(np.arange(shots), (classes, 1)), axis=1)
+        shuffled, asked = np.take_along_axis(support, order, axis=1), int(shots > 1)
+        return shuffled[:, asked:], shuffled[:, :asked]
 
 
 class ReplayLesson(Lesson):

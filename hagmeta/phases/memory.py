@@ -13,21 +13,30 @@ from hagmeta.protocol.scenario import Scenario, Stream
 
 
 class Memory:
-    """At most ``memory`` nodes a class, chosen by the method among those by which it learnt the class."""
+    """At most ``memory`` nodes a class, chosen by the method among those by which it learnt the class.
+
+    Nor more than the protocol lets be read again, which may be none.
+    """
 
     def __init__(self, context: Context, streams: Sequence[Stream]) -> None:
         self.context, self.streams = context, streams
+        memory, most = context.settings.memory, context.protocol.most_rehearsed
+        self.most = memory if most is None else min(memory, most)
         self.kept: list[list[np.ndarray]] = [[] for _ in streams]  # by seed and session: (classes, nodes)
 
     @torch.no_grad()
     def keep(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
         """Choose among the nodes of the classes that a session brought, after it."""
         context, streams = self.context, self.streams
+        if not self.most:
+            new = context.n_way if session else len(streams[0].known)
+            for kept in self.kept:
+                kept.append(np.empty((new, 0), dtype=np.int64))
+            return
         shared = context.shared(knowledge, len(streams[0].known), session)
         described = pack.run("describe", (shared,), knowledge.view, context.task(streams, session))
         assert context.settings.k_shot
-        most = context.settings.memory
-        size = most if session == 0 else min(most, context.settings.k_shot)
+        size = self.most if session == 0 else min(self.most, context.settings.k_shot)
         for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
             candidates = self._candidates(scenario, stream, session)
             nodes = torch.from_numpy(np.concatenate(candidates)).to(context.device)

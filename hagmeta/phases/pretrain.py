@@ -1,4 +1,4 @@
-"""Pre-training: the encoder learns to classify base nodes. Computed once and shared by all that need it."""
+"""Pre-training: the encoder learns to classify nodes of known classes. Computed once, shared by all."""
 
 from __future__ import annotations
 

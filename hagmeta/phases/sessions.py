@@ -69,7 +69,9 @@ class _AnsweringAfterLearning(_Learner):
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         super().__init__(context, streams, purpose)
-        self.learns = context.method.session_learning is not SessionLearning.NONE
+        self.kept: tuple[
+            Tensor, ...
+        ] = ()  # prototypes (pack, classes, width), where they are all that is kept
         self.memory: Memory | None = None
         self.lesson: Lesson
         if context.method.session_learning is SessionLearning.REPLAY:
@@ -77,6 +79,7 @@ class _AnsweringAfterLearning(_Learner):
             self.lesson = ReplayLesson(context, streams, self.memory)
         else:
             self.lesson = HeldOutLesson(context, streams, purpose)
+        self.learns = context.method.session_learning is not SessionLearning.NONE and self.lesson.teaches
         self.step = 0
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
@@ -84,7 +87,8 @@ class _AnsweringAfterLearning(_Learner):
             self._learn(pack, knowledge, session)
         if self.memory is not None:
             self.memory.keep(pack, knowledge, session)
-            knowledge = self.context.known_by(self.streams, session, self.memory.nodes())
+            if not self.context.keeps_prototypes:
+                knowledge = self.context.known_by(self.streams, session, self.memory.nodes())
         return self._answer(pack, knowledge, session)
 
     def _learn(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
@@ -92,6 +96,7 @@ class _AnsweringAfterLearning(_Learner):
         shared = self.context.shared(knowledge, len(self.streams[0].known), session)
         self.lesson.begin(pack, shared, knowledge.view, session)
         lessons = (self.lesson.task(session) for _ in range(settings.finetune_steps))
+        lessons = ((task._replace(kept=self.kept), target) for task, target in lessons)
         with self.context.capture() as capture:
             steps = Steps(pack, settings.finetune_rate, settings.weight_decay, capture)
             for task, target in self.context.ahead(lessons):
@@ -102,9 +107,14 @@ class _AnsweringAfterLearning(_Learner):
     @torch.no_grad()
     def _answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         context, streams = self.context, self.streams
-        task = context.task(streams, session, knowledge.all_averaged)
+        task = context.task(streams, session, knowledge.all_averaged)._replace(kept=self.kept)
         shared = context.shared(knowledge, len(streams[0].known), session)
         (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
+        assert logits.shape[-1] == task.classes.shape[-1], (
+            "an answer is among all classes, task.kept included"
+        )
+        if context.keeps_prototypes:
+            self.kept = (pack.run("prototypes", (shared,), knowledge.view, task),)
         rows = logits.argmax(-1).cpu().numpy()
         queries = [stream.queries[session] for stream in streams]
         return [

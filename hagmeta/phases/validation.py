@@ -23,7 +23,8 @@ class Validation:
         self._context, self._pack, self._capture = context, pack, capture
         self._streams = [scenario.validation for scenario in context.scenarios]
         sessions = list(range(self._streams[0].sessions + 1))
-        changes = context.settings.val_classes or context.oracle
+        limited = context.protocol.most_rehearsed is not None
+        changes = context.settings.val_classes or context.oracle or limited
         if changes or any(newcomers(context, self._streams, session) for session in sessions):
             self._parts = [self._part([session]) for session in sessions]
         else:
@@ -53,21 +54,27 @@ class Validation:
         """Of each seed, the mean over its sessions."""
         pack = self._pack
         before = pack.snapshot() if self._context.method.class_parameters else None
+        kept: tuple[Tensor, ...] = ()
         shares = []
         for part in self._parts:
             meet(self._context, pack, part.knowledge, self._streams, part.sessions[0])
             count = partial(self._correct, part)
-            counts = self._capture.run(("validation", *part.sessions), count, ()).cpu().numpy()
-            shares.append(counts / part.sizes)
+            counts, kept = self._capture.run(("validation", *part.sessions), count, (kept,))
+            kept = tuple(prototypes.clone() for prototypes in kept)  # what a capture returns does not last
+            shares.append(counts.cpu().numpy() / part.sizes)
         if before is not None:
             pack.restore(before)
         return np.array([np.mean(row) for row in np.concatenate(shares, axis=1)])
 
-    def _correct(self, part: _Together) -> Tensor:
-        """How many answers are right (pack, sessions)."""
-        logits = self._pack.run("logits", (part.shared,), part.knowledge.view, part.tasks)
-        pairs = zip(logits, part.truth, strict=True)
-        return torch.stack([(answer.argmax(-1) == truth).sum(-1) for answer, truth in pairs], dim=-1)
+    def _correct(self, part: _Together, kept: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """How many answers are right (pack, sessions), and the prototypes to keep where labels are not."""
+        arguments = (part.shared,), part.knowledge.view
+        tasks = tuple(task._replace(kept=kept) for task in part.tasks)
+        pairs = zip(self._pack.run("logits", *arguments, tasks), part.truth, strict=True)
+        counts = torch.stack([(answer.argmax(-1) == truth).sum(-1) for answer, truth in pairs], dim=-1)
+        if self._context.keeps_prototypes:
+            kept = (self._pack.run("prototypes", *arguments, tasks[-1]),)
+        return counts, kept
 
 
 class _Together(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hagmeta.common.settings import setting
-from hagmeta.protocol.base import Protocol, TaskSettings
+from hagmeta.protocol.base import LabelSettings, Protocol, TaskSettings
 from hagmeta.protocol.released import Released
 from hagmeta.protocol.strict import Strict
 
@@ -15,8 +15,8 @@ PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in 
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProtocolSettings(TaskSettings):
-    """The task, and the protocol that it is played by."""
+class ProtocolSettings(LabelSettings):
+    """The task, its labels, and the protocol that it is played by."""
 
     protocol: str = setting(
         "strict", "strict leaks nothing; released is the authors' code", choices=tuple(PROTOCOLS)

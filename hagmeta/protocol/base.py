@@ -11,7 +11,7 @@ import numpy as np
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import Settings, setting
-from hagmeta.protocol.scenario import ClassNodes, Scenario, Stream, StreamPlan
+from hagmeta.protocol.scenario import ClassNodes, Rehearsed, Scenario, Stream, StreamPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,30 @@ class TaskSettings(Settings):
             raise UserError(f"classes is {self.classes}: each of the three counts must be at least 1.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelSettings(TaskSettings):
+    """Which labels are learnt from, and which again, where the protocol leaves that open."""
+
+    pretrain_on: str = setting(
+        "base",
+        "classes whose train labels pre-training learns from: base, or all known at session 0",
+        choices=("base", "known"),
+        birth="base",
+    )
+    rehearsal: str = setting(
+        "all",
+        "labels of a class that are read again after its session: all, none, or at most so many",
+        words=("all", "none"),
+        at_least=1,
+        birth="all",
+    )
+
+    @property
+    def rehearsed(self) -> int | None:
+        """So many labels of a class are read again at most; None: all of them."""
+        return {"all": None, "none": 0}[self.rehearsal] if self.rehearsal.isalpha() else int(self.rehearsal)
+
+
 class Protocol(ABC):
     """Answers questions, for one configuration; it knows no method, no pack and no device."""
 
@@ -55,7 +79,7 @@ class Protocol(ABC):
     scores_while_learning: ClassVar[bool]  # accuracy is read from the pass whose loss is then descended
     has_oracles: ClassVar[bool]  # an oracle knows more than the other methods
 
-    def __init__(self, settings: TaskSettings) -> None:
+    def __init__(self, settings: LabelSettings) -> None:
         self.settings = settings
 
     @classmethod
@@ -90,6 +114,15 @@ class Protocol(ABC):
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
         """The nodes from which the supports of a class are drawn."""
 
+    @property
+    def most_rehearsed(self) -> int | None:
+        """At most so many labels of a class are read again after its session; None: all of them."""
+        return None
+
+    def rehearsed(self, plan: StreamPlan, seed: int) -> Rehearsed | None:
+        """The nodes of a stream's classes that they are read at, where it is not all."""
+        return None
+
     @abstractmethod
     def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """The queries of every session of a stream, 0 included, each ascending."""
@@ -98,7 +131,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def pretrain_classes(self, scenario: Scenario) -> np.ndarray:
-        """Classes whose labels pre-training learns from."""
+        """Classes whose train labels pre-training learns from, and whose val labels stop it."""
 
     @abstractmethod
     def labelled(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from hagmeta.protocol.base import Protocol
@@ -28,6 +30,7 @@ class Released(Protocol):
     validates = False
     scores_while_learning = True
     has_oracles = False  # every class met is known by all its nodes, to everyone
+    decides: ClassVar = {"pretrain_on": "known", "rehearsal": "all"}
 
     @classmethod
     def default_query_shot(cls, k_shot: int) -> int:

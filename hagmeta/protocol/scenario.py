@@ -52,6 +52,13 @@ class StreamPlan(NamedTuple):
     role: int  # of the nodes to ask, where that counts
 
 
+class Rehearsed(NamedTuple):
+    """Labelled nodes that may be read again after their class's session: drawn once, before any."""
+
+    known: tuple[np.ndarray, ...]  # of each class met at session 0
+    support: np.ndarray  # (sessions, N, at most K) nodes
+
+
 @dataclass(frozen=True)
 class Stream:
     """Session 0 knows its classes by many labels; each later session brings N more with K labels each."""
@@ -62,6 +69,7 @@ class Stream:
     queries: tuple[np.ndarray, ...]  # nodes to classify after each session, 0 included; ascending
     arrival: np.ndarray  # (nodes,) the session in which a node comes into the graph, if not there before
     readable_from: np.ndarray  # (nodes,) the session before which nobody may read a node's label
+    rehearsed: Rehearsed | None = None  # where not every label may be read again
 
     @property
     def sessions(self) -> int:
@@ -78,6 +86,13 @@ class Stream:
     def readable(self, session: int) -> np.ndarray:
         """Nodes (nodes,) whose labels somebody may read by then, whatever is visible."""
         return self.readable_from <= session
+
+    def supports(self, session: int) -> tuple[np.ndarray, np.ndarray]:
+        """Supports (classes, shots) that may be read in a session: those of earlier ones, and its own."""
+        first = max(session - 1, 0)
+        again = self.support if self.rehearsed is None else self.rehearsed.support
+        own = self.support[first:session].reshape(-1, self.support.shape[-1])
+        return again[:first].reshape(-1, again.shape[-1]) if again.size else own[:0], own
 
 
 @dataclass(frozen=True)

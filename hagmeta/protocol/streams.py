@@ -64,6 +64,7 @@ class _Builder:
 
     def __init__(self, settings: ProtocolSettings, nodes: ClassNodes, purpose: str, seed: int) -> None:
         self.protocol, self.k_shot, self.nodes = make_protocol(settings), settings.k_shot, nodes
+        self.seed = seed
         self.rng = random_stream(seed, purpose)
         self.query_rng = random_stream(seed, f"{purpose}/queries")  # fewer sessions leave them as they are
 
@@ -78,7 +79,8 @@ class _Builder:
             arrival[self.nodes.members[c]] = 0
         plan = StreamPlan(self.nodes, known, arriving, support, role)
         queries = self.protocol.queries(plan, self.query_rng)
-        return Stream(known, arriving, support, queries, arrival, readable_from=arrival.copy())
+        rehearsed = self.protocol.rehearsed(plan, self.seed)
+        return Stream(known, arriving, support, queries, arrival, arrival.copy(), rehearsed)
 
     def _support(self, c: int) -> np.ndarray:
         return self.rng.choice(self.protocol.support_candidates(self.nodes, c), self.k_shot, replace=False)

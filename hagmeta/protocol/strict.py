@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from hagmeta.packs.randomness import stream as random_stream
 from hagmeta.protocol.base import Protocol
-from hagmeta.protocol.scenario import TRAIN, ClassNodes, Scenario, Stream, StreamPlan, held_out_size
+from hagmeta.protocol.scenario import (
+    TRAIN,
+    ClassNodes,
+    Rehearsed,
+    Scenario,
+    Stream,
+    StreamPlan,
+    held_out_size,
+)
 
 
 class Strict(Protocol):
     """Labels of train nodes are learnt from, val nodes chosen by, test nodes asked, each after the learning.
 
-    A class known at the start is known by its train nodes, one that arrives by its K supports, for ever.
+    A class known at the start is known by its train nodes, one that arrives by its K supports, for ever, as
+    far as `rehearsal` lets labels be read again after the session of their class (0, of those known at the
+    start): all, at most M a class, or none. Of none, what was computed in that session is kept.
     """
 
     name = "strict"
@@ -37,6 +48,24 @@ class Strict(Protocol):
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
         return nodes.of_role(c, TRAIN)
 
+    @property
+    def most_rehearsed(self) -> int | None:
+        return self.settings.rehearsed
+
+    def rehearsed(self, plan: StreamPlan, seed: int) -> Rehearsed | None:
+        """At most M nodes a class, drawn for the class: the same ones whatever else the stream brings."""
+        most = self.most_rehearsed
+        if most is None:
+            return None
+
+        def drawn(c: int, nodes: np.ndarray) -> np.ndarray:
+            return random_stream(seed, f"rehearsal/{c}").permutation(nodes)[:most]
+
+        known = tuple(drawn(c, plan.nodes.of_role(c, TRAIN)) for c in plan.known)
+        pairs = zip(plan.arriving, plan.support, strict=True)
+        support = [[drawn(c, nodes) for c, nodes in zip(*pair, strict=True)] for pair in pairs]
+        return Rehearsed(known, np.array(support, dtype=np.int64))
+
     def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """At most ``queries_per_class`` nodes of one role, the same in every session."""
         most = self.settings.queries_per_class
@@ -52,7 +81,7 @@ class Strict(Protocol):
         return tuple(queries)
 
     def pretrain_classes(self, scenario: Scenario) -> np.ndarray:
-        return scenario.split.base
+        return scenario.split.base if self.settings.pretrain_on == "base" else scenario.trained
 
     def labelled(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
         return scenario.nodes_of(classes, TRAIN)
@@ -61,7 +90,9 @@ class Strict(Protocol):
         return scenario.nodes_of(classes, TRAIN)
 
     def known_in_session(self, scenario: Scenario, stream: Stream, session: int) -> np.ndarray:
-        return scenario.nodes_of(stream.known, TRAIN)
+        if session == 0 or stream.rehearsed is None:
+            return scenario.nodes_of(stream.known, TRAIN)
+        return np.concatenate(stream.rehearsed.known)
 
     def averaged_when_merged(self, merged: int) -> int:
         return 0

@@ -26,6 +26,8 @@ def other_value(item: Field[Any]) -> Any:
     default: Any = item.default
     if item.name == "classes":
         return (4, 5, 5)
+    if item.metadata["words"]:
+        return next(word for word in item.metadata["words"] if word != default)
     if item.metadata["choices"]:
         return next(choice for choice in item.metadata["choices"] if choice != default)
     if isinstance(default, bool):

@@ -330,6 +330,21 @@ DEBIAN = "datasets: [debian]\n"
 SEARCH = DEBIAN + "fixed: {val_classes: 6}\n"
 SEARCH += "search: {algorithm: optuna, samples: 2, objective: val_accuracy}\n"
 SAMPLE = "sample: {nla: {choice: [true]}}"
+
+
+def test_labels_are_given_as_words_or_numbers(write: Write) -> None:
+    # YAML reads 5 as a number and none as text; equal values are one configuration.
+    text = "datasets: [debian]\nfixed: {pretrain_on: known}\ngrid: {rehearsal: [all, none, 5, '5', 10]}"
+    found = space.read(write(text))
+    assert settings_of(found, "pretrain_on", "rehearsal") == [
+        ("known", value) for value in ("all", "none", "5", "10")
+    ]
+    both = text.replace("grid", "one_at_a_time") + "\ncases: [{method: joint}, {protocol: released}]"
+    assert {config.rehearsal for config in space.read(write(both)).configs} == {"all"}
+    chosen = SEARCH + "sample: {rehearsal: {choice: [none, 5]}}"
+    assert space.read(write(chosen)).sample == (Dimension("rehearsal", "choice", ("none", "5")),)
+
+
 BAD = {
     "empty": ("", 1, "the file is empty"),
     "a list": ("[1, 2]", 1, "must be a mapping"),
@@ -410,6 +425,9 @@ BAD = {
         4,
         "hidden is 9; it must be a multiple",
     ),
+    "rehearsal": (DEBIAN + "fixed:\n  rehearsal: some", 3, "all, none or a whole number of at least 1"),
+    "no rehearsal": (DEBIAN + "fixed:\n  rehearsal: ~", 3, "rehearsal is None; it must be all, none or a"),
+    "range of rehearsal": (SEARCH + "sample: {rehearsal: {randint: [1, 5]}}", 4, "does not suit"),
     "unknown include": ("include:\n  - ablaton", 2, "Did you mean 'ablation'?"),
     "included search": ("include: [hyperparameters]", 1, "is a search, which cannot be included"),
     "search includes": (SEARCH + SAMPLE + "\ninclude: [ablation]", 5, "cannot include"),

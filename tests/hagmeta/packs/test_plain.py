@@ -107,6 +107,16 @@ def test_a_plain_run_is_the_packed_run_of_its_seed(
     assert_same(plain, packed)
 
 
+@pytest.mark.parametrize("rehearsal", ["2", "none"])
+@pytest.mark.parametrize("method", ["hag-meta", "icarl", "meta-gnn", "cec"])
+def test_so_it_is_with_fewer_labels(runs: Runs, encoders: Path, method: str, rehearsal: str) -> None:
+    plain, packed = (
+        runs(plain, CPU, encoders, method=method, rehearsal=rehearsal, pretrain_on="known", finetune_steps=1)
+        for plain in (True, False)
+    )
+    assert_same(plain, packed)
+
+
 def test_dense_features_make_no_difference_to_that(
     small: Small, dataset: NodeDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,12 +66,14 @@ def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not
         small(hidden=8),
         small(dropout=0.1),
         small(learning_rate=0.01),
-        small(protocol="released"),
+        small(pretrain_on="known"),
         small(val_classes=2),
         small(visibility="whole"),
         small(encoder="gat"),
     ):
         assert encoders(other, [0], dataset, tmp_path)[1] > 0
+    # Pre-training under the released protocol is on known classes, too: the very same.
+    assert encoders(small(protocol="released"), [0], dataset, tmp_path)[1] == 0
 
 
 def test_other_data_is_another_encoder(dataset: NodeDataset, small: Small, tmp_path: Path) -> None:
