@@ -73,19 +73,19 @@ class Graph:
         """Views of a pack, (pack, nodes) each, from a boolean array of that shape."""
         mask = torch.from_numpy(visible).to(self.device, torch.float32)
         degree = self.adjacency.product(mask.T.contiguous()).T.contiguous()  # self included
-        counted = degree if self.normalisation == "visible" else self._degree
+        counted = degree if self.normalisation == "visible" else self.degree
         scale = mask / counted.clamp(min=1).sqrt()
         return View(mask, scale, degree.clamp(min=1).log())
 
     @cached_property
-    def _degree(self) -> Tensor:
+    def degree(self) -> Tensor:
         """(nodes,) Neighbours in the whole graph, and the node itself."""
         return torch.from_numpy(self.loops.sum(1).A1).to(self.device, torch.float32)
 
     @cached_property
     def log_degree(self) -> Tensor:
         """(nodes,) log(neighbours in the whole graph); of a node without any 0, as of one with one."""
-        return (self._degree - 1).clamp(min=1).log()
+        return (self.degree - 1).clamp(min=1).log()
 
     def host_scale(self, visible: np.ndarray) -> np.ndarray:
         """A seed's ``View.scale`` (nodes,), on the host."""
