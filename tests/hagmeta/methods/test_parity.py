@@ -158,13 +158,9 @@ class Watched(Pack):
         with torch.no_grad():
             told = super().run("told", shared, *seedwise)
         result = super().run(step, shared, *seedwise)
-        rows = zip(*told, result[0], strict=True)
-        self.steps.append(
-            [
-                dict(zip([(what, "") for what in TOLD], [on_host(value) for value in row], strict=True))
-                for row in rows
-            ]
-        )
+        names = [(what, "") for what in TOLD]
+        by_seed = zip(*told, result[0], strict=True)
+        self.steps.append([dict(zip(names, map(on_host, values), strict=True)) for values in by_seed])
         return result
 
     def look(self) -> None:
