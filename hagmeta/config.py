@@ -132,9 +132,14 @@ def resolve(config: RunConfig) -> RunConfig:
         k_shot=k_shot,
         sessions=config.sessions or max(classes[2] // n_way, 1),
         query_shot=config.query_shot or PROTOCOLS[config.protocol].default_query_shot(k_shot),
+        double_prototypes=True if _left_open(config, "double_prototypes") else config.double_prototypes,
     )
     check_ways(resolved)
     return resolved
+
+
+def _left_open(config: RunConfig, setting: str) -> bool:
+    return getattr(config, setting) is None and config.applies(setting)
 
 
 def _settled(config: RunConfig) -> RunConfig:

@@ -116,7 +116,7 @@ def prepare(
     """Draw every seed's scenario, and put the graph on its device."""
     config = resolve(config)
     scenarios = [make_scenario(dataset, config, seed) for seed in seeds]
-    graph = (PlainGraph if plain else Graph)(dataset, device)
+    graph = (PlainGraph if plain else Graph)(dataset, device, config.normalisation)
     return Context(graph, scenarios, config, eager, plain)
 
 

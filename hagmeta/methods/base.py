@@ -99,7 +99,7 @@ class Method(nn.Module, ABC):
     freezes_encoder: ClassVar[bool] = False  # it neither learns nor drops out: see ``propagate``
     oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
     class_parameters: ClassVar[bool] = False  # has parameters of its own for each class: ``meet`` starts them
-    second_prototypes: ClassVar[bool] = False  # repeats a slip of the authors' code: see protocol/released.py
+    has_prototypes: ClassVar[bool] = False  # answers by HAG-Meta's: see the setting double_prototypes
 
     def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__()
@@ -123,6 +123,11 @@ class Method(nn.Module, ABC):
     def passes(cls, settings: Any) -> int:
         """How often a step passes over the graph: what it costs, roughly."""
         return 1
+
+    @classmethod
+    def sums_gradients(cls, settings: Any) -> tuple[str, ...]:
+        """How the names of parameters begin whose gradients add up from step to step."""
+        return ()
 
     @abstractmethod
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Any:

@@ -31,6 +31,42 @@ class HagMetaSettings(MethodSettings):
         "cross-entropy, or the binary form the paper prints",
         choices=("categorical", "binary"),
     )
+    nla_degree: str = setting(
+        "visible",
+        "neighbours whose logarithm multiplies NLA's scores: the visible ones + 1, or all there will be",
+        choices=("visible", "whole"),
+        birth="visible",
+    )
+    nla_weights: str = setting(
+        "softmax",
+        "NLA's scores become weights by a softmax, or as shares of their sum",
+        choices=("softmax", "share"),
+        birth="softmax",
+    )
+    tla_layers: str = setting(
+        "three",
+        "linear layers of TLA over the prototypes of the base classes",
+        choices=("three", "two"),
+        birth="three",
+    )
+    tla_tasks: str = setting(
+        "transposed",
+        "TLA's matrix of an earlier task's prototypes: transposed, or reshaped, which mixes up its numbers",
+        choices=("transposed", "reshaped"),
+        birth="transposed",
+    )
+    tla_vectors: str = setting(
+        "linear",
+        "TLA's vector of a task: linear, or under ReLU and dropout, which for the newest is drawn twice",
+        choices=("linear", "relu"),
+        birth="linear",
+    )
+    tla_gradients: str = setting(
+        "fresh",
+        "gradients of TLA: each step's own, or summed over all steps so far",
+        choices=("fresh", "summed"),
+        birth="fresh",
+    )
 
 
 class Encoded(NamedTuple):
@@ -49,16 +85,31 @@ class HagMeta(Method):
     """
 
     own_settings = HagMetaSettings
-    second_prototypes = True
+    has_prototypes = True
 
     def __init__(self, settings: HagMetaSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.node_attention = self.task_attention = None
         if settings.nla:
-            self.node_attention = seeded(seed, "init/nla", lambda: NodeAttention(sizes.features, settings))
+            self.node_attention = seeded(
+                seed,
+                "init/nla",
+                lambda: NodeAttention(
+                    sizes.features, settings, degree=settings.nla_degree, weights=settings.nla_weights
+                ),
+            )
         if settings.tla:
             self.task_attention = seeded(
-                seed, "init/tla", lambda: TaskAttention(sizes.base_classes, sizes.n_way, settings.dropout)
+                seed,
+                "init/tla",
+                lambda: TaskAttention(
+                    sizes.base_classes,
+                    sizes.n_way,
+                    settings.dropout,
+                    layers=settings.tla_layers,
+                    earlier=settings.tla_tasks,
+                    vectors=settings.tla_vectors,
+                ),
             )
         self.criterion = {"categorical": categorical_loss, "binary": binary_loss}[settings.loss]
 
@@ -69,6 +120,10 @@ class HagMeta(Method):
     @classmethod
     def passes(cls, settings: HagMetaSettings) -> int:
         return 1 + settings.nla
+
+    @classmethod
+    def sums_gradients(cls, settings: HagMetaSettings) -> tuple[str, ...]:
+        return ("task_attention.",) if settings.tla_gradients == "summed" else ()
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Encoded:
         embedding = self.encoder(shared.graph, view, part(key, 0))

@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hagmeta.common.settings import Settings, setting
-from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.common.settings import setting
+from hagmeta.sparse.graph import ClassMeans, Graph, GraphSettings, View
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerSettings(Settings):
+class LayerSettings(GraphSettings):
     """What every encoder has."""
 
     hidden: int = setting(32, "width of the encoder's first layer", at_least=1, at_most=4096)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.packs.randomness import dropout
+from hagmeta.packs.randomness import dropout, part
 
 
 @lru_cache(maxsize=256)
@@ -21,13 +21,23 @@ def _counted(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tens
 class TaskAttention(nn.Module):
     """Self-attention between the newest task and every task met, over their prototypes (Eqs. 4 and 5)."""
 
-    def __init__(self, base_classes: int, n_way: int, rate: float) -> None:
+    def __init__(
+        self,
+        base_classes: int,
+        n_way: int,
+        rate: float,
+        *,
+        layers: str = "three",
+        earlier: str = "transposed",
+        vectors: str = "linear",
+    ) -> None:
         super().__init__()
-        middle = max(base_classes // 2, n_way)
+        middle = max(base_classes // 2, n_way if layers == "three" else 1)
         self.n_way = n_way
         self.dropout = rate
+        self.reshapes, self.rectifies = earlier == "reshaped", vectors == "relu"
         self.first = nn.Linear(base_classes, middle)
-        self.second = nn.Linear(middle, middle)
+        self.second = nn.Linear(middle, middle) if layers == "three" else nn.Identity()
         self.third = nn.Linear(middle, n_way)
         self.shared = nn.Linear(n_way, 1)
 
@@ -36,11 +46,27 @@ class TaskAttention(nn.Module):
         base, *later = prototypes.split(sizes)
         hidden = dropout(F.relu(self.first(base.mT)), self.dropout, key)  # (width, middle)
         hidden = F.relu(self.third(F.relu(self.second(hidden))))  # (width, n_way)
-        tasks = torch.stack([hidden, *(self._padded(task).mT for task in later)])  # (tasks, width, n_way)
-        vectors = self.shared(tasks).squeeze(-1)  # (tasks, width)
-        weights = (vectors @ vectors[-1]).softmax(0)  # Eq. 5
+        tasks = torch.stack([hidden, *self._columns(later)])  # (tasks, width, n_way)
+        vectors, newest = self._vectors(tasks, key)
+        weights = (vectors @ newest).softmax(0)  # Eq. 5
         counts, task_of_class = _counted(sizes, weights.device)
         return (weights / counts).index_select(0, task_of_class)  # Eq. 6
+
+    def _columns(self, later: list[Tensor]) -> list[Tensor]:
+        """Tasks (classes, width) as (width, n_way); the earlier ones perhaps with their numbers mixed up."""
+        filled = [self._padded(task) for task in later]
+        if not self.reshapes:
+            return [task.mT for task in filled]
+        return [*(task.reshape(task.mT.shape) for task in filled[:-1]), *(task.mT for task in filled[-1:])]
+
+    def _vectors(self, tasks: Tensor, key: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Vectors (tasks, width), and the newest task's (width,) to multiply them with."""
+        vectors = self.shared(tasks).squeeze(-1)
+        if not self.rectifies:
+            return vectors, vectors[-1]
+        vectors = F.relu(vectors)
+        newest = dropout(vectors[-1:], self.dropout, part(key, 1)).squeeze(0)
+        return dropout(vectors, self.dropout, part(key, 0)), newest
 
     def _padded(self, task: Tensor) -> Tensor:
         """A task with fewer than N classes is filled up with its mean prototype."""

@@ -107,11 +107,25 @@ def _no_collection() -> Iterator[None]:
 
 
 class Steps:
-    """Gradient steps of a pack with one optimizer, replayed where that can be."""
+    """Gradient steps of a pack with one optimizer, replayed where that can be.
 
-    def __init__(self, pack: Pack, rate: float, weight_decay: float, capture: Capture) -> None:
+    Gradients are each step's own. Of parameters whose names begin with one of ``summed`` they add up.
+    """
+
+    def __init__(
+        self,
+        pack: Pack,
+        rate: float,
+        weight_decay: float,
+        capture: Capture,
+        summed: tuple[str, ...] = (),
+    ) -> None:
         self._pack, self._capture = pack, capture
         self._optimizer = pack.optimizer(rate, weight_decay)
+        self._fresh = [value for name, value in pack.parameters.items() if not name.startswith(summed)]
+        for name, value in pack.parameters.items():
+            # What is replayed adds to them where they are: they are never made anew.
+            value.grad = torch.zeros_like(value) if name.startswith(summed) else None
 
     def under(self, capture: Capture) -> Steps:
         """The same optimizer's further steps, run by another capture."""
@@ -139,7 +153,8 @@ class Steps:
         """One step of every seed: the sum hands each its own gradient."""
         if not losses.requires_grad:  # of a method in which nothing learns
             return
-        self._optimizer.zero_grad(set_to_none=True)
+        for value in self._fresh:
+            value.grad = None
         losses.sum().backward()
         self._optimizer.step()
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, Method, Shared, Task
-from hagmeta.packs.capture import Capture, ahead
+from hagmeta.packs.capture import Capture, Steps, ahead
 from hagmeta.packs.pack import Pack, stack, stack_padded
 from hagmeta.packs.plain import PlainPack
 from hagmeta.phases.settings import PhaseSettings
@@ -65,6 +65,11 @@ class Context:
     def capture(self) -> Capture:
         """What runs the computations of a phase."""
         return Capture(self.device, eager=self.eager or self.plain)
+
+    def steps(self, pack: Pack, rate: float, capture: Capture) -> Steps:
+        """What the method learns by."""
+        summed = self.method.sums_gradients(self.settings)
+        return Steps(pack, rate, self.settings.weight_decay, capture, summed)
 
     def ahead(self, items: Iterable[Item]) -> Iterator[Item]:
         """The same items, drawn before they are needed where that saves time."""

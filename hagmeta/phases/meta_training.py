@@ -124,7 +124,7 @@ def meta_train(context: Context, pack: Pack, progress: Progress) -> Trained:
     """Train the pack, to each seed's best validation accuracy where the protocol validates."""
     settings = context.settings
     with context.capture() as capture:
-        steps = Steps(pack, settings.learning_rate, settings.weight_decay, capture)
+        steps = context.steps(pack, settings.learning_rate, capture)
         if not context.protocol.validates:
             return Trained([None] * pack.size, steps, _train_to_the_end(context, pack, steps, progress))
         if context.meta_training is MetaTraining.NONE:

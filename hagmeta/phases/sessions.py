@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import SessionLearning
-from hagmeta.packs.capture import Steps
 from hagmeta.packs.pack import Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.context import Context, Knowledge
@@ -98,7 +97,7 @@ class _AnsweringAfterLearning(_Learner):
         lessons = (self.lesson.task(session) for _ in range(settings.finetune_steps))
         lessons = ((task._replace(kept=self.kept), target) for task, target in lessons)
         with self.context.capture() as capture:
-            steps = Steps(pack, settings.finetune_rate, settings.weight_decay, capture)
+            steps = self.context.steps(pack, settings.finetune_rate, capture)
             for task, target in self.context.ahead(lessons):
                 key = fold(self.key, self.step)
                 steps.take("session_loss", (shared,), (knowledge.view,), (task, target, key))
@@ -152,7 +151,7 @@ class _AnsweringWhileLearning(_Learner):
     ) -> Tensor:
         """One step on the labels of the queries; its logits (pack, queries, positions)."""
         context, streams = self.context, self.streams
-        second = context.method.second_prototypes
+        second = bool(context.settings.double_prototypes)
         averaged = [s.met(session if second else session - 1) for s in streams]
         new = [s.arriving[session - 1] for s in streams]
         classes = [np.concatenate(pair) for pair in zip(averaged, new, strict=True)]
@@ -169,7 +168,7 @@ class _AnsweringWhileLearning(_Learner):
 
     def _meanings(self, stream: Stream, session: int) -> np.ndarray:
         """The class that each position stands for; -1 for the second prototypes of the new classes."""
-        if not self.context.method.second_prototypes:
+        if not self.context.settings.double_prototypes:
             return stream.met(session)
         new = stream.arriving[session - 1]
         return np.concatenate([stream.met(session - 1), np.full(len(new), -1), new])

@@ -52,6 +52,21 @@ class SessionSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrototypeSettings(Settings):
+    """The prototypes of a session's new classes."""
+
+    double_prototypes: bool | None = setting(
+        None,
+        "under released: a new class has a second prototype, to answer which is wrong (default: yes)",
+        birth=True,
+    )
+
+    @classmethod
+    def concerns(cls, method: Any) -> bool:
+        return bool(method.has_prototypes)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MemorySettings(Settings):
     """What is kept of classes for replay."""
 
@@ -65,6 +80,7 @@ class MemorySettings(Settings):
 @dataclass(frozen=True, kw_only=True)
 class PhaseSettings(
     MemorySettings,
+    PrototypeSettings,
     SessionSettings,
     MetaTrainingSettings,
     PretrainSettings,

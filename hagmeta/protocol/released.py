@@ -22,11 +22,31 @@ class Released(Protocol):
     In the sessions a new class has two prototypes there: that of its supports, which is right, and the mean
     of all its nodes, which is counted wrong (the list of known classes is extended before it is used). That
     costs the authors' figures several points and is kept, since the paper's tables were made so; methods that
-    are not built on HAG-Meta's prototypes (``Method.second_prototypes``) are spared it.
+    are not built on HAG-Meta's prototypes are spared it, and the others can be (``double_prototypes``).
+
+    The encoder and both attentions have the form of the authors' code (``decides``):
+    - the adjacency is normalised over the whole graph, and masked without being normalised again;
+    - NLA multiplies scores by the logarithm of the degree in the whole graph, without self-loop, and its
+      weights are shares of a sum. The logarithm of no neighbours makes the authors' results NaN: here such a
+      node counts as one with a single neighbour;
+    - TLA has two layers for the base classes, reshapes the prototypes of earlier tasks where it should
+      transpose them, puts ReLU and dropout on tasks' vectors, and draws that of the newest a second time;
+    - TLA's gradients are never set to zero, so that they add up over meta-training and sessions.
+    Six steps of it are those of the authors' code, number by number (tests/hagmeta/methods/test_parity.py).
     """
 
     name = "released"
     leaks = True
+    revision = 2  # the first had the attentions of `strict`
+    decides: ClassVar = {
+        "normalisation": "whole",
+        "nla_degree": "whole",
+        "nla_weights": "share",
+        "tla_layers": "two",
+        "tla_tasks": "reshaped",
+        "tla_vectors": "relu",
+        "tla_gradients": "summed",
+    }
     validates = False
     scores_while_learning = True
     has_oracles = False  # every class met is known by all its nodes, to everyone

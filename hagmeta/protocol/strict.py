@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from hagmeta.packs.randomness import stream as random_stream
@@ -27,6 +29,8 @@ class Strict(Protocol):
 
     name = "strict"
     leaks = False
+    # Degrees in the whole graph would tell of nodes that are not visible yet.
+    decides: ClassVar = {"normalisation": "visible", "nla_degree": "visible", "double_prototypes": False}
     validates = True
     scores_while_learning = False
     has_oracles = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from hagmeta.common.settings import Settings, setting
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_dropout
@@ -22,11 +24,24 @@ if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import attention_kernels
 
 
+@dataclass(frozen=True, kw_only=True)
+class GraphSettings(Settings):
+    """What a propagation is normalised by."""
+
+    normalisation: str = setting(
+        "visible",
+        "degrees that normalise what is visible of the graph: its own, or those of the whole graph",
+        choices=("visible", "whole"),
+        only_with=("encoder", "gcn"),
+        birth="visible",
+    )
+
+
 class View(NamedTuple):
     """What can be seen: other nodes, such as those of classes not yet met, and their edges take no part."""
 
     visible: Tensor  # (nodes,) 1 or 0
-    scale: Tensor  # (nodes,) visible / sqrt(visible neighbours + 1)
+    scale: Tensor  # (nodes,) visible / sqrt(neighbours + 1): the visible ones, or all
     log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
     propagated: tuple[Tensor, ...] = ()  # what a frozen encoder made of it, once for all steps
 
@@ -37,7 +52,10 @@ class Graph:
     adjacency: SymmetricMatrix
     features: SparseMatrix | DenseMatrix | PlainMatrix
 
-    def __init__(self, dataset: NodeDataset, device: torch.device) -> None:
+    def __init__(
+        self, dataset: NodeDataset, device: torch.device, normalisation: str = GraphSettings.normalisation
+    ) -> None:
+        self.normalisation = normalisation
         self.num_nodes = dataset.num_nodes
         self.num_features = dataset.num_features
         self.device = device
@@ -55,8 +73,25 @@ class Graph:
         """Views of a pack, (pack, nodes) each, from a boolean array of that shape."""
         mask = torch.from_numpy(visible).to(self.device, torch.float32)
         degree = self.adjacency.product(mask.T.contiguous()).T.contiguous()  # self included
-        scale = mask / degree.clamp(min=1).sqrt()
+        counted = degree if self.normalisation == "visible" else self.degree
+        scale = mask / counted.clamp(min=1).sqrt()
         return View(mask, scale, degree.clamp(min=1).log())
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """(nodes,) Neighbours in the whole graph, and the node itself."""
+        return torch.from_numpy(self.loops.sum(1).A1).to(self.device, torch.float32)
+
+    @cached_property
+    def log_degree(self) -> Tensor:
+        """(nodes,) log(neighbours in the whole graph); of a node without any 0, as of one with one."""
+        return (self.degree - 1).clamp(min=1).log()
+
+    def host_scale(self, visible: np.ndarray) -> np.ndarray:
+        """A seed's ``View.scale`` (nodes,), on the host."""
+        counted = visible if self.normalisation == "visible" else np.ones_like(visible)
+        scale: np.ndarray = visible / np.sqrt(np.maximum(self.loops @ counted.astype(np.float32), 1))
+        return scale
 
     def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
         """Kipf and Welling's propagation among the visible nodes, times ``factor``."""
@@ -119,8 +154,7 @@ class ClassMeans:
         loops = self._graph.loops
         matrices = []
         for members, visible in zip(self._members, self._visible, strict=True):
-            scale = visible / np.sqrt(np.maximum(loops @ visible.astype(np.float32), 1))
-            weights = scipy.sparse.diags(scale.astype(np.float32))
+            weights = scipy.sparse.diags(self._graph.host_scale(visible).astype(np.float32))
             matrices.append((members @ weights @ loops @ weights).tocsr())
         return matrices
 

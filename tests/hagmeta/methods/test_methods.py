@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import few_shot_episodes, meta_train, supervised_episodes
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.scenario import TRAIN
 
 CPU = torch.device("cpu")
@@ -31,9 +32,12 @@ def accuracies(config: RunConfig, dataset: NodeDataset) -> list[list[float]]:
     return [record["accuracy"] for record in run(config, [0, 5], dataset=dataset, device=CPU)]
 
 
-def test_every_setting_is_for_some_method() -> None:
+def test_every_setting_is_for_some_method_or_tells_protocols_apart() -> None:
     for name in NAMES:
-        assert any(RunConfig(method=method).applies(name) for method in METHODS), name
+        pairs = product(METHODS, PROTOCOLS)
+        chosen = any(RunConfig(method=method, protocol=protocol).applies(name) for method, protocol in pairs)
+        decided = [protocol.decides.get(name) for protocol in PROTOCOLS.values()]
+        assert chosen or len({*decided} - {None}) == len(PROTOCOLS), name
 
 
 def test_settings_that_do_not_apply_are_those_that_a_method_has_no_use_for() -> None:

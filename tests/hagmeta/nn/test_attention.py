@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,17 @@ def test_node_weights_follow_the_equations_and_sum_to_one_within_a_class() -> No
 
 
 @torch.no_grad()
+def test_node_weights_can_be_shares_of_their_sum() -> None:
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
+    weights = replace(scores(values, last, degree), shares=True).weights(SUPPORT)
+    for row, nodes in zip(weights.numpy(), SUPPORT.numpy(), strict=True):
+        raw = np.maximum(values.numpy()[nodes], 0) @ last.weight.numpy()[0] + last.bias.item()
+        sigmoid = 1 / (1 + np.exp(-raw * np.log(degree.numpy()[nodes])))
+        np.testing.assert_allclose(row, sigmoid / sigmoid.sum(), rtol=1e-5)
+
+
+@torch.no_grad()
 def test_equal_node_scores_give_the_plain_mean() -> None:
     last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
     values = normal(NODES, WIDTH)
@@ -78,8 +90,11 @@ def test_logits_rank_by_squared_distance() -> None:
     torch.testing.assert_close(ours, (-distances).softmax(-1), rtol=1e-4, atol=1e-6)
 
 
-def task_attention(base: int = 5, n_way: int = 2, rate: float = 0.5) -> TaskAttention:
-    return seeded(0, "test", lambda: TaskAttention(base, n_way, rate))
+AUTHORS = {"layers": "two", "earlier": "reshaped", "vectors": "relu"}
+
+
+def task_attention(base: int = 5, n_way: int = 2, rate: float = 0.5, **form: Any) -> TaskAttention:
+    return seeded(0, "test", lambda: TaskAttention(base, n_way, rate, **form))
 
 
 def linear(layer: nn.Linear, values: np.ndarray) -> np.ndarray:
@@ -100,10 +115,41 @@ def test_task_weights_follow_the_equations() -> None:
     np.testing.assert_allclose(module(prototypes, sizes, None), expected, rtol=1e-4)
 
 
+@torch.no_grad()
+def test_task_weights_of_the_authors_form() -> None:
+    module, sizes = task_attention(**AUTHORS), (5, 2, 2, 2)
+    prototypes = normal(11, WIDTH)
+    base, *later = np.split(prototypes.numpy(), np.cumsum(sizes)[:-1])
+    assert module.first.weight.shape == (2, 5) and module.third.weight.shape == (2, 2)
+    tasks = [np.maximum(linear(module.third, np.maximum(linear(module.first, base.T), 0)), 0)]
+    tasks += [later[0].reshape(WIDTH, 2), later[1].reshape(WIDTH, 2), later[2].T]
+    raw = np.stack([linear(module.shared, task)[:, 0] for task in tasks])
+    vectors = np.maximum(raw, 0)
+    assert (raw < 0).any() and (vectors > 0).any()
+    power = np.exp(vectors @ vectors[-1])
+    expected = np.repeat(power / power.sum() / sizes, sizes)
+    np.testing.assert_allclose(module(prototypes, sizes, None), expected, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_the_newest_task_s_vector_is_dropped_out_a_second_time() -> None:
+    module, tasks = task_attention(**AUTHORS), normal(3, 64, 2)
+    plain = torch.relu(module.shared(tasks).squeeze(-1))
+    vectors, newest = module._vectors(tasks, torch.tensor(1))
+    for dropped, whole in ((vectors, plain), (newest, plain[-1])):
+        kept = dropped != 0
+        assert 0.3 < kept[whole > 0].float().mean() < 0.7
+        torch.testing.assert_close(dropped[kept], 2 * whole[kept])
+    assert not torch.equal(vectors[-1], newest)
+    vectors, newest = module._vectors(tasks, None)
+    assert torch.equal(vectors, plain) and torch.equal(newest, plain[-1])
+
+
+@pytest.mark.parametrize("form", [{}, AUTHORS])
 @pytest.mark.parametrize("sizes", [(5, 2), (5, 2, 2, 2), (5, 2, 1), (5, 1, 2), (5,)])
 @torch.no_grad()
-def test_task_weights_sum_to_one_over_all_classes(sizes: tuple[int, ...]) -> None:
-    weights = task_attention()(normal(sum(sizes), WIDTH), sizes, None)
+def test_task_weights_sum_to_one_over_all_classes(sizes: tuple[int, ...], form: dict[str, Any]) -> None:
+    weights = task_attention(**form)(normal(sum(sizes), WIDTH), sizes, None)
     assert weights.sum().item() == pytest.approx(1, abs=1e-6)
     for task in weights.split(sizes):
         assert (task == task[0]).all(), "a task's classes share its weight"
@@ -137,8 +183,9 @@ def test_permuting_earlier_tasks_permutes_their_weights() -> None:
     assert len(weights.unique()) == 5
 
 
-def test_task_attention_runs_for_a_pack_and_drops_only_in_training() -> None:
-    module, sizes = task_attention(base=40), (40, 2)
+@pytest.mark.parametrize("form", [{}, AUTHORS])
+def test_task_attention_runs_for_a_pack_and_drops_only_in_training(form: dict[str, Any]) -> None:
+    module, sizes = task_attention(base=40, **form), (40, 2)
     prototypes, keys = normal(3, 42, WIDTH), torch.tensor([1, 2, 3])
     evaluated = vmap(lambda p: module(p, sizes, None))(prototypes)
     trained = vmap(lambda p, k: module(p, sizes, k))(prototypes, keys)

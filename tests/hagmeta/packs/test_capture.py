@@ -1,4 +1,4 @@
-"""What can be seen without a GPU: drawing ahead, and that a CPU captures nothing."""
+"""Drawing ahead, that a CPU captures nothing, and whose gradients a step descends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from itertools import count, islice
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from hagmeta.common.errors import UserError
 from hagmeta.packs import device
-from hagmeta.packs.capture import AHEAD, Capture, _drawn_ahead, ahead
+from hagmeta.packs.capture import AHEAD, Capture, Steps, _drawn_ahead, ahead, stream_of
+from hagmeta.packs.pack import Pack
 
 CPU = torch.device("cpu")
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DEVICES = [CPU, pytest.param(torch.device("cuda"), marks=on_gpu)]
 
 
 def drawing_threads() -> int:
@@ -67,3 +71,37 @@ def test_a_gpu_without_triton_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> 
     assert device.choose_device("auto") == CPU
     with pytest.raises(UserError, match="Triton is not installed"):
         device.choose_device("cuda")
+
+
+class Line(nn.Module):
+    """Two weights whose gradients are what is drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+
+    def forward(self, step: str, drawn: Tensor) -> tuple[Tensor, Tensor]:
+        return (drawn * (self.one + self.other)).sum(), drawn
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_are_each_step_s_own_or_add_up_in_place(device: torch.device) -> None:
+    drawn = torch.tensor([[1.0, 2.0], [3.0, 5.0], [-7.0, 11.0], [13.0, 17.0]])  # (steps, seeds)
+    with stream_of(device), Capture(device) as capture:
+        pack = Pack([Line(), Line()], device)
+        steps = Steps(pack, 0.1, 0.0, capture, summed=("other",))
+        place = None
+        for number, row in enumerate(drawn):
+            if number == 3:  # a later phase, as sessions are after training, goes on with the sums
+                steps = steps.under(Capture(device))
+            steps.take("loss", (), (), (row,))
+            own, summed = pack.parameters["one"].grad, pack.parameters["other"].grad
+            assert own is not None and summed is not None
+            assert torch.equal(own.flatten().cpu(), row)
+            assert torch.equal(summed.flatten().cpu(), drawn[: number + 1].sum(0))
+            assert place in (None, summed.data_ptr())
+            place = summed.data_ptr()
+        fresh = Steps(pack, 0.1, 0.0, Capture(device))
+        fresh.take("loss", (), (), (drawn[0],))
+        grads = [value.grad for value in pack.parameters.values()]
+        assert all(grad is not None and torch.equal(grad.flatten().cpu(), drawn[0]) for grad in grads)

@@ -6,13 +6,14 @@ import scipy.sparse
 import torch
 from torch import Tensor
 from torch.func import vmap
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import subgraph, to_dense_adj, to_undirected
 
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.matrices import DenseMatrix, SparseMatrix
+from hagmeta.sparse.plain import PlainGraph
 from hagmeta.sparse.products import matmul
 
 CPU = torch.device("cpu")
@@ -69,6 +70,34 @@ def test_a_view_counts_visible_neighbours_only() -> None:
         np.testing.assert_allclose(scale[seen], 1 / np.sqrt(neighbours + 1), rtol=1e-6)
         np.testing.assert_allclose(log_degree[seen], np.log(neighbours + 1), rtol=1e-6, atol=1e-7)
         assert (scale[~seen] == 0).all()
+
+
+@pytest.mark.parametrize("kind", [Graph, PlainGraph])
+def test_degrees_of_the_whole_graph_leave_what_is_visible_as_it_was_normalised(kind: type[Graph]) -> None:
+    dataset = tiny()
+    graph, visible = kind(dataset, CPU, "whole"), visibility(dataset)[:1]
+    whole = normalised_visible_subgraph(dataset, np.ones(NODES, dtype=bool)).numpy()
+    masked = torch.from_numpy(whole * np.outer(visible, visible))
+    view = tree_map(lambda tensor: tensor[0], graph.view(visible))
+    hidden = torch.randn(NODES, 5, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(graph.aggregate(hidden, view), masked @ hidden)
+    members = (np.eye(4, dtype=np.float32)[:, dataset.labels] * visible) / 10
+    means = graph.class_means([scipy.sparse.csr_matrix(members)], visible)
+    expected = torch.from_numpy(members) @ masked @ hidden
+    if kind is Graph:  # of a pack
+        (aggregated,) = vmap(lambda h: matmul(means.aggregated, h))(hidden[None])
+    else:
+        aggregated = matmul(means.aggregated, hidden)
+    torch.testing.assert_close(aggregated, expected)
+    assert not torch.allclose(view.scale, Graph(dataset, CPU).view(visible).scale[0])
+
+
+def test_the_logarithm_of_the_whole_graph_s_degree_counts_no_loop_and_is_finite() -> None:
+    dataset = tiny()
+    neighbours = np.bincount(dataset.edges.ravel(), minlength=NODES)
+    assert neighbours[LONELY] == 0
+    expected = np.log(np.maximum(neighbours, 1))
+    np.testing.assert_allclose(Graph(dataset, CPU).log_degree, expected, rtol=1e-6)
 
 
 def test_a_node_without_visible_neighbours_keeps_its_own_embedding() -> None:
