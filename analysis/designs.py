@@ -125,9 +125,11 @@ class _Stars:
 def protocol_pairs(results: Results) -> list[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
     """(where, label, strict runs, released runs), both by seed, for what was run under both protocols.
 
-    Training queries are the protocol's own by default, so that they may differ.
+    Training queries are the protocol's own by default, so that they may differ; so may what one of the two
+    decides by itself, which its runs do not have.
     """
-    same = [key for key in results.keys if key not in (*OF_THE_PROTOCOL, "query_shot")]
+    absent = results.runs[results.keys].isna().groupby(results.runs["protocol"]).all().any()
+    same = [key for key in results.keys if key not in (*OF_THE_PROTOCOL, "query_shot") and not absent[key]]
     pairs = []
     for strict, released in _under_both(results.runs, same):
         if strict["seed"].duplicated().any() or released["seed"].duplicated().any():

@@ -76,6 +76,7 @@ def record(config: RunConfig, seed: int, quality: float) -> dict[str, Any]:
     return {
         "config": config.canonical(),
         "config_hash": config.hash(),
+        "unhashed": config.unhashed(),
         "seed": seed,
         "accuracy": accuracy,
         "base_accuracy": [row[0] for row in matrix],

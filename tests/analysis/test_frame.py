@@ -164,7 +164,7 @@ def test_records_of_an_older_version_are_never_taken_for_others(write: Write) ->
     del record["config"]["loss"]
     from hagmeta.common.records import config_hash
 
-    record["config_hash"] = config_hash(record["config"])
+    record["config_hash"] = config_hash(record["config"], record["unhashed"])
     (folder / "runs" / record["config_hash"]).mkdir()
     (folder / "runs" / record["config_hash"] / "0.json").write_text(json.dumps(record))
     (panel,) = read([folder]).panels()

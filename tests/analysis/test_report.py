@@ -143,8 +143,8 @@ def test_records_from_before_they_said_what_was_given_make_the_same_report(
     shutil.copytree(new, old)
     for path in old.glob("runs/*/*.json"):
         record = json.loads(path.read_text())
-        for later in record["unhashed"]:
-            del record["config"][later]
+        for younger in record["unhashed"]:  # settings that were not there yet
+            del record["config"][younger]
         path.write_text(json.dumps({key: value for key, value in record.items() if key not in OLD}))
     assert _report(old) == _report(new)
 
