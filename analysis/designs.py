@@ -16,7 +16,7 @@ from analysis.labels import SETTING, TOGGLES, across, slug
 from analysis.statistics import Difference, factorial_effects
 
 BOTH = ("strict", "released")
-OF_THE_PROTOCOL = ("protocol", "queries_per_class")  # it draws test nodes of its own
+OF_THE_PROTOCOL = ("protocol", "queries_per_class", "revision")  # it draws test nodes of its own
 
 
 @dataclass(frozen=True)

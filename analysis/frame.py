@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.labels import SETTING, labelled, readable, slug, varied
-from analysis.old_records import completed
+from analysis.old_records import completed, with_later_settings
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records import Record, StudyFolder, read_record
@@ -187,7 +187,8 @@ def read(folders: Sequence[Path]) -> Results:
         raise UserError(f"{', '.join(map(str, folders))}: no finished run there ({state}).")
     launches = [launch for study in studies for launch in _launches(study)]
     missing = sorted({line for launch in launches for line in _missing(launch, set(found))})
-    runs, sessions, keys = _tables(found.values())
+    names, records = zip(*found.values(), strict=True)
+    runs, sessions, keys = _tables(zip(names, with_later_settings(records), strict=True))
     return Results(
         runs,
         sessions,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from hagmeta.common.differences import TASK
 from hagmeta.common.records import Record
 
 # What a configuration had at that time when it was given nothing. It never changes: those records do not.
@@ -34,15 +36,52 @@ DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
 RELEASED_QUERIES = 20  # a class, as that protocol drew them
 # Always named, or the dataset's own by default, which a record does not tell.
 NEVER_GIVEN = ("dataset", "method", "protocol", "classes", "n_way", "k_shot")
-# Settings of the task that came later, and what was done before: runs are apart where these differ.
-BEFORE: dict[str, Any] = {"visibility": "arriving"}
 
 
 def completed(record: Record) -> Record:
     """The record with what it would say today."""
     config = record["config"]
     younger = {"leaks": config.get("protocol") == "released", "given": given_before(config)}
-    return younger | record | {"config": BEFORE | config}
+    return younger | record
+
+
+def with_later_settings(records: Sequence[Record]) -> list[Record]:
+    """Older records beside newer ones: with the birth values of settings that they do not have yet.
+
+    Where the same configuration was run before and after a revision, it is told apart by that.
+    """
+    births: dict[str, Any] = {}
+    concerned: set[tuple[str, Any, Any]] = set()
+    revisions: dict[tuple[Any, ...], set[str]] = {}
+    for record in records:
+        births |= record.get("births", {})
+        concerned |= {(name, *_system(record)) for name in record.get("births", {})}
+        revisions.setdefault((record["config"].get("dataset"), *_system(record)), set()).add(
+            _revision(record)
+        )
+    revised = any(len(found) > 1 for found in revisions.values())
+    return [
+        record
+        | {
+            "config": {
+                name: birth
+                for name, birth in births.items()
+                if name in TASK or (name, *_system(record)) in concerned
+            }
+            | record["config"]
+            | ({"revision": _revision(record)} if revised else {})
+        }
+        for record in records
+    ]
+
+
+def _system(record: Record) -> tuple[Any, Any]:
+    return record["config"].get("method"), record["config"].get("protocol")
+
+
+def _revision(record: Record) -> str:
+    revisions = record.get("revisions") or {}
+    return " and ".join(f"{name} {number}" for name, number in sorted(revisions.items())) or "first"
 
 
 def given_before(config: dict[str, Any]) -> list[str]:

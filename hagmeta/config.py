@@ -76,8 +76,12 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
 
     def unhashed(self) -> list[str]:
         """Settings that came later and say what was done before: with them the hash is what it was."""
+        return [name for name, birth in self.births().items() if getattr(self, name) == birth]
+
+    def births(self) -> dict[str, Any]:
+        """Of the settings that came later, what was done before them: for readers of older records."""
         births = {name: item.metadata["birth"] for name, item in SETTINGS.items() if self.applies(name)}
-        return [name for name, birth in births.items() if getattr(self, name) == birth]
+        return {name: birth for name, birth in births.items() if birth is not ALWAYS}
 
     def revisions(self) -> dict[str, int]:
         """Of dataset, method and protocol, where above the first: part of the hash."""

@@ -87,6 +87,7 @@ def _run(
         "config_hash": config.hash(),
         "given": config.given(),
         "unhashed": config.unhashed(),
+        "births": config.births(),
         "revisions": config.revisions(),
         "leaks": context.protocol.leaks,
         "oracle": context.method.oracle,

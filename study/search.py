@@ -122,7 +122,8 @@ def best_config(space: Space, store: Store) -> tuple[RunConfig, float]:
     """The sample with the best mean validation accuracy over its seeds, and that accuracy."""
     scores: dict[str, list[Record]] = {}
     for record in store.records():
-        if record["validation"].get("stream") is not None and record["seed"] in space.seeds:
+        outdated = resolve(RunConfig.from_record(record["config"])).hash() != record["config_hash"]
+        if record["validation"].get("stream") is not None and record["seed"] in space.seeds and not outdated:
             scores.setdefault(record["config_hash"], []).append(record)
     if not scores:
         raise UserError(f"no sample of {space.name} has finished; see {store.failures}.")

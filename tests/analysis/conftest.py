@@ -24,6 +24,7 @@ def make_record(config: RunConfig, seed: int, accuracy: Sequence[float], **chang
         "leaks": PROTOCOLS[config.protocol].leaks,
         "given": config.given(),
         "unhashed": config.unhashed(),
+        "births": config.births(),
         "revisions": config.revisions(),
         "accuracy": list(accuracy),
         "base_accuracy": list(accuracy),
