@@ -39,9 +39,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
     @classmethod
     def from_record(cls, config: Mapping[str, Any]) -> RunConfig:
         """The configuration that a record holds: settings that came later have their birth values."""
-        births = {name: item.metadata["birth"] for name, item in SETTINGS.items()}
-        later = {name: birth for name, birth in births.items() if birth is not ALWAYS}
-        return cls.from_mapping(later | dict(config))
+        return cls.from_mapping(_births() | dict(config))
 
     def applies(self, setting: str) -> bool:
         """Whether a setting is the user's to decide, under the configured method and protocol."""
@@ -52,7 +50,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
         method = METHODS.get(self.method)
         if method is None:  # it is refused where the configuration is resolved
             return {name for name, owner in OWNERS.items() if not issubclass(owner, tuple(_OWN))}
-        decided = {**method.decides, **PROTOCOLS[self.protocol].decides}
+        decided = _decided(self)
         concerned = {owner: owner.concerns(method) for owner in set(OWNERS.values())}
         applying = {name for name, owner in OWNERS.items() if concerned[owner] and name not in decided}
         for name in tuple(applying):
@@ -80,8 +78,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
 
     def births(self) -> dict[str, Any]:
         """Of the settings that came later, what was done before them: for readers of older records."""
-        births = {name: item.metadata["birth"] for name, item in SETTINGS.items() if self.applies(name)}
-        return {name: birth for name, birth in births.items() if birth is not ALWAYS}
+        return {name: birth for name, birth in _births().items() if self.applies(name)}
 
     def revisions(self) -> dict[str, int]:
         """Of dataset, method and protocol, where above the first: part of the hash."""
@@ -151,8 +148,17 @@ def _settled(config: RunConfig) -> RunConfig:
     changes: dict[str, Any] = {
         name: item.default for name, item in SETTINGS.items() if not config.applies(name)
     }
-    changes |= {**METHODS[config.method].decides, **PROTOCOLS[config.protocol].decides}
-    return replace(config, **changes)
+    return replace(config, **(changes | _decided(config)))
+
+
+def _decided(config: RunConfig) -> dict[str, Any]:
+    """What the method and the protocol fix, whatever is configured."""
+    return {**METHODS[config.method].decides, **PROTOCOLS[config.protocol].decides}
+
+
+def _births() -> dict[str, Any]:
+    births = {name: item.metadata["birth"] for name, item in SETTINGS.items()}
+    return {name: birth for name, birth in births.items() if birth is not ALWAYS}
 
 
 def remarks(config: RunConfig) -> list[str]:

@@ -68,9 +68,7 @@ class _AnsweringAfterLearning(_Learner):
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         super().__init__(context, streams, purpose)
-        self.kept: tuple[
-            Tensor, ...
-        ] = ()  # prototypes (pack, classes, width), where they are all that is kept
+        self.kept: tuple[Tensor, ...] = ()  # prototypes (pack, classes, width), where nothing else is kept
         self.memory: Memory | None = None
         self.lesson: Lesson
         if context.method.session_learning is SessionLearning.REPLAY:
@@ -109,9 +107,7 @@ class _AnsweringAfterLearning(_Learner):
         task = context.task(streams, session, knowledge.all_averaged)._replace(kept=self.kept)
         shared = context.shared(knowledge, len(streams[0].known), session)
         (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
-        assert logits.shape[-1] == task.classes.shape[-1], (
-            "an answer is among all classes, task.kept included"
-        )
+        assert logits.shape[-1] == task.classes.shape[-1], "a method answers among all classes, kept ones too"
         if context.keeps_prototypes:
             self.kept = (pack.run("prototypes", (shared,), knowledge.view, task),)
         rows = logits.argmax(-1).cpu().numpy()
