@@ -77,6 +77,7 @@ def facts(results: Results) -> list[Fact]:
         Fact("datasets", _listed(runs["dataset"])),
         Fact("protocol", _listed(runs["protocol"])),
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
+        Fact("accuracy", _metric_words(results)),
         Fact("machine time", f"{hours:.2f} hours of training and evaluation"),
         Fact("device", _listed(runs["device"])),
         Fact("torch", _listed(runs["torch"])),
@@ -91,6 +92,13 @@ def facts(results: Results) -> list[Fact]:
         Fact("launched by", text) for text in dict.fromkeys(launch["command"] for launch in results.launches)
     ]
     return [*spaces, *found, *commands]
+
+
+def _metric_words(results: Results) -> str:
+    if results.metric == "macro accuracy":
+        return "macro: the mean over the classes met, each of which counts the same"
+    older = results.sessions.loc[results.sessions["macro_accuracy"].isna(), "run"].nunique()
+    return f"over the queries, each of which counts the same: {older} runs are older than macro accuracy"
 
 
 def notices(results: Results) -> list[Notice]:

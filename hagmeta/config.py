@@ -133,6 +133,9 @@ def resolve(config: RunConfig) -> RunConfig:
         k_shot=k_shot,
         sessions=config.sessions or max(classes[2] // n_way, 1),
         query_shot=config.query_shot or PROTOCOLS[config.protocol].default_query_shot(k_shot),
+        pretrain_on=METHODS[config.method].pretrain_on
+        if _left_open(config, "pretrain_on")
+        else config.pretrain_on,
         double_prototypes=True if _left_open(config, "double_prototypes") else config.double_prototypes,
     )
     check_ways(resolved)

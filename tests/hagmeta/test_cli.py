@@ -231,7 +231,7 @@ def test_the_python_face_runs_a_configuration() -> None:
     )
     (record,) = hagmeta.run(config, [7], dataset=hagmeta.load(GRAPH), device=torch.device("cpu"))
     assert record["seed"] == 7 and record["config_hash"] == hagmeta.resolve(config).hash()
-    assert (record["leaks"], record["revisions"]) == (False, {})
+    assert (record["leaks"], record["revisions"]) == (False, {"protocol": 2})
     assert record["unhashed"] == hagmeta.resolve(config).unhashed()
     assert sorted(record["given"]) == ["classes", "episodes", "k_shot", "n_way", "pretrain_epochs"]
     with pytest.raises(AttributeError, match="no attribute 'runn'"):
