@@ -13,6 +13,7 @@ from analysis.findings import findings
 from analysis.frame import VERSION, Results, read
 from analysis.page import Fact, Notice, Picture, render
 from analysis.published import published_tables
+from analysis.ranks import rank_tables
 from analysis.tables import make_tables
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
@@ -40,7 +41,7 @@ def write_report(
     if compare and not published:
         names = ", ".join(sorted(set(results.runs["dataset"])))
         raise UserError(f"--compare published: the paper has no numbers for {names} in these settings.")
-    tables = [*make_tables(results), *published]
+    tables = [*make_tables(results), *rank_tables(results), *published]
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = [path for each in tables for path in table.save(each, out / "tables")]
