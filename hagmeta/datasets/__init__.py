@@ -20,6 +20,7 @@ __all__ = [
     "DatasetInfo",
     "DatasetSettings",
     "NodeDataset",
+    "at_hand",
     "describe",
     "files_at_hand",
     "fingerprint",
@@ -62,6 +63,15 @@ def load(name: str, root: Path) -> NodeDataset:
     if revision(name) > 1:
         made_from = [*made_from, f"revision {revision(name)}"]
     return prepared.load(name, made_from, root / "prepared", lambda: _read(name, root))
+
+
+def at_hand(root: Path) -> tuple[str, ...]:
+    """Those of them that are embedded, or were downloaded; not what is generated."""
+    return tuple(
+        name
+        for name in _REGISTRY
+        if name in EMBEDDED or (name in sources.FILES and describe(name, root).on_disk)
+    )
 
 
 def files_at_hand(name: str) -> list[Path]:
