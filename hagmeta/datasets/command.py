@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -11,10 +13,12 @@ from rich.console import Console
 from hagmeta import datasets
 from hagmeta.common.command import Parser
 from hagmeta.common.errors import UserError
+from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
 from hagmeta.datasets import npz
 from hagmeta.datasets.clean import one_line
 from hagmeta.datasets.convert import NODES_PER_WORD, Columns, convert, count
+from hagmeta.datasets.page import render
 from hagmeta.datasets.show import datasets_table, summary_view
 from hagmeta.datasets.summary import Summary, summary_of
 
@@ -25,7 +29,9 @@ def datasets_command(arguments: Sequence[str]) -> None:
         _convert(_convert_parser().options(arguments[1:]))
         return
     options = _parser().options(arguments)
-    if options.names:
+    if options.report:
+        _report(options.report, options.names)
+    elif options.names:
         for name in options.names:
             Console(highlight=False).print(summary_view(_summary(name)))
     else:
@@ -39,6 +45,22 @@ def _summary(name: str) -> Summary:
         return summary_of(datasets.load(name, root), datasets.describe(name, root))
 
 
+def _report(out: Path, names: Sequence[str]) -> None:
+    """A page of what is at hand, and of what is named."""
+    if out.suffix != ".html":
+        raise UserError(f"--report {out}: valid is a name that ends in .html; datasets are named before it.")
+    _check_folder("--report", out)
+    root = home() / "data"
+    for name in names:
+        datasets.describe(name, root)  # an unknown one is named before the work
+    shown = list(dict.fromkeys([*datasets.at_hand(root), *names]))
+    command = shlex.join(["python", "-m", "hagmeta", "datasets", *names, "--report", str(out)])
+    page = render([_summary(name) for name in shown], command)
+    with _writing("--report", out), written_whole(out) as partial:
+        partial.write_text(page, encoding="utf-8")
+    print(f"{out}: {', '.join(shown)}")
+
+
 def _convert(options: argparse.Namespace) -> None:
     out: Path = options.out
     if out.suffix != ".npz":
@@ -46,10 +68,8 @@ def _convert(options: argparse.Namespace) -> None:
     _check_folder("--out", out)
     columns = Columns(options.id, options.label, options.text, tuple(options.numeric or ()))
     converted = convert(options.edges, options.nodes, columns)
-    try:
+    with _writing("--out", out):
         npz.save(out, converted.dataset)
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written: {error.strerror or one_line(error)}.") from None
     made = converted.dataset
     counts = {"node": made.num_nodes, "edge": len(made.edges), "feature": made.num_features}
     classes = f"{made.num_classes:,} classes"
@@ -67,6 +87,14 @@ def _check_folder(option: str, path: Path) -> None:
         raise UserError(f"{option} {path} cannot be written: there is no folder {path.parent}.")
 
 
+@contextmanager
+def _writing(option: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{option} {path} cannot be written: {error.strerror or one_line(error)}.") from None
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog="python -m hagmeta datasets",
@@ -76,6 +104,14 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="of the list, npz:FILE or mat:PREFIX")
+    parser.add_argument(
+        "--report",
+        nargs="?",
+        type=Path,
+        const=Path("datasets.html"),
+        metavar="FILE.html",
+        help="a page of the named, the embedded and the downloaded ones [datasets.html]",
+    )
     return parser
 
 
