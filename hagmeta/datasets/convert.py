@@ -18,7 +18,7 @@ import numpy as np
 
 from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import Features, make_dataset
+from hagmeta.datasets.clean import Features, make_dataset, sorted_unique
 from hagmeta.datasets.table_file import TableFile, shown
 from hagmeta.datasets.words import bag_of_words
 
@@ -195,11 +195,11 @@ def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> 
 
 
 def _read_edges(table: TableFile, number: dict[str, int], notes: list[str]) -> np.ndarray:
-    rows = list(_edge_rows(table, number, notes))
-    ends = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    rows = itertools.chain.from_iterable(_edge_rows(table, number, notes))
+    ends = np.fromiter(rows, dtype=np.int64).reshape(-1, 2)
     labelled = ends[(ends != UNLABELLED).all(axis=1)]
     lower, upper = labelled.min(axis=1), labelled.max(axis=1)
-    distinct = len(np.unique((lower * len(number) + upper)[lower != upper]))
+    distinct = len(sorted_unique((lower * len(number) + upper)[lower != upper]))
     loops = int(np.sum(lower == upper))
     dropped = {
         "of nodes without a label": len(ends) - len(labelled),
