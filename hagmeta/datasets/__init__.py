@@ -6,6 +6,7 @@ Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` for f
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def _made_from(name: str, root: Path) -> list[str] | None:
     kind, _, rest = name.partition(":")
     files = files_at_hand(name)
     if files:
-        large = all(file.is_file() for file in files) and sum(file.stat().st_size for file in files) >= LARGE
+        large = all(map(os.path.isfile, files)) and sum(file.stat().st_size for file in files) >= LARGE
         return [prepared.file_identity(file) for file in files] if large else None
     if name in synthetic.PRESETS or (rest and kind == "synthetic"):
         config = synthetic.PRESETS[name] if name in synthetic.PRESETS else synthetic.parse(rest)
@@ -126,10 +127,12 @@ def describe(name: str, root: Path) -> DatasetInfo:
     """Say what is known of a dataset without loading or downloading it."""
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
-        on_disk = all(path.is_file() for path in mat.paths(rest))
+        on_disk = all(map(os.path.isfile, mat.paths(rest)))
         return DatasetInfo(name, "files in the .mat layout", rest, on_disk=on_disk)
     if rest and kind == "npz":
-        return DatasetInfo(name, "a file in the .npz format", rest, on_disk=Path(rest).expanduser().is_file())
+        return DatasetInfo(
+            name, "a file in the .npz format", rest, on_disk=os.path.isfile(Path(rest).expanduser())
+        )
     if rest and kind == "synthetic":
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)

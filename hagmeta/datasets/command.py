@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from hagmeta import datasets
 from hagmeta.common.command import Parser
@@ -41,7 +42,7 @@ def datasets_command(arguments: Sequence[str]) -> None:
 
 def _summary(name: str) -> Summary:
     root = home() / "data"
-    with Console(stderr=True).status(f"looking at {name}", spinner="line"):
+    with Console(stderr=True).status(Text(f"looking at {name}"), spinner="line"):
         return summary_of(datasets.load(name, root), datasets.describe(name, root))
 
 
@@ -81,10 +82,11 @@ def _convert(options: argparse.Namespace) -> None:
 
 def _check_folder(option: str, path: Path) -> None:
     """Find out before the work, not after it."""
-    if path.is_dir():
-        raise UserError(f"{option} {path} cannot be written: it is a folder.")
-    if not path.parent.is_dir():
-        raise UserError(f"{option} {path} cannot be written: there is no folder {path.parent}.")
+    with _writing(option, path):
+        if path.is_dir():
+            raise IsADirectoryError("it is a folder")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {path.parent}")
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class _Nodes:
 
 def convert(edges: Path, nodes: Path, columns: Columns) -> Converted:
     """Read both files; a UserError names file, line, column and value of the first thing that is wrong."""
-    if edges.exists() and nodes.exists() and edges.samefile(nodes):
+    if edges.resolve() == nodes.resolve():
         raise UserError(f"{edges}: --edges and --nodes name the same file; valid are two.")
     notes: list[str] = []
     read = _read_nodes(TableFile(nodes), columns, notes)
@@ -119,7 +119,10 @@ def _position(table: TableFile, names: list[str], wanted: str) -> int:
     times = names.count(wanted)
     if times != 1:
         reason = f"there are {times} columns" if times else "there is no column"
-        raise table.error(1, f"{reason} {wanted!r}; the line that names the columns has {_listed(names)}.")
+        alone = " alone; cells stand between commas, in a .tsv between tabs" if len(names) == 1 else ""
+        raise table.error(
+            1, f"{reason} {wanted!r}; the line that names the columns has {_listed(names)}{alone}."
+        )
     return names.index(wanted)
 
 

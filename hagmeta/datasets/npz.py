@@ -16,6 +16,7 @@ key                     shape        what
 
 from __future__ import annotations
 
+import os.path
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def _smallest(array: np.ndarray) -> np.ndarray:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    if not path.is_file():
+    if not os.path.isfile(path):  # also where the name is none that a file can have
         raise UserError(f"{path}: there is no such file.")
     try:
         archive = np.load(path, allow_pickle=False)

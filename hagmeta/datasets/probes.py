@@ -90,8 +90,9 @@ def _scaled(features: Matrix) -> Matrix:
     ones = np.ones((features.shape[0], 1), dtype=np.float32)
     if isinstance(features, np.ndarray):
         centred = features - features.mean(axis=0, dtype=np.float64)
-        spread = centred.std(axis=0)
-        return np.hstack([centred / np.where(spread > 0, spread, 1), ones]).astype(np.float32)
+        spread = np.sqrt(np.mean(centred**2, axis=0))
+        centred /= np.where(spread > 0, spread, 1)
+        return np.hstack([centred.astype(np.float32), ones])
     length = np.sqrt(features.multiply(features).sum(axis=1).A1)
     rows = scipy.sparse.diags_array(1 / np.where(length > 0, length, 1)) @ features
     size = np.sqrt(np.asarray(rows.multiply(rows).mean(axis=0)).ravel())  # of a column: root mean square

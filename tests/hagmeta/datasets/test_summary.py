@@ -130,12 +130,13 @@ def test_a_file_is_described_and_its_names_are_shown_to_the_letter(
         (["debain"], "Did you mean 'debian'?"),
         (["npz:/no/such.npz"], "/no/such.npz: there is no such file"),
         (["mat:/no/such"], "/no/such_network: there is no such file"),
+        (["npz:[/b].npz"], "[/b].npz: there is no such file"),
+        (["npz:" + "a" * 300], "aaa: there is no such file"),
+        (["mat:" + "a" * 300], "aaa_network: there is no such file"),
         (["--spead"], "unknown option '--spead'"),
     ],
 )
-def test_bad_names_are_one_line(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_names_are_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["datasets", *arguments]) == 2
     shown = capsys.readouterr()
     assert shown.out == "" and says in shown.err and shown.err.count("\n") == 1
