@@ -97,12 +97,12 @@ def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:
             )
         line_of[node] = line
         # What is left out is checked, too: a damaged line is damaged whether or not it has a label.
-        numbers = [] if columns.text else _numbers(table, line, row, feature_columns, names)
+        numbers = [] if columns.text is not None else _numbers(table, line, row, feature_columns, names)
         nodes.number[node] = len(nodes.labels) if label else UNLABELLED
         if not label:
             continue
         nodes.labels.append(label)
-        if columns.text:
+        if columns.text is not None:
             nodes.texts.append(row[feature_columns[0]])
         else:
             nodes.numbers.append(numbers)
@@ -130,7 +130,7 @@ def _feature_names(table: TableFile, names: list[str], columns: Columns) -> list
     own = (columns.id, columns.label)
     if columns.id == columns.label:
         raise UserError(f"--id and --label both name the column {columns.id!r}; valid are two columns.")
-    chosen = [columns.text] if columns.text else list(columns.numeric)
+    chosen = [columns.text] if columns.text is not None else list(columns.numeric)
     for name, times in Counter([*chosen, *own]).items():
         if times > 1:
             raise UserError(f"the column {name!r} is named twice; a feature is a column of its own.")
@@ -180,7 +180,7 @@ def _class_names(labels: list[str], path: Path, columns: Columns) -> list[str]:
 
 
 def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> Features:
-    if not columns.text:
+    if columns.text is None:
         return np.array(nodes.numbers, dtype=np.float32)
     words_of = [set(re.findall(r"[^\W_]+", text.lower())) for text in nodes.texts]
     matrix, words = bag_of_words(words_of, NODES_PER_WORD)

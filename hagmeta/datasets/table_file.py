@@ -66,8 +66,9 @@ class TableFile:
     def _reason(error: csv.Error) -> str:
         reason = str(error)
         if "field limit" in reason:
-            limit = f"{csv.field_size_limit():,}"
-            return f"a cell has more than {limit} characters, which is valid; is a quote left open?"
+            return (
+                f"a cell is too long; valid are {csv.field_size_limit():,} characters. Is a quote left open?"
+            )
         if "unexpected end" in reason:
             return 'a quote is opened here and never closed; valid is "…", with "" for a quote inside.'
         return f'a quote is out of place ({reason}); valid is "…", with "" for a quote inside.'

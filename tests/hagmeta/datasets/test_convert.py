@@ -138,6 +138,7 @@ BAD: dict[str, Case] = {
         "nodes.csv: line 1: there is no column 'label'; the line that names the columns has 'id', 'class'",
     ),
     "no such text": (NODES, EDGES, ["--text", "txt"], "there is no column 'txt'"),
+    "no name for text": (NUMBERS, PAIR, ["--text", ""], "there is no column ''"),
     "no such numeric": (NUMBERS, PAIR, ["--numeric", "x", "z"], "there is no column 'z'"),
     "column twice": (NUMBERS.replace("y", "x"), PAIR, [], "there are 2 columns 'x'"),
     "semicolons": (NUMBERS.replace(",", ";"), PAIR, [], "'id;label;x;y' alone; cells stand between commas"),
@@ -168,7 +169,12 @@ BAD: dict[str, Case] = {
     "no common word": (text("x").replace("sky", "sea"), EDGES, WORDS, "no word"),
     "open quote": (text('"An apple'), EDGES, WORDS, "nodes.csv: line 2: a quote is opened here and never"),
     "stray quote": (text('"An" apple'), EDGES, WORDS, "nodes.csv: line 2: a quote is out of place"),
-    "huge cell": (text("a" * 200_000), EDGES, WORDS, "nodes.csv: line 2: a cell has more than 131,072 char"),
+    "huge cell": (
+        text("a" * 200_000),
+        EDGES,
+        WORDS,
+        "nodes.csv: line 2: a cell is too long; valid are 131,072",
+    ),
     "a cell of two lines": (text('"An\nx"') + "a,red,x\n", EDGES, WORDS, "line 8: column 'id' holds 'a'"),
     "not .npz": (NUMBERS, PAIR, ["--out", "nodes.csv"], "--out nodes.csv: valid is a name that ends in .npz"),
     "no folder": (

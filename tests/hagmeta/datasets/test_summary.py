@@ -10,7 +10,7 @@ import scipy.sparse
 from hagmeta.__main__ import main
 from hagmeta.datasets import DatasetInfo, NodeDataset, npz
 from hagmeta.datasets.clean import make_dataset
-from hagmeta.datasets.probes import TEST, _split
+from hagmeta.datasets.probes import TEST, TRAIN, VAL, _neighbour_classes, _split
 from hagmeta.datasets.summary import Fold, Summary, summary_of
 
 INFO = DatasetInfo("g", "a graph", "here")
@@ -89,12 +89,22 @@ def test_a_linear_model_finds_what_is_there_and_nothing_else(
 
 
 def test_labels_of_test_nodes_are_not_used() -> None:
-    """Test nodes that know each other alone: with their labels they would be solved, without by chance."""
+    # Train nodes know those of their class, and test nodes theirs: with the labels of the test nodes, what is
+    # learnt of the train nodes would solve them.
     dataset = planted(features=False, neighbours=True, dense=True)
-    tests = np.flatnonzero(_split(dataset) == TEST)
-    pairs = [(a, b) for a in tests for b in tests if a < b and dataset.labels[a] == dataset.labels[b]]
+    role, labels = _split(dataset), dataset.labels
+    nodes = range(dataset.num_nodes)
+    pairs = [
+        (a, b) for a in nodes for b in nodes if a < b and labels[a] == labels[b] and role[a] == role[b] != VAL
+    ]
     summary = summary_of(replace(dataset, edges=np.array(pairs)), INFO)
     assert summary.probes[1].accuracy <= 0.25
+
+
+def test_classes_of_neighbours_are_those_of_train_nodes_and_not_its_own() -> None:
+    dataset = make_dataset("g", [[0, 1], [0, 2], [0, 3], [1, 2]], [0, 1, 1, 0], np.ones((4, 1)), source="g")
+    shares = _neighbour_classes(dataset, np.array([TRAIN, TRAIN, TEST, TRAIN]))
+    assert shares.tolist() == [[0.5, 0.5, 1], [1, 0, 1], [0.5, 0.5, 1], [1, 0, 1]]
 
 
 def test_debian_is_described_within_80_columns(
