@@ -102,7 +102,7 @@ def _best_connected(packages: dict[str, Package], edges: set[Edge]) -> list[str]
 def _bag_of_words(texts: list[str]) -> scipy.sparse.csr_matrix:
     """A column a word that enough texts contain."""
     words_of = [set(re.findall(r"[a-z0-9]+", text.lower())) for text in texts]
-    return bag_of_words(words_of, MIN_PACKAGES_PER_WORD)[0]
+    return bag_of_words(words_of, MIN_PACKAGES_PER_WORD)
 
 
 def read_dump(path: Path | None) -> str:

@@ -183,15 +183,15 @@ def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> 
     if columns.text is None:
         return np.array(nodes.numbers, dtype=np.float32)
     words_of = [set(re.findall(r"[^\W_]+", text.lower())) for text in nodes.texts]
-    matrix, words = bag_of_words(words_of, NODES_PER_WORD)
-    if not words:
+    matrix = bag_of_words(words_of, NODES_PER_WORD)
+    if not matrix.shape[1]:
         raise UserError(
             f"{path}: column {columns.text!r} has no word that {NODES_PER_WORD} nodes use; "
             f"at least one is needed."
         )
     wordless = int(np.sum(matrix.getnnz(axis=1) == 0))
     notes.append(
-        f"{path}: {count(len(words), 'word')} of column {columns.text!r} used by at least {NODES_PER_WORD} "
+        f"{path}: {count(matrix.shape[1], 'word')} of column {columns.text!r} used by at least {NODES_PER_WORD} "
         f"nodes; {count(wordless, 'node')} without any"
     )
     return matrix

@@ -9,15 +9,14 @@ import numpy as np
 import scipy.sparse
 
 
-def bag_of_words(words_of: Sequence[set[str]], at_least: int) -> tuple[scipy.sparse.csr_matrix, list[str]]:
-    """A row a text, a column a word that so many texts contain, 1 where it occurs; and the words, sorted."""
+def bag_of_words(words_of: Sequence[set[str]], at_least: int) -> scipy.sparse.csr_matrix:
+    """A row a text, a column a word that so many texts contain, 1 where it occurs; words are sorted."""
     frequency = Counter(word for words in words_of for word in words)
     vocabulary = sorted(word for word, count in frequency.items() if count >= at_least)
     column = {word: number for number, word in enumerate(vocabulary)}
     columns = [sorted(column[word] for word in words if word in column) for words in words_of]
     starts = np.cumsum([0] + [len(row) for row in columns])
     indices = np.array([number for row in columns for number in row], dtype=np.int64)
-    matrix = scipy.sparse.csr_matrix(
+    return scipy.sparse.csr_matrix(
         (np.ones(len(indices), dtype=np.float32), indices, starts), shape=(len(words_of), len(vocabulary))
     )
-    return matrix, vocabulary
