@@ -33,8 +33,11 @@ def datasets_command(arguments: Sequence[str]) -> None:
     if options.report:
         _report(options.report, options.names)
     elif options.names:
+        console = Console(highlight=False)
         for name in options.names:
-            Console(highlight=False).print(summary_view(_summary(name)))
+            if name != options.names[0]:
+                console.print()
+            console.print(summary_view(_summary(name)))
     else:
         root = home() / "data"
         Console().print(datasets_table([datasets.describe(name, root) for name in datasets.names()]))

@@ -14,7 +14,7 @@ from hagmeta.datasets.probes import MODEL
 from hagmeta.datasets.summary import Fold, Summary
 
 BAR = 30  # characters, of the longest
-NAME = 32  # characters, of a class
+NAME = 38  # characters, of a class
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 

@@ -131,7 +131,7 @@ def test_a_file_is_described_and_its_names_are_shown_to_the_letter(
     assert main(["datasets", f"npz:{tmp_path / 'g.npz'}"]) == 0
     shown = capsys.readouterr().out
     assert "[bold]" in shown and "a\N{REPLACEMENT CHARACTER}b" in shown and ":cat:" in shown
-    assert "x" * 31 + "…" in shown and "\x1b" not in shown
+    assert "x" * 37 + "…" in shown and "\x1b" not in shown
 
 
 @pytest.mark.parametrize(
