@@ -191,8 +191,8 @@ def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> 
         )
     wordless = int(np.sum(matrix.getnnz(axis=1) == 0))
     notes.append(
-        f"{path}: {count(matrix.shape[1], 'word')} of column {columns.text!r} used by at least {NODES_PER_WORD} "
-        f"nodes; {count(wordless, 'node')} without any"
+        f"{path}: {count(matrix.shape[1], 'word')} of column {columns.text!r} used by at least "
+        f"{NODES_PER_WORD} nodes; {count(wordless, 'node')} without any"
     )
     return matrix
 
