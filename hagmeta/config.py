@@ -122,8 +122,8 @@ def resolve(config: RunConfig) -> RunConfig:
     classes = config.classes or info.class_split
     if classes is None:
         raise UserError(
-            f"{config.dataset} has no class split of its own: give one with --classes B T E "
-            f"(base, novel-train, novel-test)."
+            f"{config.dataset} has no class split of its own: give one with --classes B T E, in a study with "
+            f"--set classes=B,T,E (base, novel-train, novel-test)."
         )
     n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
     resolved = replace(

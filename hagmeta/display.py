@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from types import TracebackType
 
 import numpy as np
-import rich.box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from hagmeta.common.interval import student
 from hagmeta.common.records import Record
-from hagmeta.datasets import DatasetInfo
 
 PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "validate", "test": "sessions"}
 
@@ -100,28 +98,4 @@ def sessions_table(records: Sequence[Record]) -> Table:
     curves = [score(record) for record in records]
     table.add_row("PD", percent([curve[0] - curve[-1] for curve in curves]), "", "", "")
     table.add_row("average", percent([sum(curve) / len(curve) for curve in curves]), "", "", "")
-    return table
-
-
-def datasets_table(infos: Sequence[DatasetInfo]) -> Table:
-    """What there is to run on."""
-    table = Table(
-        title="Datasets",
-        caption="also mat:PREFIX, npz:FILE and synthetic:nodes=N,edges=E,features=F,classes=C",
-        box=rich.box.SIMPLE,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("name and what it is", min_width=max(len(info.name) for info in infos))
-    for column in ("nodes", "edges", "features", "classes"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("setting", no_wrap=True)
-    for info in infos:
-        counts = (info.nodes, info.edges, info.features, info.classes)
-        split = "/".join(map(str, info.class_split or ()))
-        table.add_row(
-            f"[bold]{info.name}[/]\n{info.description}{'' if info.on_disk else ' (to be downloaded)'}",
-            *(f"{count:,}" if count is not None else "" for count in counts),
-            f"{split}\n{info.n_way}-way {info.k_shot}-shot",
-        )
-        table.add_section()
     return table
