@@ -18,7 +18,8 @@ from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.pack import State
-from hagmeta.phases.pretrain import Cache, pretrained_encoders
+from hagmeta.phases.cache import Cache
+from hagmeta.phases.pretrain import pretrained_encoders
 from hagmeta.pipeline import prepare
 
 CPU = torch.device("cpu")
@@ -89,7 +90,8 @@ from pathlib import Path
 from hagmeta import datasets
 from hagmeta.config import RunConfig
 from hagmeta.pipeline import prepare
-from hagmeta.phases.pretrain import Cache, pretrained_encoders
+from hagmeta.phases.cache import Cache
+from hagmeta.phases.pretrain import pretrained_encoders
 name = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 data = datasets.load(name, Path())
 config = RunConfig(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60)
