@@ -76,9 +76,9 @@ def _run(
 ) -> list[Record]:
     forget_peaks(device)
     clock = Clock(len(seeds), device)
-    shared = Cache(cache, datasets.fingerprint(dataset)) if cache else None
     with stream_of(device):
         with clock("prepare"):
+            shared = Cache(cache, datasets.fingerprint(dataset)) if cache else None
             context = prepare(config, seeds, dataset, device, eager=eager, plain=plain, cache=shared)
         with clock("pretrain"):
             pack = pretrain(context, shared, progress)

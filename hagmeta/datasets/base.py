@@ -56,7 +56,10 @@ class NodeDataset:
 
     @cached_property
     def has_counts(self) -> bool:
-        """Whether features are like counts of words, sparse and not negative: what tf-idf and svd need."""
+        """Whether features are like counts of words, sparse and not negative: what tf-idf and svd need.
+
+        A search asks this before it samples ``inputs``; a run that is given others than raw is refused.
+        """
         return not isinstance(self.features, np.ndarray) and bool((self.features.data >= 0).all())
 
     @cached_property

@@ -13,7 +13,7 @@ from hagmeta.common.files import written_whole
 from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.inputs import Inputs
 
-INPUTS_VERSION = 1  # raise it when the same features would give other inputs
+INPUTS_VERSION = 1  # raise it, and CACHE_VERSION of pretrain.py, when the same features would give others
 
 
 class Cache(NamedTuple):

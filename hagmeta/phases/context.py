@@ -55,7 +55,7 @@ class Context:
     settings: PhaseSettings
     eager: bool = False  # on a GPU, nothing is captured
     plain: bool = False  # one seed, its module called as any other, so that it can be stepped through
-    cache: Cache | None = None
+    cache: Cache | None = None  # where inputs are shared that take long to make
 
     @property
     def device(self) -> torch.device:

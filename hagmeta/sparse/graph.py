@@ -89,8 +89,9 @@ class Graph:
         if not view.inputs:
             return matmul(self.features, weight)
         words, rows = view.inputs
-        weight = words @ weight if words.dim() == 2 else words.unsqueeze(-1) * weight
-        return rows.unsqueeze(-1) * matmul(self.features, weight)
+        # Factors come second: a product lies in memory as its first operand does, seeds beside the columns.
+        weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
+        return matmul(self.features, weight) * rows.unsqueeze(-1)
 
     @cached_property
     def degree(self) -> Tensor:
