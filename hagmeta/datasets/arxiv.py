@@ -59,7 +59,7 @@ def read(folder: Path) -> NodeDataset:
 
 def _table(archive: zipfile.ZipFile, name: str, dtype: type) -> np.ndarray:
     with archive.open(f"arxiv/raw/{name}.csv.gz") as packed, gzip.open(packed) as text:
-        table = np.loadtxt(text, dtype=dtype, delimiter=",", ndmin=2)
+        table: np.ndarray = np.loadtxt(text, dtype=dtype, delimiter=",", ndmin=2)
     if table.shape != SHAPES[name]:
         raise UserError(
             f"{archive.filename}: {name}.csv.gz has shape {table.shape}; ogbn-arxiv's is {SHAPES[name]}."

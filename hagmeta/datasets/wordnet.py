@@ -25,6 +25,11 @@ use.
       - 21,941
       - 45
 
+The graph is needed: logistic regression, given 60 % of all labels, reaches a macro accuracy of 57.8 % on the
+features alone and of 77.7 % on those of two hops. No word tells a file with precision and recall both above
+0.71. 63 % of the edges are within a class (71 % of the full graph's); 483 nodes have no edge.
+(``python benchmarks/linear.py wordnet``.)
+
 :mod:`hagmeta.datasets.build_wordnet` makes ``wordnet.npz`` anew, with the same arrays anywhere. WordNet's
 licence is ``wordnet.LICENSE``.
 """
