@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import re
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from hagmeta.common.errors import UserError
+from hagmeta.common.home import home
 from hagmeta.datasets import npz
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.download import RemoteFile, fetch_all
@@ -68,9 +68,9 @@ def from_package(
     def fetch_and_build() -> NodeDataset:
         if arguments.deb is not None:
             return build(arguments.deb)
-        with tempfile.TemporaryDirectory() as folder:
-            fetch_all([package], Path(folder))
-            return build(Path(folder) / package.name)
+        folder = home() / "data" / "packages"
+        fetch_all([package], folder)
+        return build(folder / package.name)
 
     write(arguments.out, fetch_and_build)
 

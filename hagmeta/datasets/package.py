@@ -22,9 +22,9 @@ def read(path: Path, package: RemoteFile, names: Sequence[str]) -> list[str]:
             raise UserError(f"{path}: this is not {package.name} of {package.url}: {wrong}.")
         with tarfile.open(fileobj=io.BytesIO(_data(path.read_bytes()))) as data:
             return [_text(data, name) for name in names]
+    except UserError:
+        raise
     except (OSError, ValueError, KeyError, tarfile.TarError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{path}: cannot be read ({one_line(error)}).") from error
 
 

@@ -244,7 +244,8 @@ def test_a_dry_run_prints_the_trials_and_writes_nothing(folder: Path) -> None:
 
 def test_a_dataset_that_is_not_available_is_replaced_by_every_fallback(folder: Path) -> None:
     (folder / "tiny.yaml").write_text(
-        "datasets: ['npz:absent.npz']\nfallback: [metamath, wordnet]\nfixed: {classes: [3, 3, 3], n_way: 1}\nseeds: 2\n"
+        "datasets: ['npz:absent.npz']\nfallback: [metamath, wordnet]\n"
+        "fixed: {classes: [3, 3, 3], n_way: 1}\nseeds: 2\n"
     )
     code, output = launch(folder, "--dry-run")
     assert code == 0 and "4 runs (2 configurations x 2 seeds)" in output
