@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install -qq --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
-ablation: setup  ## what NLA, TLA and GPIL are worth, on the embedded dataset: a first look
+ablation: setup  ## what NLA, TLA and GPIL are worth, on an embedded dataset: a first look
 	$(BIN)/python study/launch.py --space ablation --quick
 
 test: setup  ## what needs no Ray in two processes; then real studies, which use all cores themselves

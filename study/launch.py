@@ -278,20 +278,20 @@ def _share_out(
 
 
 def _with_data(space: spaces.Space, console: Console) -> spaces.Space:
-    """Datasets that are not to be had move to the fallback, once, before anything starts."""
+    """In place of datasets that are not available the fallbacks run, once, before anything starts."""
     for name in sorted({config.dataset for config in space.configs}):
         try:
             data.load(name)
         except UserError as error:
-            if space.fallback is None:
+            if not space.fallback:
                 raise
             reason = str(error).split(". ")[0]
             console.print(
-                f"{name} is not to be had ({reason}). Running on {space.fallback} instead.",
+                f"{name} is not available ({reason}). Running on {', '.join(space.fallback)} instead.",
                 style="bold yellow",
                 markup=False,
             )
-            space = spaces.replace_dataset(space, name, space.fallback)
+            space = spaces.replace_dataset(space, name)
     return space
 
 

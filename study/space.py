@@ -42,12 +42,11 @@ class Space:
     description: str
     configs: tuple[RunConfig, ...]
     seeds: tuple[int, ...]
-    fallback: str | None
+    fallback: tuple[str, ...]  # datasets that take the place of one that is not available
     search: Search | None
     sample: tuple[Dimension, ...]
-    # What runs on the fallback in place of each dataset, and the settings given from outside the file.
+    # What runs on the fallbacks in place of each dataset.
     spare: Mapping[str, tuple[RunConfig, ...]] = field(default_factory=dict, compare=False, repr=False)
-    given: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class _Request:
     quick: bool
     datasets: tuple[str, ...]
     settings: dict[str, Any]
-    fallback: str | None
+    fallback: tuple[str, ...]
 
 
 def names() -> list[str]:
@@ -79,7 +78,7 @@ def read(
     typed = {key: space_file.check_setting(key, value) for key, value in (settings or {}).items()}
     path = _find(name_or_file, Path())
     file = space_file.read(path, quick=quick)
-    fallback = None if datasets else file.fallback
+    fallback = () if datasets else file.fallback
     request = _Request(quick, tuple(dict.fromkeys(datasets)), typed, fallback)
     files = _with_included(file, path, quick)
     configs = _merged(_configs(each, request) for each in files)
@@ -93,23 +92,16 @@ def read(
         search=file.search,
         sample=_applicable(file.sample, configs),
         spare={name: _all_spare(files, name, request) for name in replaceable},
-        given=frozenset(typed),
     )
     _check_size(space, file)
     _check_search(space, file)
     return space
 
 
-def replace_dataset(space: Space, missing: str, fallback: str) -> Space:
-    """The space with ``fallback`` in place of a dataset that is not to be had."""
-    if fallback == space.fallback and missing in space.spare:
-        moved = space.spare[missing]
-    else:
-        dropped: dict[str, Any] = {key: None for key in DATASETS_OWN if key not in space.given}
-        affected = (config for config in space.configs if config.dataset == missing)
-        moved = tuple(replace(config, dataset=fallback, **dropped) for config in affected)
+def replace_dataset(space: Space, missing: str) -> Space:
+    """The space with each of its fallbacks in place of a dataset that is not available."""
     others = (config for config in space.configs if config.dataset != missing)
-    configs = _merged({resolve(config): config} for config in (*others, *moved))
+    configs = _merged({resolve(config): config} for config in (*others, *space.spare[missing]))
     return replace(space, configs=tuple(configs.values()))
 
 
@@ -173,12 +165,12 @@ def _all_spare(files: list[SpaceFile], missing: str, request: _Request) -> tuple
 
 
 def _spare(file: SpaceFile, missing: str, request: _Request) -> Configs:
-    """What runs on the fallback in place of a dataset."""
+    """What runs on the fallbacks in place of a dataset."""
     if missing not in file.datasets:
         return {}
-    assert request.fallback
     file = replace(file, fixed={key: node for key, node in file.fixed.items() if key != "classes"})
-    return _expand(file, [(request.fallback, _cases(file, request.fallback, instead_of=missing))], request)
+    cases = [(name, _cases(file, name, instead_of=missing)) for name in request.fallback]
+    return _expand(file, cases, request)
 
 
 def _cases(file: SpaceFile, dataset: str, instead_of: str | None = None) -> list[Settings]:
@@ -235,7 +227,7 @@ def _config(file: SpaceFile, dataset: str, nodes: Settings, request: _Request) -
         # Each value is valid by itself: the place is that of the first setting that the error names.
         named = (nodes[word] for word in re.findall(r"\w+", str(error)) if word in nodes)
         place = next(named, file.top.get("datasets", file.root))
-        role = ", the fallback" if dataset == request.fallback else ""
+        role = ", the fallback" if dataset in request.fallback else ""
         raise place.error(f"on {dataset}{role}: {error}") from None
 
 

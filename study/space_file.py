@@ -53,7 +53,7 @@ class SpaceFile:
     top: dict[str, Node]  # the file's parts, for the places of errors
     description: str
     datasets: tuple[str, ...]
-    fallback: str | None
+    fallback: tuple[str, ...]
     fixed: Settings
     grid: Axes
     cases: tuple[Settings, ...]
@@ -172,10 +172,13 @@ def _datasets(top: dict[str, Node], cases: Sequence[Settings]) -> tuple[str, ...
     return tuple(dict.fromkeys(given))
 
 
-def _fallback(top: dict[str, Node]) -> str | None:
+def _fallback(top: dict[str, Node]) -> tuple[str, ...]:
+    """One dataset or a list of them, each of which takes the place of one that is not available."""
     if "fallback" not in top or top["fallback"].value is None:
-        return None
-    return _dataset(top["fallback"], "fallback")
+        return ()
+    node = top["fallback"]
+    given = node.items("fallback") if isinstance(node.value, list) else [node]
+    return tuple(dict.fromkeys(_dataset(each, "fallback") for each in given))
 
 
 def _setting(key: str, node: Node) -> Node:

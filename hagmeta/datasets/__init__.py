@@ -14,7 +14,18 @@ import numpy as np
 
 from hagmeta.common.errors import choose
 from hagmeta.common.settings import Settings, setting
-from hagmeta.datasets import debian, download, mat, npz, prepared, sources, synthetic
+from hagmeta.datasets import (
+    arxiv,
+    debian,
+    download,
+    mat,
+    metamath,
+    npz,
+    prepared,
+    sources,
+    synthetic,
+    wordnet,
+)
 from hagmeta.datasets.base import DatasetInfo, NodeDataset
 
 __all__ = [
@@ -40,7 +51,8 @@ class DatasetSettings(Settings):
 
 LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
 
-EMBEDDED = {module.INFO.name: module for module in (debian,)}
+EMBEDDED = {module.INFO.name: module for module in (debian, metamath, wordnet)}
+FROM_FILES = {"wordnet-full": wordnet.load_full, "ogbn-arxiv": arxiv.read}  # without PyG
 _REGISTRY = {
     info.name: info
     for info in (*(module.INFO for module in EMBEDDED.values()), *sources.INFOS, *synthetic.INFOS)
@@ -94,11 +106,14 @@ def _made_from(name: str, root: Path) -> list[str] | None:
         config = synthetic.PRESETS[name] if name in synthetic.PRESETS else synthetic.parse(rest)
         # Another numpy may draw other numbers.
         return [repr(config), f"numpy {np.__version__}"] if config.size >= LARGE else None
-    if name in sources.FILES:  # of any size: reading them imports PyTorch Geometric, which takes seconds
+    if name in sources.FILES:  # of any size: most are read with PyTorch Geometric, whose import takes seconds
         folder = _raw_folder(name, root)
         if not describe(name, root).on_disk:
             download.fetch_all(sources.FILES[name], folder)
-        return [file.blob or prepared.file_identity(folder / file.name) for file in sources.FILES[name]]
+        return [
+            file.sha256 or file.blob or prepared.file_identity(folder / file.name)
+            for file in sources.FILES[name]
+        ]
     return None
 
 
@@ -118,6 +133,8 @@ def _read(name: str, root: Path) -> NodeDataset:
 
     # Before the import, which takes seconds: that there is no network should be said at once.
     download.fetch_all(sources.FILES[name], _raw_folder(name, root))
+    if name in FROM_FILES:
+        return FROM_FILES[name](_raw_folder(name, root))
     from hagmeta.datasets import published, pyg
 
     return (published.DATASETS | pyg.DATASETS)[name].read(name, root / name)

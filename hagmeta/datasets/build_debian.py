@@ -11,19 +11,16 @@ from __future__ import annotations
 import argparse
 import re
 import subprocess
-import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import npz
 from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.building import Edge, best_connected, presence, words, write
 from hagmeta.datasets.clean import make_dataset
-from hagmeta.datasets.words import bag_of_words
 
 MIN_PACKAGES_PER_SECTION = 100
 MAX_PACKAGES_PER_SECTION = 500
@@ -31,22 +28,23 @@ MIN_PACKAGES_PER_WORD = 3
 RELATIONS = ("Depends", "Pre-Depends", "Recommends", "Suggests")
 
 Package = dict[str, str]  # field -> value
-Edge = tuple[str, str]
 
 
 def build(dump: str) -> NodeDataset:
     """Turn the text of ``apt-cache dumpavail`` into the dataset."""
     packages = _of_large_sections(_packages_of_main(dump))
     edges = _edges(packages)
-    kept = _best_connected(packages, edges)
+    section_of = {name: package["Section"] for name, package in packages.items()}
+    kept = sorted(best_connected(section_of, edges, most=MAX_PACKAGES_PER_SECTION))
 
     sections = sorted({packages[name]["Section"] for name in kept})
     node = {name: number for number, name in enumerate(kept)}
+    words_of = [words(packages[name].get("Description", "")) for name in kept]
     return make_dataset(
         "debian",
         edges=np.array([(node[a], node[b]) for a, b in edges if a in node and b in node]).reshape(-1, 2),
         labels=np.array([sections.index(packages[name]["Section"]) for name in kept]),
-        features=_bag_of_words([packages[name].get("Description", "") for name in kept]),
+        features=presence(words_of, minimum=MIN_PACKAGES_PER_WORD),
         class_names=sections,
         source="apt-cache dumpavail",
     )
@@ -91,20 +89,6 @@ def _edges(packages: dict[str, Package]) -> set[Edge]:
     return edges
 
 
-def _best_connected(packages: dict[str, Package], edges: set[Edge]) -> list[str]:
-    degree = Counter(name for edge in edges for name in edge)
-    by_section = defaultdict(list)
-    for name in sorted(packages, key=lambda name: (-degree[name], name)):
-        by_section[packages[name]["Section"]].append(name)
-    return sorted(name for names in by_section.values() for name in names[:MAX_PACKAGES_PER_SECTION])
-
-
-def _bag_of_words(texts: list[str]) -> scipy.sparse.csr_matrix:
-    """A column a word that enough texts contain."""
-    words_of = [set(re.findall(r"[a-z0-9]+", text.lower())) for text in texts]
-    return bag_of_words(words_of, MIN_PACKAGES_PER_WORD)
-
-
 def read_dump(path: Path | None) -> str:
     """Read a saved dump, or without one ask apt."""
     if path is not None:
@@ -126,16 +110,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT.npz", help="the file to write")
     parser.add_argument("--dump", type=Path, metavar="FILE", help="read a saved `apt-cache dumpavail`")
     arguments = parser.parse_args()
-    try:
-        dataset = build(read_dump(arguments.dump))
-        npz.save(arguments.out, dataset)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-    print(
-        f"{arguments.out}: {dataset.num_nodes:,} nodes, {len(dataset.edges):,} edges, "
-        f"{dataset.num_features:,} features, {dataset.num_classes} classes"
-    )
+    write(arguments.out, lambda: build(read_dump(arguments.dump)))
 
 
 if __name__ == "__main__":

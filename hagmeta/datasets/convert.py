@@ -18,9 +18,9 @@ import numpy as np
 
 from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.building import presence
 from hagmeta.datasets.clean import Features, make_dataset, sorted_unique
 from hagmeta.datasets.table_file import TableFile, shown
-from hagmeta.datasets.words import bag_of_words
 
 NODES_PER_WORD = 3  # a word that fewer use tells nodes apart, not classes
 LARGEST = float(np.finfo(np.float32).max)
@@ -183,7 +183,7 @@ def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> 
     if columns.text is None:
         return np.array(nodes.numbers, dtype=np.float32)
     words_of = [set(re.findall(r"[^\W_]+", text.lower())) for text in nodes.texts]
-    matrix = bag_of_words(words_of, NODES_PER_WORD)
+    matrix = presence(words_of, NODES_PER_WORD)
     if not matrix.shape[1]:
         raise UserError(
             f"{path}: column {columns.text!r} has no word that {NODES_PER_WORD} nodes use; "

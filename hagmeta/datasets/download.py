@@ -25,11 +25,12 @@ PATIENCE = 8.0  # seconds for a server to answer, and for each silence while it 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file to fetch; ``blob`` is its git blob id, where that is known."""
+    """A file to fetch; ``blob`` is its git blob id and ``sha256`` its SHA-256, where one is known."""
 
     name: str
     url: str
     blob: str | None = None
+    sha256: str | None = None
 
 
 def fetch_all(files: Sequence[RemoteFile], folder: Path) -> None:
@@ -50,7 +51,21 @@ def fetch_all(files: Sequence[RemoteFile], folder: Path) -> None:
 
 def is_sound(file: RemoteFile, path: Path) -> bool:
     """Whether ``path`` is this file, with the right content where that is known."""
-    return path.is_file() and file.blob in (None, git_blob_id(path))
+    return path.is_file() and fault(file, path) is None
+
+
+def fault(file: RemoteFile, path: Path) -> str | None:
+    """What is wrong with the content of ``path``, as far as the right one is known."""
+    for what, expected, of in (("git blob id", file.blob, git_blob_id), ("SHA-256", file.sha256, sha256)):
+        if expected is not None and (found := of(path)) != expected:
+            return f"its {what} is {found}; expected {expected}"
+    return None
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def git_blob_id(path: Path) -> str:
@@ -75,8 +90,8 @@ def _fetch(file: RemoteFile, folder: Path) -> None:
         received = partial.stat().st_size
         if announced is not None and received != int(announced):
             raise OSError(f"the connection ended after {received} of {announced} bytes")
-        if not is_sound(file, partial):
-            raise OSError(f"its git blob id is {git_blob_id(partial)}; expected {file.blob}")
+        if wrong := fault(file, partial):
+            raise OSError(wrong)
 
 
 def _open(url: str) -> HTTPResponse:

@@ -1,6 +1,6 @@
 """The datasets that are downloaded: what they are, and the files that each is made of.
 
-Files of a repository are those of one commit, each with its git blob id.
+Files of a repository are those of one commit, each with its git blob id; packages have their SHA-256.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ INFOS = (
                 19_793, 63_421, 8_710, 70, (20, 20, 30), 3, 5),
     DatasetInfo("amazon-electronics", "electronics bought together, by kind of product", _GPN_PAGE,
                 42_318, 43_556, 8_669, 167, (47, 60, 60), 5, 5),
+    DatasetInfo("wordnet-full", "all of WordNet, by lexicographer file", "Debian's package wordnet-base",
+                117_659, 183_789, 21_941, 45, (12, 12, 21), 3, 5),
+    DatasetInfo("ogbn-arxiv", "papers and their citations, by arXiv category", "ogb.stanford.edu",
+                169_343, 1_157_799, 128, 40, (20, 10, 10), 2, 5),
+    DatasetInfo("nell", "entities of a knowledge graph, by kind", "PyTorch Geometric's NELL",
+                65_755, None, 61_278, 186, (46, 70, 70), 5, 5),
 )
 # fmt: on
 
@@ -32,6 +38,20 @@ _GFCIL = f"{_GITHUB}/Zhen-Tan-dmml/GFCIL/9b78210418711a795280c588f55aef63f7df5b3
 _GPN = f"{_GITHUB}/kaize0409/GPN_Graph-Few-shot/40ef635aa2a81f175e56c5588e1d50688f6aa85e/few_shot_data"
 _GOOGLE = "https://drive.usercontent.google.com/download?confirm=t&id="
 _GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data"
+
+
+# Debian's packages, of one version each. Metamath and WordNet are embedded; their builders read these.
+_DEBIAN = "https://deb.debian.org/debian/pool/main"
+METAMATH = RemoteFile(
+    "metamath-databases_0.0.0~20210101.git55fe226-2_all.deb",
+    f"{_DEBIAN}/m/metamath-databases/metamath-databases_0.0.0~20210101.git55fe226-2_all.deb",
+    sha256="c72523c221db6c1039fa909150f9c53fb9175809792f2e80e55e1baa965445a1",
+)
+WORDNET = RemoteFile(
+    "wordnet-base_3.0-37_all.deb",
+    f"{_DEBIAN}/w/wordnet/wordnet-base_3.0-37_all.deb",
+    sha256="61060d960f9ada8fa120872312eccd3ecebfbab8c4579e4f5a74e1cf67620752",
+)
 
 
 def _at(url: str, blobs: dict[str, str]) -> tuple[RemoteFile, ...]:
@@ -71,6 +91,10 @@ FILES: dict[str, tuple[RemoteFile, ...]] = {
         RemoteFile("role.json", _GOOGLE + "1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A"),
     ),
     "cora-full": (RemoteFile("cora.npz", f"{_GRAPH2GAUSS}/cora.npz"),),
+    "nell": (RemoteFile("nell_data.tar.gz", "http://www.cs.cmu.edu/~zhiliny/data/nell_data.tar.gz"),),
+    # The Open Graph Benchmark's, without a hash as well.
+    "ogbn-arxiv": (RemoteFile("arxiv.zip", "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"),),
+    "wordnet-full": (WORDNET,),
 }
 
 # Where PyTorch Geometric looks for them, under a dataset's own folder.

@@ -240,3 +240,17 @@ def test_a_dry_run_prints_the_trials_and_writes_nothing(folder: Path) -> None:
     code, output = launch(folder, "--dry-run")
     assert code == 0 and "0 done, 8 to go" in output and output.count("seeds 0,1") == 4
     assert not (folder / "results").exists()
+
+
+def test_a_dataset_that_is_not_available_is_replaced_by_every_fallback(folder: Path) -> None:
+    (folder / "tiny.yaml").write_text(
+        "datasets: ['npz:absent.npz']\nfallback: [metamath, wordnet]\n"
+        "fixed: {classes: [3, 3, 3], n_way: 1}\nseeds: 2\n"
+    )
+    code, output = launch(folder, "--dry-run")
+    assert code == 0 and "4 runs (2 configurations x 2 seeds)" in output
+    flat = " ".join(output.split())
+    assert "npz:absent.npz is not available (absent.npz: there is no such file.)" in flat
+    assert "Running on metamath, wordnet instead." in flat
+    for name in ("metamath", "wordnet"):
+        assert f"dataset={name}" in output

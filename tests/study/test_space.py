@@ -20,6 +20,7 @@ from study.space import Dimension, Search, Space
 
 Write = Callable[..., str]
 TOGGLES = ("gpil", "nla", "tla")
+EMBEDDED = ("debian", "metamath", "wordnet")
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
 
 
@@ -64,8 +65,9 @@ def test_ablation_is_table_3() -> None:
     expected = [(g, n, t) for g in (False, True) for n in (False, True) for t in (False, True)]
     assert settings_of(found, *TOGGLES) == expected
     assert found.seeds == tuple(range(10))
-    assert found.fallback == "debian"
+    assert found.fallback == EMBEDDED
     quick = space.read("ablation", quick=True)
+    assert quick.fallback == ("debian",)
     assert quick.seeds == (0, 1, 2)
     assert set(settings_of(quick, "method", "episodes", "pretrain_epochs", "finetune_steps")) == {
         ("hag-meta", 200, 100, 10)
@@ -123,11 +125,14 @@ def test_a_setting_for_all_methods_is_harmless_where_it_does_not_apply() -> None
 
 
 def test_sensitivity_changes_one_setting_at_a_time() -> None:
-    first, *others = space.read("sensitivity").configs
-    assert first == RunConfig()
-    for config in others:
-        values, defaults = config.canonical(), first.canonical()
-        assert sum(values[key] != defaults[key] for key in values) == 1
+    configs = space.read("sensitivity").configs
+    assert {config.dataset for config in configs} == set(EMBEDDED)
+    for name in EMBEDDED:
+        first, *others = (config for config in configs if config.dataset == name)
+        assert first == RunConfig(dataset=name)
+        for config in others:
+            values, defaults = config.canonical(), first.canonical()
+            assert sum(values[key] != defaults[key] for key in values) == 1
 
 
 # How a file is read.
@@ -207,7 +212,7 @@ def test_aliases_are_followed(write: Write) -> None:
 
 def test_datasets_given_have_no_fallback_and_pick_their_cases() -> None:
     found = space.read("nway_kshot", datasets=["dblp"])
-    assert found.fallback is None
+    assert found.fallback == ()
     assert settings_of(found, "dataset", "n_way", "k_shot", "method") == [
         ("dblp", n_way, k_shot, method)
         for n_way, k_shot in ((5, 3), (5, 5), (10, 5))
@@ -272,49 +277,64 @@ def test_bad_requests(asked: dict[str, Any], message: str) -> None:
 # The fallback.
 
 
-def test_the_fallback_takes_a_missing_datasets_place() -> None:
-    found = space.replace_dataset(space.read("ablation"), "amazon-clothing", "debian")
-    assert found.configs == space.read("ablation", datasets=["debian"]).configs
+def test_each_fallback_takes_a_missing_datasets_place() -> None:
+    found = space.replace_dataset(space.read("ablation"), "amazon-clothing")
+    assert found.configs == space.read("ablation", datasets=EMBEDDED).configs
+    assert len(found.configs) == 8 * len(EMBEDDED)
 
 
-def test_three_missing_datasets_are_one_fallback() -> None:
+@pytest.mark.parametrize("name", ["ablation", "comparison", "nway_kshot", "paper"])
+def test_quick_falls_back_to_one_dataset(name: str) -> None:
+    found = space.read(name, quick=True)
+    for missing in {config.dataset for config in found.configs}:
+        found = space.replace_dataset(found, missing)
+    assert {config.dataset for config in found.configs} == {"debian"}
+
+
+def test_one_fallback_is_a_list_of_one(write: Write) -> None:
+    text = "datasets: [dblp]\nfallback: {}\n"
+    one, same = (space.read(write(text.format(given))) for given in ("debian", "[debian, debian]"))
+    assert one.fallback == same.fallback == ("debian",)
+    assert space.read(write(text.format("null"))).fallback == ()
+
+
+def test_three_missing_datasets_fall_back_once() -> None:
     found = space.read("comparison")
     for missing in ("amazon-clothing", "dblp", "reddit"):
-        found = space.replace_dataset(found, missing, "debian")
-    assert found.configs == space.read("comparison", datasets=["debian"]).configs
+        found = space.replace_dataset(found, missing)
+    assert found.configs == space.read("comparison", datasets=EMBEDDED).configs
 
 
 def test_the_fallback_brings_its_own_cases() -> None:
-    found = space.replace_dataset(space.read("nway_kshot"), "dblp", "debian")
-    moved = [(c.n_way, c.k_shot) for c in found.configs if c.dataset == "debian" and c.method == "cec"]
-    assert moved == [(3, 3), (3, 5), (5, 5)]
-    assert {config.dataset for config in found.configs} == {"amazon-clothing", "reddit", "debian"}
+    found = space.replace_dataset(space.read("nway_kshot"), "dblp")
+    moved = [(c.dataset, c.n_way, c.k_shot) for c in found.configs if c.method == "cec"]
+    assert [shape for name, *shape in moved if name == "debian"] == [[3, 3], [3, 5], [5, 5]]
+    assert [shape for name, *shape in moved if name == "metamath"] == [[5, 3], [5, 5], [10, 5]]
+    assert {name for name, *_ in moved} == {"amazon-clothing", "reddit", *EMBEDDED}
 
 
 def test_a_grid_over_n_and_k_moves_whole() -> None:
     found = space.read("nway_kshot_grid")
-    assert len(space.replace_dataset(found, "amazon-clothing", "debian").configs) == len(found.configs)
+    assert len(space.replace_dataset(found, "amazon-clothing").configs) == len(found.configs)
 
 
 OWN = """
 datasets: [dblp]
-fallback: debian
+fallback: [debian, cora-full]
 fixed: {classes: [37, 50, 50]}
 cases: [{dataset: dblp, n_way: 25, k_shot: 1, loss: binary}]
 """
 
 
 def test_settings_of_the_missing_dataset_stay_behind(write: Write) -> None:
-    for fallback in ("debian", "cora-full"):
-        found = space.replace_dataset(space.read(write(OWN)), "dblp", fallback)
-        assert found.configs == (RunConfig(dataset=fallback, loss="binary"),)
+    found = space.replace_dataset(space.read(write(OWN)), "dblp")
+    assert found.configs == tuple(RunConfig(dataset=name, loss="binary") for name in ("debian", "cora-full"))
 
 
 def test_settings_given_move_along() -> None:
     asked = space.read("ablation", settings={"n_way": 2, "k_shot": 1, "classes": "10 10 10"})
-    for fallback in ("debian", "cora-full"):
-        found = space.replace_dataset(asked, "amazon-clothing", fallback)
-        assert set(settings_of(found, "n_way", "k_shot", "classes")) == {(2, 1, (10, 10, 10))}
+    found = space.replace_dataset(asked, "amazon-clothing")
+    assert set(settings_of(found, "n_way", "k_shot", "classes")) == {(2, 1, (10, 10, 10))}
 
 
 def test_a_fallback_that_cannot_take_over_is_found_at_once(write: Write) -> None:
@@ -366,6 +386,12 @@ BAD = {
     "unknown dataset": ("datasets:\n  - dbpl", 2, "Did you mean 'dblp'?"),
     "dataset is a number": ("datasets: [3]", 1, "a dataset is 3; it must be text"),
     "unknown fallback": ("datasets: [dblp]\nfallback: debain", 2, "Did you mean 'debian'?"),
+    "unknown fallback in a list": (
+        "datasets: [dblp]\nfallback: [debian,\n  wordnt]",
+        3,
+        "Did you mean 'wordnet'?",
+    ),
+    "no fallback in a list": ("datasets: [dblp]\nfallback: []", 2, "fallback is"),
     "bad synthetic": ("datasets: ['synthetic:nodes=3']", 1, "synthetic"),
     "unknown setting": (DEBIAN + "fixed: {hiden: 3}", 2, "unknown setting 'hiden'. Did you mean 'h"),
     "unknown method": (DEBIAN + "fixed: {method: hagmeta}", 2, "Did you mean 'hag-meta'?"),

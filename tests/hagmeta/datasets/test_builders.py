@@ -1,0 +1,235 @@
+"""The builders of Metamath and WordNet, on sources and packages of our own."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hagmeta.common.errors import UserError
+from hagmeta.datasets import build_metamath, build_wordnet, package, sources
+from hagmeta.datasets.building import in_no_order
+from hagmeta.datasets.download import RemoteFile, sha256
+
+ROOT = Path(__file__).resolve().parents[3]
+
+METAMATH = """\
+$( A header. $)
+$( ####################
+   TITLES ELSEWHERE
+   #################### $)
+$c ( ) -> + |- wff $.  $v ph ps $.
+wph $f wff ph $.
+$(
+####################
+      A PART
+####################
+$)
+$(
+#*#*#*#*#*#*#*#*#*#*#
+      Logic  and
+      proofs
+#*#*#*#*#*#*#*#*#*#*#
+$)
+wi $a wff ( ph -> ps ) $.
+${ mp.1 $e |- + $.
+  mp $a |- ph $.
+$}
+id $p |- ( ph -> ph ) $= wph wph mp $( a comment in a proof $) wi $.
+id2 $p |- ( ph -> ph ) $= ( mp id wi unknown ) ABCZD $.
+$(
+#*#*#*#*#*#*#*#*#*#*#
+      Sums
+#*#*#*#*#*#*#*#*#*#*#
+$)
+sum $p |- ( ph + ph ) $= ( mp ) A $.
+sum2 $p |- ( ph + ph ) $= ( id2 sum ) A $.
+$(
+#*#*#*#*#*#*#*#*#*#*#
+      Rare
+#*#*#*#*#*#*#*#*#*#*#
+$)
+rare $p |- ( ph + ph ) $= ( sum ) A $.
+$(
+####################
+      SUPPLEMENTARY MATERIAL (USER'S MATHBOXES)
+####################
+$)
+$(
+#*#*#*#*#*#*#*#*#*#*#
+      Mathbox for A. Person
+#*#*#*#*#*#*#*#*#*#*#
+$)
+mine $p |- ( ph + ph ) $= ( sum ) A $.
+mine2 $p |- ( ph + ph ) $= ( sum ) A $.
+"""
+
+
+@pytest.fixture
+def small_metamath(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_metamath, "MIN_STATEMENTS_PER_SECTION", 2)
+    monkeypatch.setattr(build_metamath, "MIN_STATEMENTS_PER_SYMBOL", 2)
+    monkeypatch.setattr(build_metamath, "MAX_CITATIONS", 2)
+
+
+@pytest.mark.usefixtures("small_metamath")
+def test_metamath_is_built_by_its_rules() -> None:
+    built = build_metamath.build(METAMATH)
+    order = in_no_order(["id", "id2", "mp", "sum", "sum2"])
+    assert built.class_names == ("Logic and proofs", "Sums")  # one is rare, one a mathbox
+    assert [built.class_names[label] for label in built.labels] == [
+        "Sums" if label.startswith("sum") else "Logic and proofs" for label in order
+    ]
+    # "mp" is cited by three, so edges to it are left out; syntax and what is not there are no nodes.
+    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
+    assert edges == {("id", "id2"), ("id2", "sum2"), ("sum", "sum2")}
+    # The columns are ( ) + ->: neither variables nor the hypothesis of "mp".
+    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
+    assert rows["mp"] == [0, 0, 0, 0]
+    assert rows["id"] == [1, 1, 0, 1] and rows["sum"] == [1, 1, 1, 0]
+
+
+NOUNS = """\
+  1 This is the licence.
+00000001 05 n 02 dog 0 a 1 003 @ 00000002 n 0000 + 00000001 v 0101 @ 09999999 n 0000 | an animal that; "which"
+00000002 05 n 01 animal 0 002 ~ 00000001 n 0000 ~ 00000003 n 0000 | an animal
+00000003 05 n 01 cat 0 001 @ 00000002 n 0000 | an animal that runs; "open
+00000004 03 n 01 entity 0 000 | that which is
+"""
+VERBS = """\
+00000001 38 v 01 run 0 002 + 00000001 n 0101 $ 00000001 v 0000 02 + 02 00 + 08 00 | that which runs
+"""
+NODES = ("n1", "n2", "n3", "n4", "v1", "a1", "a2")
+ADJECTIVES = """\
+00000001 00 s 01 quick 0 001 & 00000002 a 0000 | an animal
+00000002 00 a 01 fast 0 001 & 00000001 a 0000 | that which runs
+"""
+
+
+def test_wordnet_is_built_by_its_rules() -> None:
+    built = build_wordnet.build([NOUNS, VERBS, ADJECTIVES])
+    order = [
+        name.replace("0", "") for name in in_no_order(f"{kind}0000000{number}" for kind, number in NODES)
+    ]
+    assert built.class_names == ("adj.all", "noun.Tops", "noun.animal", "verb.motion")
+    files = {"n4": "noun.Tops", "n": "noun.animal", "v": "verb.motion", "a": "adj.all"}
+    assert [built.class_names[label] for label in built.labels] == [
+        files.get(name) or files[name[0]] for name in order
+    ]
+    # A satellite adjective is found by pointers to adjectives; a loop and what is not there are no edges.
+    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
+    assert edges == {("n1", "n2"), ("n1", "v1"), ("n2", "n3"), ("a1", "a2")}
+    # The columns are an, animal, runs, that, which; examples do not count, with their quotes open or closed.
+    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
+    assert built.num_features == 5
+    assert rows["n1"] == [1, 1, 0, 1, 0] and rows["n3"] == [1, 1, 1, 1, 0] and rows["v1"] == [0, 0, 1, 1, 1]
+
+
+def test_wordnet_keeps_the_best_connected() -> None:
+    built = build_wordnet.build([NOUNS, VERBS, ADJECTIVES], most=2)
+    assert np.bincount(built.labels).tolist() == [2, 1, 2, 1]
+    assert len(built.edges) == 3  # the cat, with one neighbour, is out
+
+
+def test_order_is_the_same_anywhere_and_none_of_the_names() -> None:
+    names = ["a", "b", "c", "d", "e"]
+    assert in_no_order(names) == in_no_order(reversed(names)) == ["d", "c", "b", "e", "a"]
+
+
+# The packages and the commands.
+
+
+@pytest.fixture
+def write_package(tmp_path: Path) -> Callable[[dict[str, str]], Path]:
+    def write(files: dict[str, str]) -> Path:
+        data = io.BytesIO()
+        with tarfile.open(fileobj=data, mode="w:xz") as tar:
+            for name, text in files.items():
+                entry = tarfile.TarInfo(f"./{name}")
+                entry.size = len(text.encode())
+                tar.addfile(entry, io.BytesIO(text.encode()))
+        members = {"debian-binary": b"2.0", "control.tar.xz": b"odd", "data.tar.xz": data.getvalue()}
+        deb = tmp_path / "own.deb"
+        deb.write_bytes(
+            b"!<arch>\n"
+            + b"".join(
+                f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode()
+                + content
+                + b"\n" * (len(content) % 2)
+                for name, content in members.items()
+            )
+        )
+        return deb
+
+    return write
+
+
+def own(deb: Path) -> RemoteFile:
+    return RemoteFile(deb.name, f"https://example.org/{deb.name}", sha256=sha256(deb))
+
+
+def test_files_are_read_out_of_a_package(write_package: Callable[[dict[str, str]], Path]) -> None:
+    deb = write_package({"usr/a": "one", "usr/b": "zwölf"})
+    assert package.read(deb, own(deb), ["usr/b", "usr/a"]) == ["zwölf", "one"]
+    with pytest.raises(UserError, match=r"own.deb: cannot be read \(.*usr/c"):
+        package.read(deb, own(deb), ["usr/c"])
+
+
+@pytest.mark.parametrize("content", [b"", b"!<arch>\n", b"!<arch>\nshort", b"PK"])
+def test_what_is_no_package_is_said_in_one_line(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "bad.deb").write_bytes(content)
+    with pytest.raises(UserError, match=r"bad.deb: cannot be read \(") as error:
+        package.read(tmp_path / "bad.deb", own(tmp_path / "bad.deb"), ["a"])
+    assert "\n" not in str(error.value)
+
+
+def run_builder(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"hagmeta.datasets.build_{name}", "out.npz", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_another_version_is_refused(write_package: Callable[[dict[str, str]], Path], tmp_path: Path) -> None:
+    deb = write_package({build_metamath.DATABASE: METAMATH})
+    result = run_builder("metamath", tmp_path, "--deb", str(deb))
+    assert result.returncode == 2 and not (tmp_path / "out.npz").exists()
+    [line] = result.stderr.splitlines()
+    assert line.startswith(f"{deb}: this is not {sources.METAMATH.name}")
+    assert line.endswith(f"its SHA-256 is {sha256(deb)}; expected {sources.METAMATH.sha256}.")
+
+
+def test_a_package_that_is_absent_is_said(tmp_path: Path) -> None:
+    result = run_builder("wordnet", tmp_path, "--deb", "absent.deb")
+    assert result.returncode == 2 and result.stderr.startswith("absent.deb: cannot be read (")
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from hagmeta.datasets import build_metamath, build_wordnet, npz
+
+build_metamath.MIN_STATEMENTS_PER_SECTION = build_metamath.MIN_STATEMENTS_PER_SYMBOL = 2
+texts = [Path(path).read_text() for path in sys.argv[2:]]
+npz.save(Path(sys.argv[1]), build_metamath.build(*texts) if len(texts) == 1 else build_wordnet.build(texts))
+"""
+
+
+@pytest.mark.parametrize("texts", [[METAMATH], [NOUNS, VERBS, ADJECTIVES]], ids=["metamath", "wordnet"])
+def test_equal_bytes_whatever_the_order_of_sets(texts: list[str], tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    made = []
+    for hash_seed in ("1", "2"):
+        out = tmp_path / f"{hash_seed}.npz"
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
+        subprocess.run([sys.executable, "-c", PROGRAM, out, *paths], env=environment, check=True)
+        made.append(out.read_bytes())
+    assert made[0] == made[1]
