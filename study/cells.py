@@ -104,7 +104,7 @@ class Memory:
         """The values of a sample, those before it having been drawn."""
         seed = hashlib.sha256(f"{self.cell.name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(
-            seed=int.from_bytes(seed[:4]), n_startup_trials=STARTUP, constant_liar=True
+            seed=int.from_bytes(seed[:4]), n_startup_trials=STARTUP - AT_ONCE + 1, constant_liar=True
         )
         past = optuna.create_study(direction="maximize", sampler=sampler)
         for earlier in range(number):
