@@ -32,7 +32,7 @@ class Search:
 
     def words(self) -> str:
         text = f"{len(self.study.trials)} samples"
-        return text + (f"; {self.lost} times one failed or was interrupted" if self.lost else "")
+        return text + (f"; {self.lost} that failed or were interrupted are not shown" if self.lost else "")
 
 
 @contextmanager

@@ -131,7 +131,8 @@ def test_a_bad_value_is_named_in_one_line(key: str, value: Any, shown: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("novel_train", "n_way", "held_out"), [(12, 3, 6), (13, 3, 6), (20, 3, 9), (4, 2, 2), (5, 2, 2), (7, 1, 3)]
+    ("novel_train", "n_way", "held_out"),
+    [(12, 3, 6), (13, 3, 6), (20, 3, 9), (4, 2, 2), (5, 2, 2), (7, 1, 3)],
 )
 def test_half_of_the_novel_train_classes_are_held_out_in_whole_sessions(
     novel_train: int, n_way: int, held_out: int
@@ -144,7 +145,9 @@ def test_half_of_the_novel_train_classes_are_held_out_in_whole_sessions(
 
 
 def test_half_of_too_few_classes_is_refused() -> None:
-    with pytest.raises(UserError, match="val_classes is half, but 5 novel-train classes are too few for n_way"):
+    with pytest.raises(
+        UserError, match="val_classes is half, but 5 novel-train classes are too few for n_way"
+    ):
         resolve(RunConfig(classes=(4, 5, 12), n_way=3, val_classes="half"))
     with pytest.raises(UserError, match="val_classes is 'most'; it must be half or a whole number"):
         RunConfig(val_classes="most")
