@@ -3,8 +3,8 @@
 A space's configurations are its datasets x its cases x its grid, each with what is fixed, and around each
 of them the values of ``one_at_a_time``; then those of the spaces that it includes. A case that names a
 dataset is for that dataset alone. Settings that do not apply to a method make no difference to it, and a
-search does not sample them. A search is made for each configuration; a value that is given for what they
-differ in chooses among them. Every error is one line with the file, the line and what would be valid.
+search does not sample them. A search is made for each configuration; a value given for what they differ in
+leaves those that have it. Every error is one line with the file, the line and what would be valid.
 """
 
 from __future__ import annotations
@@ -165,19 +165,15 @@ def _configs(file: SpaceFile, request: _Request) -> Configs:
 
 
 def _chosen(file: SpaceFile, settings: Mapping[str, Any]) -> SpaceFile:
-    """A search's file with those of its cases and of its grid that have the values asked for."""
-    grid, cases = dict(file.grid), file.cases
+    """A search's file for what was asked alone: a value in place of the grid's, the cases that have it."""
+    cases = file.cases
     for key, value in settings.items():
-        there = [*file.grid.get(key, ()), *(case[key] for case in file.cases if key in case)]
-        if not there:
-            continue
-        if all(node.value != value for node in there):
+        there = [case[key] for case in file.cases if key in case]
+        if there and all(node.value != value for node in there):
             valid = ", ".join(dict.fromkeys(str(node.value) for node in there))
-            raise there[0].error(f"no search of this space has {key} {value}; there are {valid}.")
-        if key in grid:
-            grid[key] = [node for node in grid[key] if node.value == value]
+            raise there[0].error(f"no case of this search has {key} {value}; there are {valid}.")
         cases = tuple(case for case in cases if key not in case or case[key].value == value)
-    return replace(file, grid=grid, cases=cases)
+    return replace(file, grid={k: nodes for k, nodes in file.grid.items() if k not in settings}, cases=cases)
 
 
 def _all_spare(files: list[SpaceFile], missing: str, request: _Request) -> tuple[RunConfig, ...]:
@@ -208,9 +204,9 @@ def _expand(
     file: SpaceFile, cases_by_dataset: list[tuple[str, list[Settings]]], request: _Request
 ) -> Configs:
     axes = file.axes()
-    for key, value in request.settings.items():
-        chosen = file.search and key not in file.one_at_a_time and key in axes and axes[key].value == value
-        if key in axes and not chosen:
+    chosen = {key for case in file.cases for key in case} if file.search else set()
+    for key in request.settings:
+        if key in axes and key not in chosen:
             raise axes[key].error(f"{key} varies in this space; it cannot be set to one value as well.")
     points = math.prod(len(nodes) for nodes in file.grid.values())
     points *= 1 + sum(len(nodes) for nodes in file.one_at_a_time.values())

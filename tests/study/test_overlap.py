@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-
 from hagmeta.config import RunConfig, resolve
 from hagmeta.protocol.scenario import TEST
 from hagmeta.protocol.streams import make_scenario

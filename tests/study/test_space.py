@@ -126,10 +126,11 @@ def test_values_given_choose_among_searches(write: Write) -> None:
     chosen = space.read(write(text), settings={"method": "gpn", "k_shot": 5})
     assert settings_of(chosen, "method", "k_shot", "n_way") == [("gpn", 5, 2)]
     assert len(space.read(write(text), settings={"n_way": 2}).configs) == 4  # and of cases without it
-    with pytest.raises(
-        UserError, match=r"mine\.yaml:5: no search of this space has method icarl; there are cec, g"
-    ):
-        space.read(write(text), settings={"method": "icarl"})
+    assert settings_of(space.read(write(text), settings={"method": "icarl", "k_shot": 1}), "method") == [
+        ("icarl",)
+    ]
+    with pytest.raises(UserError, match=r"mine\.yaml:6: no case of this search has k_shot 3; there are 1, 5"):
+        space.read(write(text), settings={"k_shot": 3})
     with pytest.raises(UserError, match=r"mine\.yaml:4: dropout varies in this space"):
         space.read(write(text), settings={"dropout": 0.1})
 
