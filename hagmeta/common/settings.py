@@ -36,8 +36,9 @@ def setting(
 
     ``words`` may stand in place of a whole number, which then is text like them, unless the field may be an
     ``int``. ``only_with`` names another setting and a value of it: where a method or protocol decides that
-    setting otherwise, this one does not apply. ``birth`` is for settings that came later: the value that says what was done before they existed.
-    Where a configuration has that value its hash is what it was, so that older records stay valid.
+    setting otherwise, this one does not apply. ``birth`` is for settings that came later: the value that
+    says what was done before they existed. Where a configuration has that value its hash is what it was, so
+    that older records stay valid.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata = {"help": help, "choices": choices, "words": words, "limits": limits}
