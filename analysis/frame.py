@@ -175,8 +175,8 @@ def read(folders: Sequence[Path]) -> Results:
     searches: Searches = {}
     for study in studies:
         its_launches = list(_launches(study))
-        launches += its_launches
         search = newest_search(its_launches)
+        launches += [search] if search else its_launches
         if search:
             searches[study.folder.name] = search["search"]
         for path in study.record_files():

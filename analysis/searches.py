@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.labels import readable
 from analysis.table import Cell, Table
 
-Launch = Mapping[str, Any]
+Launch = dict[str, Any]
 Searches = dict[str, Mapping[str, Any]]  # by study
 
 

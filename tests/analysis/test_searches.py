@@ -69,6 +69,7 @@ def searched(write: Write) -> Path:
 def test_the_report_of_a_search_is_made_of_what_confirms_its_last_choice(searched: Path) -> None:
     results = read([searched])
     assert len(results.runs) == 4 * 10 and set(results.runs["seed"]) == set(range(3, 13))
+    assert results.missing == []  # of what was chosen before, nothing is missed
     tables = {table.name: table for table in make_tables(results)}
     for dataset in ("debian", "cora-full"):
         rows = tables[f"sessions-{dataset}-strict-3-way-5-shot"].rows
