@@ -148,11 +148,11 @@ def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memo
     path = store.folder.resolve() / "optuna.db"
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}") if make or path.exists() else None
     there = optuna.get_all_study_names(storage) if storage else []
-    apart = varied([resolve(config).canonical() for config in space.configs])
-    told = dict.fromkeys(["dataset", "method", *apart])
+    whole = [resolve(config).canonical() for config in space.configs]
+    told = dict.fromkeys(["dataset", "method", *varied(whole)])
     memories = []
-    for config in space.configs:
-        title = " ".join(str(getattr(config, key)) for key in told if config.applies(key))
+    for config, settings in zip(space.configs, whole, strict=True):
+        title = " ".join(str(settings[key]) for key in told if key in settings)
         cell = Cell(config, space.seeds, space.dimensions(config), space.search.objective, title)
         study = None
         if make or cell.name in there:

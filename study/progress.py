@@ -75,7 +75,9 @@ class StudyProgress:
         self._show(line=False)
 
     def finished(self, key: str, figures: Sequence[float] = ()) -> None:
-        """Its runs are in the store, with these figures."""
+        """Its runs are in the store, with these figures. Nothing happens when it is said again."""
+        if key not in self._running:
+            return
         trial, start = self._running.pop(key)
         self._foreseen -= trial_seconds(trial)
         self._ended_foreseen += trial_seconds(trial)

@@ -68,6 +68,7 @@ def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:
     assert progress.running == 6
     progress.started("0", trials[0])
     progress.finished("0", [0.5, 0.7])
+    progress.finished("0")
     progress.was_there(trials[1], [])  # found in the store after all
     progress.stopped("1")
     progress.has_failed("2", trials[2])
