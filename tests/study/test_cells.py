@@ -102,12 +102,12 @@ def test_a_search_finds_the_same_alone_beside_others_and_killed(tmp_path: Path, 
     assert values(alone) == values(whole)[1:]
 
     dealt: list[Trial] = []
-    for seed, most in enumerate((3, 9, 1, 6, 10**6)):
+    for seed, most in enumerate((3, 9, 10**6)):
         killed = open_memories(searched(), made(tmp_path / "c"))
         dealt += Machine(killed, made(tmp_path / "c"), at_once=3, seed=seed).run(most).dealt
     assert values(killed) == values(whole)
     assert [memory.best() for memory in killed] == [memory.best() for memory in whole]
-    assert len(dealt) <= 24 + 4 * 2  # what ran at a kill ran again, and nothing else
+    assert len(dealt) <= 24 + 2 * 2  # what ran at a kill ran again, and nothing else
 
 
 def test_what_was_found_guides_what_is_drawn_and_methods_do_not_share_draws(
