@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from analysis.bounds import above_oracles, bound_words
 from analysis.designs import one_at_a_time, protocol_pairs, whole_factorial
 from analysis.frame import Panel, Results
 from analysis.labels import readable
@@ -21,6 +22,7 @@ def findings(results: Results) -> list[str]:
     sentences = [
         *_some(text for panel in panels for text in _ablation(panel, several)),
         *_some(text for panel in panels for text in _ranking(panel, several)),
+        *_some(text for panel in panels for text in _bounds(panel, several)),
         *_some(_protocols(results)),
         *_some(_settings(results)),
         *_some(text for panel in panels for text in _sensitivity(panel, several)),
@@ -93,6 +95,12 @@ def _ranking(panel: Panel, several: bool) -> Iterator[str]:
     lead = f"{100 * test.mean:+.1f} points [{100 * test.low:+.1f}, {100 * test.high:+.1f}]"
     sure = "" if test.significant else ", a difference that the seeds do not make certain"
     yield f"{place}{best} is best at the last session, {level}: {lead} beside {panel.reference}{sure}."
+
+
+def _bounds(panel: Panel, several: bool) -> Iterator[str]:
+    for oracle, above in above_oracles(panel).items():
+        if above:
+            yield _place(panel, several) + bound_words(oracle, above)
 
 
 def _protocols(results: Results) -> Iterator[str]:

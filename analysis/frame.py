@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis.labels import SETTING, labelled, readable, slug, varied
 from analysis.old_records import completed, with_later_settings
+from analysis.searches import Searches, confirms, naming, newest_search
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records import Record, StudyFolder, read_record
@@ -49,6 +50,7 @@ class Results:
     missing: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
+    searches: Searches = field(default_factory=dict)  # by study: how its runs were chosen
     apart: tuple[str, ...] = ()  # settings that part panels, beside SETTING
 
     def varied(self) -> list[str]:
@@ -99,7 +101,7 @@ class Results:
             chosen &= column.str.lower() == value.lower()
         if not chosen.any():
             raise UserError("--where: no run meets all the conditions together.")
-        return self._with(labelled(self.runs[chosen], self.keys))
+        return self._with(labelled(self.runs[chosen], naming(self.keys, self.runs["study"], self.searches)))
 
     def by(self, axis: str) -> Results:
         """The same runs with the values of one setting as configurations, and all others apart."""
@@ -176,8 +178,17 @@ def read(folders: Sequence[Path]) -> Results:
     studies = [StudyFolder(study) for folder in folders for study in _studies(folder)]
     found: dict[tuple[str, int], tuple[str, Record]] = {}
     damaged, conflicts = [], []
+    launches: list[dict[str, Any]] = []
+    searches: Searches = {}
     for study in studies:
+        its_launches = list(_launches(study))
+        search = newest_search(its_launches)
+        launches += [search] if search else its_launches
+        if search:
+            searches[study.folder.name] = search["search"]
         for path in study.record_files():
+            if not confirms(search, path.parent.name, path.stem):
+                continue
             try:
                 record = read_record(path)
                 _check_curve(record)
@@ -192,11 +203,10 @@ def read(folders: Sequence[Path]) -> Results:
     if not found:
         state = f"{len(failed)} failed, {len(damaged)} files damaged"
         raise UserError(f"{', '.join(map(str, folders))}: no finished run there ({state}).")
-    launches = [launch for study in studies for launch in _launches(study)]
     missing = sorted({line for launch in launches for line in _missing(launch, set(found))})
     names, records = zip(*found.values(), strict=True)
     metric = "macro accuracy" if all("macro_accuracy" in record for record in records) else "accuracy"
-    runs, sessions, keys = _tables(zip(names, with_later_settings(records), strict=True), metric)
+    runs, sessions, keys = _tables(zip(names, with_later_settings(records), strict=True), metric, searches)
     return Results(
         runs,
         sessions,
@@ -208,6 +218,7 @@ def read(folders: Sequence[Path]) -> Results:
         missing,
         damaged,
         conflicts,
+        searches,
     )
 
 
@@ -253,7 +264,9 @@ def _missing(launch: dict[str, Any], found: set[tuple[str, int]]) -> Iterator[st
             yield f"configuration {config}: seeds {', '.join(map(str, left))}"
 
 
-def _tables(found: Iterable[tuple[str, Record]], metric: str) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+def _tables(
+    found: Iterable[tuple[str, Record]], metric: str, searches: Searches
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     rows, curves = [], []
     keys: dict[str, None] = {}
     for number, (study, record) in enumerate(found):
@@ -290,7 +303,8 @@ def _tables(found: Iterable[tuple[str, Record]], metric: str) -> tuple[pd.DataFr
         series |= {name: series[key] for name, key in zip(SCORES, METRICS[metric], strict=True)}
         for session, values in enumerate(zip(*series.values(), strict=True)):
             curves.append({"run": number, "session": session, **dict(zip(series, values, strict=True))})
-    runs = labelled(pd.DataFrame(rows), list(keys))
+    runs = pd.DataFrame(rows)
+    runs = labelled(runs, naming(keys, runs["study"], searches))
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
     numbers = dict.fromkeys((*BY_SESSION, *MACRO, *SCORES), float)
     sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")

@@ -14,6 +14,7 @@ from analysis.frame import VERSION, Results, read
 from analysis.page import Fact, Notice, Picture, render
 from analysis.published import published_tables
 from analysis.ranks import rank_tables
+from analysis.searches import in_words
 from analysis.tables import make_tables
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
@@ -92,7 +93,9 @@ def facts(results: Results) -> list[Fact]:
     commands = [
         Fact("launched by", text) for text in dict.fromkeys(launch["command"] for launch in results.launches)
     ]
-    return [*spaces, *found, *commands]
+    searches = [Fact("chosen", in_words(search)) for search in results.searches.values()]
+    overlaps = [Fact("overlap", line) for search in results.searches.values() for line in search["overlap"]]
+    return [*spaces, *found, *searches, *overlaps, *commands]
 
 
 def _metric_words(results: Results) -> str:

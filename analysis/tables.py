@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from analysis.bounds import above_oracles, bound_words
 from analysis.designs import Factorial, one_at_a_time, protocol_pairs, shapes, whole_factorial
 from analysis.frame import Panel, Results
 from analysis.labels import readable, slug
+from analysis.searches import search_tables
 from analysis.statistics import (
     FEWEST_SEEDS,
     Difference,
@@ -50,6 +52,7 @@ def make_tables(results: Results) -> Iterator[Table]:
             yield effects_table(factorial)
         if len(one_at_a_time(panel)) > 1:
             yield sensitivity_table(panel)
+    yield from search_tables(results.searches)
     yield from settings_tables(results)
     yield from protocol_tables(results)
     yield cost_table(results)
@@ -413,9 +416,7 @@ def _notes(panel: Panel, tested: bool) -> list[str]:
         notes.append("Not all rows have the same number of seeds; differences use the seeds that both have.")
     if panel.mixed:
         notes.append("† Runs of more than one commit, version of torch or device are averaged in this row.")
-    if panel.oracles:
-        names = _listed(sorted(panel.oracles))
-        notes.append(f"{names} is given labels that the others never see: an upper bound, not a rival.")
+    notes += [bound_words(oracle, above) for oracle, above in above_oracles(panel).items()]
     if panel.leaks:
         notes.append(LEAKS)
     return notes

@@ -16,7 +16,7 @@ from hagmeta.datasets import DatasetSettings
 from hagmeta.methods import METHODS, SessionLearning
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import PROTOCOLS, make_protocol
-from hagmeta.protocol.streams import check_ways
+from hagmeta.protocol.streams import check_ways, half_of
 
 IDENTITY = ("dataset", "method", "protocol")  # named first wherever settings are listed
 _OWN = {method.own_settings: None for method in METHODS.values() if method.own_settings}
@@ -132,6 +132,7 @@ def resolve(config: RunConfig) -> RunConfig:
         n_way=n_way,
         k_shot=k_shot,
         sessions=config.sessions or max(classes[2] // n_way, 1),
+        val_classes=half_of(classes[1], n_way) if config.val_classes == "half" else config.val_classes,
         query_shot=config.query_shot or PROTOCOLS[config.protocol].default_query_shot(k_shot),
         pretrain_on=METHODS[config.method].pretrain_on
         if _left_open(config, "pretrain_on")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,6 +31,7 @@ from hagmeta.sparse.inputs import check_inputs
 from hagmeta.sparse.plain import PlainGraph
 
 Validation = dict[str, float | None]
+NOT_REHEARSED: Validation = {"stream": None, "last": None, "average": None}
 
 
 def run(
@@ -151,19 +153,32 @@ def live(
     with clock("gpil"):
         trained = meta_train(context, pack, progress)
     with clock("evaluate"):
-        rehearsed: list[float | None] = [None] * pack.size
+        rehearsed: list[Validation] = [NOT_REHEARSED] * pack.size
         if context.settings.val_classes and context.protocol.validates:
             rehearsed = rehearse(context, pack, progress)
         streams = [scenario.test for scenario in context.scenarios]
         evaluators = play(context, pack, streams, "test", progress, snapshots, trained)
     pairs = zip(trained.best, rehearsed, strict=True)
-    return evaluators, [{"gpil": best, "stream": accuracy} for best, accuracy in pairs]
+    return evaluators, [{"gpil": best, **values} for best, values in pairs]
 
 
-def rehearse(context: Context, pack: Pack, progress: Progress) -> list[float | None]:
-    """Play the validation streams, learning in their sessions, and forget what was learnt there."""
+def rehearse(context: Context, pack: Pack, progress: Progress) -> list[Validation]:
+    """Play the validation streams, learning in their sessions, and forget what was learnt there.
+
+    They are scored as test streams are: macro accuracy at the ``last`` session, and on ``average`` over all.
+    ``stream`` is the average over queries.
+    """
     before = pack.snapshot()
     streams = [scenario.validation for scenario in context.scenarios]
     evaluators = play(context, pack, streams, "validation", progress)
     pack.restore(before)
-    return [sum(evaluator.accuracy()) / len(evaluator.accuracy()) for evaluator in evaluators]
+    return [_score(metrics_of(evaluator.predictions)) for evaluator in evaluators]
+
+
+def _score(metrics: dict[str, Any]) -> Validation:
+    by_session = metrics["macro_accuracy"]
+    return {
+        "stream": metrics["average_accuracy"],
+        "last": by_session[-1],
+        "average": sum(by_session) / len(by_session),
+    }

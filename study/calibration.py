@@ -112,7 +112,7 @@ def _size(config: RunConfig) -> tuple[Any, ...]:
 
 def _cut_short(config: RunConfig) -> RunConfig:
     assert config.classes and config.n_way
-    episodes = PSEUDO_STREAMS * max(1, (config.classes[1] - config.val_classes) // config.n_way)
+    episodes = PSEUDO_STREAMS * max(1, (config.classes[1] - config.held_out) // config.n_way)
     return resolve(
         replace(
             config,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import rich.box
 from rich.console import Console
@@ -20,16 +20,17 @@ MEASURES: dict[str, Callable[[Record], float]] = {
 }
 
 
-def study_table(records: Sequence[Record], width: int) -> Table:
+def study_table(records: Sequence[Record], width: int, chosen: Collection[str] = ()) -> Table:
     """One row a configuration, named by the settings in which the configurations differ.
 
-    What does not fit a narrow terminal is left out, from the right; the report has it all.
+    Those that a search has ``chosen`` name nothing. What does not fit a narrow terminal is left out, from the
+    right; the report has it all.
     """
     by_config: dict[str, list[Record]] = {}
     for record in records:
         by_config.setdefault(record["config_hash"], []).append(record)
     groups = list(by_config.values())
-    keys = _varied([group[0] for group in groups]) or ["dataset"]
+    keys = [key for key in _varied([group[0] for group in groups]) if key not in chosen] or ["dataset"]
     groups.sort(key=lambda group: [sort_key(group[0]["config"].get(key)) for key in keys])
     for shown in range(len(MEASURES), 1, -1):
         table = _table(groups, keys, list(MEASURES)[:shown])

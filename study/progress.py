@@ -23,6 +23,11 @@ def best_validation(objectives: list[float]) -> str:
     return f"best validation {100 * max(objectives):.1f} %"
 
 
+def average_validation(objectives: list[float]) -> str:
+    """Of several searches, whose objectives are not to be compared."""
+    return f"validation {100 * sum(objectives) / len(objectives):.1f} % on average"
+
+
 class StudyProgress:
     """Runs done, running and failed, time left, and what the finished ones reached so far."""
 
@@ -70,10 +75,7 @@ class StudyProgress:
         self._show(line=False)
 
     def finished(self, key: str, figures: Sequence[float] = ()) -> None:
-        """Its runs are in the store, with these figures, or not wanted to their end.
-
-        Nothing happens when it is said again.
-        """
+        """Its runs are in the store, with these figures. Nothing happens when it is said again."""
         if key not in self._running:
             return
         trial, start = self._running.pop(key)
@@ -84,9 +86,16 @@ class StudyProgress:
         self._figures += figures
         self._show(line=True)
 
+    def was_there(self, trial: Trial, figures: Sequence[float]) -> None:
+        """Its runs need not run: they were in the store already."""
+        self._foreseen -= trial_seconds(trial)
+        self.done += len(trial.seeds)
+        self._figures += figures
+        self._show(line=True)
+
     def has_failed(self, key: str, trial: Trial) -> None:
         """It may never have started."""
-        self._running.pop(key, None)
+        trial, _ = self._running.pop(key, (trial, 0.0))
         self._foreseen -= trial_seconds(trial)
         self.failed += len(trial.seeds)
         self._show(line=True)

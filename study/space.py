@@ -3,7 +3,8 @@
 A space's configurations are its datasets x its cases x its grid, each with what is fixed, and around each
 of them the values of ``one_at_a_time``; then those of the spaces that it includes. A case that names a
 dataset is for that dataset alone. Settings that do not apply to a method make no difference to it, and a
-search does not sample them. Every error is one line with the file, the line and what would be valid.
+search does not sample them. A search is made for each configuration; a value given for what they differ in
+leaves those that have it. Every error is one line with the file, the line and what would be valid.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ class Space:
     # What runs on the fallbacks in place of each dataset.
     spare: Mapping[str, tuple[RunConfig, ...]] = field(default_factory=dict, compare=False, repr=False)
 
+    def dimensions(self, config: RunConfig) -> tuple[Dimension, ...]:
+        """What a search varies around one of the configurations: the settings that apply to it."""
+        return tuple(dimension for dimension in self.sample if config.applies(dimension.key))
+
 
 @dataclass(frozen=True)
 class _Request:
@@ -78,19 +83,21 @@ def read(
     typed = {key: space_file.check_setting(key, value) for key, value in (settings or {}).items()}
     path = _find(name_or_file, Path())
     file = space_file.read(path, quick=quick)
+    if file.search:
+        file = _chosen(file, typed)
     fallback = () if datasets else file.fallback
     request = _Request(quick, tuple(dict.fromkeys(datasets)), typed, fallback)
     files = _with_included(file, path, quick)
     configs = _merged(_configs(each, request) for each in files)
     replaceable = dict.fromkeys(config.dataset for config in configs) if fallback else ()
     space = Space(
-        name=_name(path, file, request),
+        name=path.stem + "-quick" * quick,
         description=file.description,
         configs=tuple(configs.values()),
         seeds=file.seeds if seeds is None else space_file.check_seeds(seeds),
         fallback=fallback,
         search=file.search,
-        sample=_applicable(file.sample, configs),
+        sample=file.sample,
         spare={name: _all_spare(files, name, request) for name in replaceable},
     )
     _check_size(space, file)
@@ -103,17 +110,6 @@ def replace_dataset(space: Space, missing: str) -> Space:
     others = (config for config in space.configs if config.dataset != missing)
     configs = _merged({resolve(config): config} for config in (*others, *space.spare[missing]))
     return replace(space, configs=tuple(configs.values()))
-
-
-def _name(path: Path, file: SpaceFile, request: _Request) -> str:
-    """A study's name, by which its folder is found; a search for another method is another study."""
-    method = request.settings.get("method") if file.search else None
-    return "-".join(filter(None, [path.stem, method, "quick" if request.quick else None]))
-
-
-def _applicable(sample: tuple[Dimension, ...], configs: Configs) -> tuple[Dimension, ...]:
-    """What is worth searching: settings that do not apply to the method are not sampled."""
-    return tuple(d for d in sample if any(config.applies(d.key) for config in configs))
 
 
 def _find(name: str, folder: Path) -> Path:
@@ -160,6 +156,18 @@ def _configs(file: SpaceFile, request: _Request) -> Configs:
     return _expand(file, [(name, _cases(file, name)) for name in datasets], request)
 
 
+def _chosen(file: SpaceFile, settings: Mapping[str, Any]) -> SpaceFile:
+    """A search's file for what was asked alone: a value in place of the grid's, the cases that have it."""
+    cases = file.cases
+    for key, value in settings.items():
+        there = [case[key] for case in file.cases if key in case]
+        if there and all(node.value != value for node in there):
+            valid = ", ".join(dict.fromkeys(str(node.value) for node in there))
+            raise there[0].error(f"no case of this search has {key} {value}; there are {valid}.")
+        cases = tuple(case for case in cases if key not in case or case[key].value == value)
+    return replace(file, grid={k: nodes for k, nodes in file.grid.items() if k not in settings}, cases=cases)
+
+
 def _all_spare(files: list[SpaceFile], missing: str, request: _Request) -> tuple[RunConfig, ...]:
     return tuple(_merged(_spare(file, missing, request) for file in files).values())
 
@@ -188,8 +196,9 @@ def _expand(
     file: SpaceFile, cases_by_dataset: list[tuple[str, list[Settings]]], request: _Request
 ) -> Configs:
     axes = file.axes()
+    chosen = {key for case in file.cases for key in case} if file.search else set()
     for key in request.settings:
-        if key in axes:
+        if key in axes and key not in chosen:
             raise axes[key].error(f"{key} varies in this space; it cannot be set to one value as well.")
     points = math.prod(len(nodes) for nodes in file.grid.values())
     points *= 1 + sum(len(nodes) for nodes in file.one_at_a_time.values())
@@ -265,12 +274,17 @@ def _check_search(space: Space, file: SpaceFile) -> None:
                 f"{space.search.objective} is measured on classes kept out for it: "
                 "fix val_classes above 0, and the strict protocol."
             )
-    values = [(dimension.key, value) for dimension in space.sample for value in _probes(dimension)]
-    if len(values) * len(space.configs) > MOST_CONFIGS:
+    values = {dimension.key: _probes(dimension) for dimension in space.sample}
+    if sum(map(len, values.values())) * len(space.configs) > MOST_CONFIGS:
         raise file.top["search"].error(f"the search has more than {MOST_CONFIGS:,} configurations.")
-    for config, (key, value) in itertools.product(space.configs, values):
-        with file.top["sample"].value[key].located(f"on {config.dataset}: "):
-            _feasible(replace(config, **{key: value}))
+    for config in space.configs:
+        varied = [dimension.key for dimension in space.dimensions(config)]
+        if not varied:
+            raise file.top["sample"].error(f"nothing of sample applies to {config.method}.")
+        for key in varied:
+            with file.top["sample"].value[key].located(f"on {config.dataset}: "):
+                for value in values[key]:
+                    _feasible(replace(config, **{key: value}))
 
 
 def _probes(dimension: Dimension) -> tuple[Any, ...]:

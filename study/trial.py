@@ -22,6 +22,7 @@ from hagmeta.phases.snapshots import Snapshots, to_bytes
 from hagmeta.pipeline import run
 from hagmeta.protocol.predictions import Predictions
 from study import data
+from study.objective import objective
 
 
 def run_trial(spec: dict[str, Any]) -> None:
@@ -33,7 +34,7 @@ def run_trial(spec: dict[str, Any]) -> None:
     config = RunConfig.from_mapping(spec["config"])
     data.load(config.dataset)
     load_seconds = time.perf_counter() - start
-    records, note = _run(spec, config, no_progress)
+    records, note = _run(spec, config)
     sessions = len(records[0]["accuracy"])
     for session in range(sessions):
         accuracy = float(np.mean([record["accuracy"][session] for record in records]))
@@ -52,31 +53,20 @@ def run_trial(spec: dict[str, Any]) -> None:
         )
 
 
-def run_sample(spec: dict[str, Any], sampled: dict[str, Any]) -> None:
-    """One sample of a search: reports its validations, for ASHA, and at the end the objective."""
-
-    def watch(phase: str, done: int, total: int, values: dict[str, float]) -> None:
-        if phase == "meta-train":
-            tune.report({"val_accuracy": values["val"], "records": "", "note": ""})
-
-    records, note = _run(spec, RunConfig.from_mapping({**spec["config"], **sampled}), watch)
+def run_sample(spec: dict[str, Any]) -> None:
+    """One sample of a search: reports the objective at its end."""
+    records, note = _run(spec, RunConfig.from_mapping(spec["config"]))
     tune.report({"val_accuracy": objective(records), "records": json.dumps(records), "note": note})
 
 
-def objective(records: Sequence[Record]) -> float:
-    """Of a sample: its mean accuracy over validation streams, with learning in their sessions."""
-    return float(np.mean([record["validation"]["stream"] for record in records]))
-
-
-def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[list[Record], str]:
+def _run(spec: dict[str, Any], config: RunConfig) -> tuple[list[Record], str]:
     torch.set_num_threads(spec["threads"])
     device = choose_device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
         # The share has slack over what the trial should need (study/resources.py).
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
-    return run_pack(
-        config, spec["seeds"], data.load(config.dataset), device, progress, spec["snapshot"], spec["eager"]
-    )
+    dataset = data.load(config.dataset)
+    return run_pack(config, spec["seeds"], dataset, device, no_progress, spec["snapshot"], spec["eager"])
 
 
 def run_pack(

@@ -118,8 +118,8 @@ def run_plan(
             max_concurrent_trials=resources.slots,
             reuse_actors=True,
             time_budget_s=time_budget,
-            trial_name_creator=_trial_name,
-            trial_dirname_creator=_trial_name,
+            trial_name_creator=trial_name,
+            trial_dirname_creator=trial_name,
         ),
         retries,
     )
@@ -158,7 +158,8 @@ def _trainable(config: dict[str, Any]) -> None:
     run_trial(config["spec"])
 
 
-def _trial_name(trial: Any) -> str:
+def trial_name(trial: Any) -> str:
+    """By which Tune knows a trial and calls its folder."""
     return str(trial.config["spec"]["name"])
 
 

@@ -1,17 +1,17 @@
-"""A hyperparameter search: its samples as Optuna keeps them, handed to Optuna's own plots."""
+"""Hyperparameter searches: their samples as Optuna keeps them, handed to Optuna's own plots."""
 
 from __future__ import annotations
 
 import sqlite3
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import optuna
-import pandas as pd
 from optuna.trial import FrozenTrial, TrialState
 
 from analysis.drawing import Drawing
@@ -20,34 +20,42 @@ from analysis.figures.search_style import Search
 from analysis.frame import Results
 
 FEWEST_SAMPLES = 8
+MOST_SEARCHES = 2  # of a study: a dozen methods would be fifty figures
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Four figures for each study that was a search of at least a few samples."""
+    """Four figures for the first searches of a study that have at least a few samples."""
     for folder in results.folders:
-        search = _load(folder, results.runs) if (folder / "optuna.db").is_file() else None
-        if search is not None and len(search.finished) >= FEWEST_SAMPLES:
-            yield from search_plots.draw(search)
+        there = _load(folder, results.searches.get(folder.name)) if (folder / "optuna.db").is_file() else []
+        large = [search for search in there if len(search.study.trials) >= FEWEST_SAMPLES]
+        for search in large[:MOST_SEARCHES]:
+            yield from search_plots.draw(replace(search, others=len(large) - len(large[:MOST_SEARCHES])))
 
 
-def _load(folder: Path, runs: pd.DataFrame) -> Search | None:
+def _load(folder: Path, told: Mapping[str, Any] | None) -> list[Search]:
+    """The searches that a study tells of, or else all that its storage holds."""
     try:
-        trials = _trials(folder / "optuna.db")
+        studies = _studies(folder / "optuna.db")
     except sqlite3.Error as error:
         warnings.warn(f"{folder / 'optuna.db'} cannot be read ({error}): no figures of it.", stacklevel=2)
-        return None
-    told = [trial for trial in trials if trial.value is not None and trial.state.is_finished()]
-    if not told:
-        return None
+        return []
+    names = {cell["study"]: cell["title"] for cell in told["cells"]} if told else {}
+    found = [_search(names.get(name, name), trials) for name, trials in studies.items()]
+    by_name = dict(zip(studies, found, strict=True))
+    return [by_name[name] for name in names or studies if name in by_name]
+
+
+def _search(name: str, trials: list[FrozenTrial]) -> Search:
+    scored = [trial for trial in trials if trial.value is not None and trial.state.is_finished()]
+    scored.sort(key=lambda trial: trial.user_attrs.get("sample", trial.number))
     study = optuna.create_study(direction="maximize")
-    study.add_trials([_in_percent(trial) for trial in told])
-    finished = [_has_record(trial.params, runs) for trial in told]
+    study.add_trials([_in_percent(trial) for trial in scored])
     lost = sum(trial.state in (TrialState.FAIL, TrialState.RUNNING) for trial in trials)
-    return Search(folder.name, study, finished, lost)
+    return Search(name, study, lost)
 
 
-def _trials(database: Path) -> list[FrozenTrial]:
-    """The search's memory, read from a copy: neither the file nor a search that still runs is touched."""
+def _studies(database: Path) -> dict[str, list[FrozenTrial]]:
+    """By name, the trials of each, from a copy: neither the file nor a search that still runs is touched."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "optuna.db"
@@ -57,21 +65,13 @@ def _trials(database: Path) -> list[FrozenTrial]:
         ):
             source.backup(target)
         storage = optuna.storages.RDBStorage(f"sqlite:///{copy}")
-        studies = optuna.get_all_study_names(storage)
-        trials = optuna.load_study(study_name=studies[0], storage=storage).trials if studies else []
+        names = optuna.get_all_study_names(storage)
+        studies = {name: optuna.load_study(study_name=name, storage=storage).trials for name in names}
         storage.engine.dispose()
-    return trials
+    return studies
 
 
 def _in_percent(trial: FrozenTrial) -> FrozenTrial:
     return optuna.trial.create_trial(
         params=trial.params, distributions=trial.distributions, value=100 * float(trial.value or 0)
     )
-
-
-def _has_record(params: dict[str, Any], runs: pd.DataFrame) -> bool:
-    """Whether a sample ran to its end: only then it left records."""
-    same = pd.Series(True, index=runs.index)
-    for key, value in params.items():
-        same &= runs[key] == value
-    return bool(same.any())

@@ -13,11 +13,10 @@ from optuna.visualization import matplotlib as plots
 from analysis.drawing import Drawing
 from analysis.figures import style
 from analysis.figures.search_style import (
-    FINISHED,
     OBJECTIVE,
+    SAMPLE,
     Search,
     drawing_of,
-    entries,
     marks,
     our_style,
     sized,
@@ -39,15 +38,15 @@ def _history(search: Search) -> Drawing:
     axes = plots.plot_optimization_history(search.study, target_name=OBJECTIVE)
     figure = sized(axes, (style.WIDTH, 3.0))
     axes.legend().remove()  # ours is beside the axes
-    marks(axes.collections[0], search.finished)
+    points = axes.collections[0]
+    marks(points)
     best = axes.lines[0]
     best.set(color=style.INK, linewidth=1.4, alpha=1, drawstyle="steps-post")
     axes.set(title=search.name, xlabel="sample, in the order of their proposal", ylabel=OBJECTIVE)
-    handles, labels = entries(search)
-    style.legend_below(figure, [*handles, best], [*labels, "best so far"], columns=3)
+    style.legend_below(figure, [points, best], ["a sample", "best so far"], columns=2)
     caption = (
         f"The search's samples as Optuna proposed them, and the best so far: {search.words()}. The score is"
-        " the mean over the search's seeds on classes kept out of meta-training; test labels play no part."
+        " the mean over the search's seeds on classes kept out of training; test labels play no part."
         " Look at whether the best still rises at the end: then more samples would pay."
     )
     return drawing_of(search, "history", "How the search went", caption, figure)
@@ -61,7 +60,7 @@ def _importances(search: Search) -> Drawing | None:
     figure = sized(axes, (style.WIDTH, 0.9 + 0.3 * len(axes.patches)))
     axes.legend().remove()  # ours is beside the axes
     for bar in axes.patches:
-        bar.set_facecolor(FINISHED.color)
+        bar.set_facecolor(SAMPLE.color)
     axes.set(title=search.name, xlabel="share of the score's variation that it explains", ylabel="")
     axes.grid(axis="y", visible=False)
     caption = (
@@ -81,15 +80,13 @@ def _slices(search: Search) -> Drawing:
     shape = GridSpec(rows, COLUMNS, figure=figure)
     for index, each in enumerate(axes):
         each.set_subplotspec(shape[index // COLUMNS, index % COLUMNS])
-        points = each.collections[0]
-        marks(points, [search.finished[int(number)] for number in points.get_array()], 1.1)
+        marks(each.collections[0])
         first = index % COLUMNS == 0
         each.tick_params(labelleft=first)
         each.set(title="", ylabel="validation (%)" if first else "")
         each.xaxis.label.set_visible(True)
     figure.suptitle("")
     style.heading(figure, search.name)
-    style.legend_below(figure, *entries(search))
     caption = (
         f"The score of every sample against each hyperparameter: {search.words()}. Each panel shows all"
         " samples, whatever their other values. Look for ranges without good samples, and for a best that"

@@ -34,10 +34,11 @@ def setting(
 ) -> Any:
     """A field with its documentation and its range; a ``None`` default is filled in when a run is resolved.
 
-    ``words`` may stand in place of a whole number, which then is text like them. ``only_with`` names another
-    setting and a value of it: where a method or protocol decides that setting otherwise, this one does not
-    apply. ``birth`` is for settings that came later: the value that says what was done before they existed.
-    Where a configuration has that value its hash is what it was, so that older records stay valid.
+    ``words`` may stand in place of a whole number, which then is text like them, unless the field may be an
+    ``int``. ``only_with`` names another setting and a value of it: where a method or protocol decides that
+    setting otherwise, this one does not apply. ``birth`` is for settings that came later: the value that
+    says what was done before they existed. Where a configuration has that value its hash is what it was, so
+    that older records stay valid.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata = {"help": help, "choices": choices, "words": words, "limits": limits}
@@ -73,7 +74,8 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
     # Annotations are text only where a module imports them from the future.
     kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
     if item.metadata["words"]:
-        return _word_or_whole(item, value)
+        word = _word_or_whole(item, value)
+        return int(word) if kind.startswith("int") and word.isdigit() else word
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
         if "None" in kind:
             return None

@@ -31,8 +31,11 @@ class TaskSettings(Settings):
     queries_per_class: int = setting(
         0, "at most so many test nodes a class are asked under strict (0: all)", at_least=0
     )
-    val_classes: int = setting(
-        0, "novel-train classes kept out of meta-training to validate on (0: validate on all)", at_least=0
+    val_classes: int | str = setting(
+        0,
+        "novel-train classes kept out of meta-training to validate on (0: validate on all), or half of them",
+        words=("half",),
+        at_least=0,
     )
     visibility: str = setting(
         "arriving",
@@ -44,6 +47,12 @@ class TaskSettings(Settings):
     def check(self) -> None:
         if self.classes is not None and min(self.classes) < 1:
             raise UserError(f"classes is {self.classes}: each of the three counts must be at least 1.")
+
+    @property
+    def held_out(self) -> int:
+        """So many classes to validate on, of resolved settings."""
+        assert isinstance(self.val_classes, int)
+        return self.val_classes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ def make_scenario(dataset: NodeDataset, settings: ProtocolSettings, seed: int) -
     assert settings.n_way and settings.k_shot
     split = make_split(dataset, settings, seed)
     nodes = ClassNodes(class_members(dataset.labels, dataset.num_classes), split.role)
-    kept = len(split.novel_train) - settings.val_classes
+    kept = len(split.novel_train) - settings.held_out
     meta_classes, held_out = split.novel_train[:kept], split.novel_train[kept:]
     known = np.concatenate([split.base, split.novel_train])
     arriving = _in_sessions(split.novel_test, settings.n_way)[: settings.sessions]
@@ -32,11 +32,21 @@ def make_scenario(dataset: NodeDataset, settings: ProtocolSettings, seed: int) -
     return Scenario(seed, dataset.labels, dataset.num_classes, split, meta_classes, validation, test)
 
 
+def half_of(novel_train: int, n_way: int) -> int:
+    """Half of the novel-train classes in whole sessions of N; N are left to train on at least."""
+    if novel_train < 2 * n_way:
+        raise UserError(
+            f"val_classes is half, but {novel_train} novel-train classes are too few for n_way = {n_way} of "
+            "them to validate on and as many to train on."
+        )
+    return novel_train // 2 // n_way * n_way
+
+
 def check_ways(settings: ProtocolSettings) -> None:
     """Refuse an N that the class split cannot feed."""
     assert settings.classes and settings.n_way
     _, novel_train, novel_test = settings.classes
-    n_way, sessions, val_classes = settings.n_way, settings.sessions, settings.val_classes
+    n_way, sessions, val_classes = settings.n_way, settings.sessions, settings.held_out
     kept = novel_train - val_classes
     if n_way > novel_test:
         raise UserError(f"n_way is {n_way}, but only {novel_test} classes are novel-test.")

@@ -350,22 +350,20 @@ def test_cost_is_not_drawn_across_devices(studies: dict[str, Results]) -> None:
     assert drawn(cost, results) and not drawn(cost, mixed)
 
 
-def search_study(folder: Path, samples: int) -> Path:
-    """A search of which every third sample left a record, and the others were stopped."""
-    study = optuna.create_study(storage=f"sqlite:///{folder}.db", study_name="search", direction="maximize")
+def search_study(folder: Path, samples: int, searches: int = 1) -> Path:
+    """Searches of which one sample each failed."""
     random = np.random.default_rng(0)
-    finished = []
-    for number in range(samples):
-        trial = study.ask()
-        case = {
-            "learning_rate": trial.suggest_float("learning_rate", 0.0005, 0.05, log=True),
-            "hidden": trial.suggest_categorical("hidden", [16, 32, 64]),
-            "val_classes": 6,
-        }
-        study.tell(trial, 0.5 + 0.001 * case["hidden"] + 0.01 * random.random())
-        finished += [case] if number % 3 == 0 else []
-    study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
-    write_study(folder, finished, [0])
+    for name in range(searches):
+        study = optuna.create_study(
+            storage=f"sqlite:///{folder}.db", study_name=f"search {name}", direction="maximize"
+        )
+        for _ in range(samples):
+            trial = study.ask()
+            trial.suggest_float("learning_rate", 0.0005, 0.05, log=True)
+            hidden = trial.suggest_categorical("hidden", [16, 32, 64])
+            study.tell(trial, 0.5 + 0.001 * hidden + 0.01 * random.random())
+        study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
+    write_study(folder, [{"val_classes": 6}], [0])
     folder.with_suffix(".db").rename(folder / "optuna.db")
     return folder
 
@@ -380,11 +378,17 @@ def test_a_search_is_drawn_from_its_memory_which_stays_as_it_was(tmp_path: Path)
     assert {path.name for path in folder.iterdir()} == {"optuna.db", "runs"}
     assert matplotlib.rcParams["axes.facecolor"] == style_before
     caption = drawings["history"].caption
-    assert "12 samples, 8 of them stopped early" in caption and "1 more failed" in caption
+    assert "12 samples; 1 that failed" in caption and "Not drawn" not in caption
     points = drawings["history"].figure.axes[0].collections[0]
-    assert points.get_offsets()[:, 1].min() > 50  # percent
-    full = [tuple(color) != (1, 1, 1, 1) for color in points.get_facecolors()]
-    assert full == [number % 3 == 0 for number in range(12)]
+    assert len(points.get_offsets()) == 12 and points.get_offsets()[:, 1].min() > 50  # percent
+
+
+def test_of_many_searches_the_first_are_drawn_and_the_others_counted(tmp_path: Path) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    folder = search_study(tmp_path / "search", 8, searches=4)
+    drawings = drawn(search, read([folder]))
+    assert len(drawings) == 2 * 4 and {each.name.split("search-")[-1] for each in drawings} == {"0", "1"}
+    assert all("Not drawn: 2 more searches" in each.caption for each in drawings)
 
 
 def test_a_search_of_few_samples_or_without_a_readable_memory_is_not_drawn(tmp_path: Path) -> None:

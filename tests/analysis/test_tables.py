@@ -115,6 +115,37 @@ def test_the_oracle_is_never_best(write: Write) -> None:
     assert any("upper bound" in note for note in table.notes)
 
 
+def shifted(by: float) -> dict[int, tuple[float, ...]]:
+    """Ten seeds whose last session is so much higher."""
+    return {seed: (0.8, 0.7, 0.55 + 0.01 * seed + by + 0.001 * (seed % 3)) for seed in range(10)}
+
+
+def test_an_oracle_that_is_exceeded_is_no_upper_bound_there(write: Write) -> None:
+    write(shifted(0.0), method="joint", record={"oracle": True})
+    write(shifted(0.05), method="hag-meta")  # surely above
+    write(shifted(-0.05), method="gpn")  # below
+    near = {seed: (0.8, 0.7, curve[-1] + 0.02 * (-1) ** seed) for seed, curve in shifted(0.001).items()}
+    folder = write(near, method="frozen")  # above on average, and not surely
+    write(shifted(0.0), method="joint", dataset="cora-full", record={"oracle": True})
+    write(shifted(-0.05), method="hag-meta", dataset="cora-full")
+    found = tables(folder)
+    notes = {name: found[f"sessions-{name}-strict-3-way-5-shot"].notes for name in ("debian", "cora-full")}
+    assert notes["debian"][-1] == (
+        "Joint (oracle) is given labels that the others never see, and is no upper bound here: significantly "
+        "above it at the last session, in points: HAG-Meta (+5.0 [+5.0, +5.0])."
+    )
+    assert notes["cora-full"][-1].endswith("never see: an upper bound, not a rival.")
+    said = [text for text in findings(read([folder])) if "no upper bound" in text]
+    assert len(said) == 1 and said[0].startswith("On debian, strict, 3-way 5-shot: Joint (oracle)")
+
+
+def test_three_seeds_do_not_refute_a_bound(write: Write) -> None:
+    few = {seed: shifted(0.0)[seed] for seed in range(3)}
+    write(few, method="joint", record={"oracle": True})
+    folder = write({seed: shifted(0.05)[seed] for seed in few}, method="hag-meta")
+    assert not [text for text in findings(read([folder])) if "upper bound" in text]
+
+
 def macro(write: Write, curves: dict[int, tuple[float, ...]], values: list[float], **settings: Any) -> Path:
     """Runs whose macro accuracy at the last session has these values, by seed."""
     for seed, value in enumerate(values):

@@ -130,6 +130,29 @@ def test_a_bad_value_is_named_in_one_line(key: str, value: Any, shown: str) -> N
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    ("novel_train", "n_way", "held_out"),
+    [(12, 3, 6), (13, 3, 6), (20, 3, 9), (4, 2, 2), (5, 2, 2), (7, 1, 3)],
+)
+def test_half_of_the_novel_train_classes_are_held_out_in_whole_sessions(
+    novel_train: int, n_way: int, held_out: int
+) -> None:
+    said, counted = (
+        resolve(RunConfig(classes=(4, novel_train, 12), n_way=n_way, val_classes=value))
+        for value in ("half", held_out)
+    )
+    assert said == counted and said.hash() == counted.hash() and said.held_out == held_out
+
+
+def test_half_of_too_few_classes_is_refused() -> None:
+    with pytest.raises(
+        UserError, match="val_classes is half, but 5 novel-train classes are too few for n_way"
+    ):
+        resolve(RunConfig(classes=(4, 5, 12), n_way=3, val_classes="half"))
+    with pytest.raises(UserError, match="val_classes is 'most'; it must be half or a whole number"):
+        RunConfig(val_classes="most")
+
+
 def test_the_heads_of_a_gat_divide_its_width() -> None:
     with pytest.raises(UserError, match=r"hidden is 10; it must be a multiple of heads, 4\."):
         RunConfig(encoder="gat", hidden=10)

@@ -68,8 +68,9 @@ def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:
     assert progress.running == 6
     progress.started("0", trials[0])
     progress.finished("0", [0.5, 0.7])
-    progress.finished("0")  # Tune says so once more at the end of a trial
-    progress.finished("1")  # stopped by a search: there are no records
+    progress.finished("0")
+    progress.was_there(trials[1], [])  # found in the store after all
+    progress.stopped("1")
     progress.has_failed("2", trials[2])
     assert (progress.done, progress.running, progress.failed) == (4, 2, 2)
     progress.stopped("never started")

@@ -1,37 +1,41 @@
-"""A hyperparameter search on a real Ray: killed, resumed, and its choice confirmed on fresh seeds."""
+"""Hyperparameter searches on a real Ray: killed, resumed, and their choices confirmed on fresh seeds."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import optuna
-import yaml
 
+from hagmeta.config import resolve
+from study import space
 from study.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = """
-description: a search of seconds
+description: searches of seconds
 datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]
 fixed: {classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8, pretrain_epochs: 20,
-        episodes: 60, validate_every: 30, finetune_steps: 1, val_classes: 2}
-search: {algorithm: optuna, samples: 5, objective: val_accuracy}
+        episodes: 60, validate_every: 30, val_classes: half}
+grid: {method: [hag-meta, frozen]}
+search: {algorithm: optuna, samples: 3, objective: val_accuracy}
 sample:
   learning_rate: {loguniform: [0.001, 0.1]}
   dropout: {uniform: [0.0, 0.8]}
-  loss: {choice: [categorical, binary]}
+  finetune_steps: {randint: [0, 2]}
 seeds: 2
 """
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "study" / "launch.py"), "--space", "tiny.yaml"],
+        [sys.executable, str(ROOT / "study" / "launch.py"), "--space", "tiny.yaml", *options],
         cwd=folder,
         env={**os.environ, "HAGMETA_HOME": str(folder / "home")},
         stdout=subprocess.PIPE,
@@ -40,50 +44,78 @@ def start(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def told(folder: Path) -> int:
-    """Samples that Optuna's own storage calls complete."""
+def complete(folder: Path) -> int:
+    """Samples so far, without getting into the search's way."""
     path = folder / "results" / "tiny" / "optuna.db"
-    if not path.exists():
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            return int(database.execute("select count(*) from trials where state = 'COMPLETE'").fetchone()[0])
+    except sqlite3.Error:  # it is being made
         return 0
-    study = optuna.load_study(study_name="tiny", storage=f"sqlite:///{path}")
-    return len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE]))
 
 
-def test_a_search_killed_and_resumed_ends_with_its_samples_and_confirms_the_best(tmp_path: Path) -> None:
+def told(folder: Path) -> list[list[int]]:
+    """By search, the samples that Optuna's own storage calls complete."""
+    path = folder / "results" / "tiny" / "optuna.db"
+    storage = f"sqlite:///{path}"
+    studies = [optuna.load_study(study_name=n, storage=storage) for n in optuna.get_all_study_names(storage)]
+    states = [optuna.trial.TrialState.COMPLETE]
+    return [[trial.user_attrs["sample"] for trial in s.get_trials(states=states)] for s in studies]
+
+
+def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(SPACE)
     process = start(tmp_path)
     deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
+    while complete(tmp_path) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
-        try:
-            if told(tmp_path) >= 2:
-                break
-        except Exception:  # the database is being made
-            continue
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    before = told(tmp_path)
-    assert 2 <= before < 5
+    before = sum(map(len, told(tmp_path)))
+    assert 2 <= before < 6
     process = start(tmp_path)
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 0, output
-    assert f"5 samples: {before} done, {5 - before} to go" in output
-    assert told(tmp_path) == 5
-    search, _ = output.split("best of 5 samples")
-    assert "10/10 runs, 0 running" in search  # the samples of before included, and those that ASHA stopped
+    assert f"2 searches of 3 samples: {before} done, {6 - before} to go" in output
+    assert [sorted(samples) for samples in told(tmp_path)] == [[0, 1, 2]] * 2  # none lost, none twice
+    search, confirmation = output.split("hag-meta: best of 3 samples", 1)
+    assert "12/12 runs, 0 running" in search  # the samples of before included
     assert "last session" not in search  # test streams are not looked at
-    best = yaml.safe_load((tmp_path / "results" / "tiny" / "best.yaml").read_text())
-    assert best["val_classes"] == 0
-    # Test streams are answered by the best configuration alone, with seeds that the search never saw.
-    confirmed = [r for r in Store(tmp_path / "results" / "tiny").records() if r["config"] == best]
-    assert sorted(r["seed"] for r in confirmed) == list(range(2, 12))
-    samples = [r for r in Store(tmp_path / "results" / "tiny").records() if r["config"]["val_classes"]]
-    assert {r["seed"] for r in samples} == {0, 1}
-    assert all(r["validation"]["stream"] is not None for r in samples)
+    assert "frozen: best of 3 samples" in confirmation
+    assert "test nodes" in confirmation and "under a seed of the search" in confirmation
+    # Test streams are answered by the best of each alone, with seeds that the search never saw.
+    records = Store(tmp_path / "results" / "tiny").records()
+    samples = [record for record in records if record["config"]["val_classes"]]
+    assert {record["seed"] for record in samples} == {0, 1} and len(samples) == 12
+    assert all(record["config"]["val_classes"] == 2 for record in samples)
+    assert all(record["validation"]["last"] is not None for record in samples)
+    confirmed = {(r["config_hash"], r["seed"]) for r in records if not r["config"]["val_classes"]}
+    best = space.read(str(tmp_path / "results" / "tiny" / "best.yaml"))
+    hashes = {resolve(config).hash() for config in best.configs}
+    assert len(hashes) == 2 and best.seeds == tuple(range(2, 12))
+    assert confirmed == {(name, seed) for name in hashes for seed in best.seeds}
+    # The report is of those, in one table, and says how they were chosen.
+    report = tmp_path / "results" / "tiny" / "report"
+    (table,) = report.glob("tables/sessions-*.md")
+    rows = [
+        line for line in table.read_text().splitlines() if line.startswith(("| HAG-Meta |", "| Frozen |"))
+    ]
+    assert len(rows) == 2
+    page = (report / "index.html").read_text()
+    assert "the best of 3 samples in 2 searches" in page and "under a seed of the search" in page
 
 
 def test_a_search_without_held_out_classes_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tiny.yaml").write_text(SPACE.replace("val_classes: 2", "val_classes: 0"))
+    (tmp_path / "tiny.yaml").write_text(SPACE.replace("val_classes: half", "val_classes: 0"))
     process = start(tmp_path)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2 and "val_classes" in output and "Traceback" not in output
+
+
+def test_a_dry_run_of_searches_tells_what_each_varies_and_makes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    output, _ = start(tmp_path, "--dry-run").communicate(timeout=60)
+    assert "2 searches of 3 samples: 0 done, 6 to go" in output
+    assert "hag-meta: 0 done; over learning_rate, dropout, finetune_steps\n" in output
+    assert "frozen: 0 done; over learning_rate, dropout\n" in output
+    assert not (tmp_path / "results").exists()

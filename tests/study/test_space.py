@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from hagmeta.methods import METHODS
 from study import space
 from study.space import Dimension, Search, Space
@@ -92,7 +92,8 @@ def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
     found = space.read("hyperparameters")
     assert found.search == Search("optuna", 64, "val_accuracy")
     assert Dimension("finetune_steps", "randint", (0, 60)) in found.sample
-    assert settings_of(found, "val_classes") == [(6,)]
+    assert settings_of(found, "val_classes") == [("half",)]
+    assert [resolve(config).val_classes for config in found.configs] == [6]
 
 
 OWN_SAMPLED = {
@@ -106,14 +107,34 @@ OWN_SAMPLED = {
 @pytest.mark.parametrize("method", METHODS)
 def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) -> None:
     found = space.read("tune", settings={"method": method})
-    assert found.name == f"tune-{method}"  # a folder of its own: searches must not mix
-    assert found.search == Search("optuna", 16, "val_accuracy")
-    assert settings_of(found, "method", "val_classes") == [(method, 6)]
+    assert found.name == "tune"  # the folder of all: a search is known by its whole specification
+    assert found.search == Search("optuna", 32, "val_accuracy")
+    assert settings_of(found, "method", "val_classes") == [(method, "half")]
     steps = {"finetune_steps", "finetune_rate"} if method not in ("frozen", "cec", "meta-gnn") else set()
     own = OWN_SAMPLED.get(method, set())
-    sampled = {dimension.key for dimension in found.sample}
-    assert sampled == {"learning_rate", "weight_decay", "dropout"} | steps | own
-    assert space.read("tune", quick=True, settings={"method": method}).name == f"tune-{method}-quick"
+    sampled = {dimension.key for dimension in found.dimensions(found.configs[0])}
+    everyones = {"learning_rate", "weight_decay", "dropout", "hidden", "embedding", "pretrain_on"}
+    assert sampled == everyones | steps | own
+    assert space.read("tune", quick=True, settings={"method": method}).name == "tune-quick"
+
+
+def test_tune_is_a_search_for_every_method() -> None:
+    for quick in (False, True):
+        assert settings_of(space.read("tune", quick=quick), "method") == [(method,) for method in METHODS]
+
+
+def test_values_given_choose_among_searches(write: Write) -> None:
+    text = SEARCH + SAMPLE + "\ngrid: {method: [cec, gpn]}\ncases: [{k_shot: 1}, {k_shot: 5, n_way: 2}]"
+    chosen = space.read(write(text), settings={"method": "gpn", "k_shot": 5})
+    assert settings_of(chosen, "method", "k_shot", "n_way") == [("gpn", 5, 2)]
+    assert len(space.read(write(text), settings={"n_way": 2}).configs) == 4  # and of cases without it
+    assert settings_of(space.read(write(text), settings={"method": "icarl", "k_shot": 1}), "method") == [
+        ("icarl",)
+    ]
+    with pytest.raises(UserError, match=r"mine\.yaml:6: no case of this search has k_shot 3; there are 1, 5"):
+        space.read(write(text), settings={"k_shot": 3})
+    with pytest.raises(UserError, match=r"mine\.yaml:4: dropout varies in this space"):
+        space.read(write(text), settings={"dropout": 0.1})
 
 
 def test_a_setting_for_all_methods_is_harmless_where_it_does_not_apply() -> None:
@@ -349,7 +370,7 @@ def test_a_fallback_that_cannot_take_over_is_found_at_once(write: Write) -> None
 DEBIAN = "datasets: [debian]\n"
 SEARCH = DEBIAN + "fixed: {val_classes: 6}\n"
 SEARCH += "search: {algorithm: optuna, samples: 2, objective: val_accuracy}\n"
-SAMPLE = "sample: {nla: {choice: [true]}}"
+SAMPLE = "sample: {dropout: {choice: [0.5]}}"
 
 
 def test_labels_are_given_as_words_or_numbers(write: Write) -> None:
@@ -445,6 +466,8 @@ BAD = {
     "fractional width": (SEARCH + "sample: {hidden: {uniform: [8, 16]}}", 4, "does not suit this setting"),
     "range of text": (SEARCH + "sample: {loss: {randint: [binary, categorical]}}", 4, "does not suit"),
     "sampled and fixed": (SEARCH + "sample: {val_classes: {randint: [3, 6]}}", 4, "line 2 sets already"),
+    "nothing sampled": (SEARCH + "sample: {nla: {choice: [true]}}\ngrid: {method: [cec]}", 4, "to cec"),
+    "too few for half": (SEARCH.replace("6", "half, n_way: 7") + SAMPLE, 2, "half, but 12 novel-train"),
     "sampled n": (SEARCH + "sample: {n_way: {randint: [1, 7]}}", 4, "n_way is 7, but meta-training"),
     "sampled hidden": (
         SEARCH.replace("{val", "{encoder: gat, val") + "sample: {hidden: {randint: [8, 16]}}",

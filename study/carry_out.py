@@ -1,0 +1,151 @@
+"""A plan carried out: noted, run on Ray, and summed up on the terminal and in a report."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import webbrowser
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hagmeta.common.errors import UserError
+from hagmeta.common.records import RunKey
+from hagmeta.config import RunConfig
+from study.display import study_table
+from study.plan import Plan, Trial, make_plan, session_number
+from study.progress import StudyProgress
+from study.resources import Kind, Resources, choose_resources, count_lanes
+from study.space import Space
+from study.store import Store
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def carry_out(
+    plan: Plan,
+    done: set[RunKey],
+    space: Space,
+    store: Store,
+    options: argparse.Namespace,
+    console: Console,
+    search: dict[str, Any] | None = None,
+) -> int:
+    """Note what was asked for, run what is missing of it, and say what came of it."""
+    _note_launch(plan, space, store, search)
+    if plan.missing:
+        plan = _run(plan, done, store, options, console)
+    sampled = {dimension.key for dimension in space.sample}
+    return _summarise(plan, sampled, store, options, console)
+
+
+def finished(
+    done: set[RunKey], configs: Sequence[RunConfig], store: Store, snapshot: int | None
+) -> set[RunKey]:
+    """Runs that need not run again: where embeddings are asked for, those that have them."""
+    if snapshot is None:
+        return done
+    sessions = {config.hash(): session_number(config, snapshot) for config in configs}
+    return {key for key in done if key[0] in sessions and store.embeddings_of(key, sessions[key[0]]).exists()}
+
+
+def _note_launch(plan: Plan, space: Space, store: Store, search: dict[str, Any] | None = None) -> None:
+    store.write_launch(
+        {
+            **({"search": search} if search else {}),
+            "space": space.name,
+            "description": space.description,
+            "command": command_typed(),
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "configs": {config.hash(): config.canonical() for config in plan.configs},
+            "seeds": list(plan.seeds),
+        }
+    )
+
+
+def command_typed() -> str:
+    """What was typed, as it reads from the project's folder."""
+    return shlex.join(["python", "study/launch.py", *sys.argv[1:]])
+
+
+def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespace, console: Console) -> Plan:
+    from study import tuning  # Ray takes seconds to import: not before it is needed
+
+    cluster = start(options)
+    lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
+    plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, lanes)
+    resources = share_out(plan.trials, cluster, options, console)
+    console.print(f"{len(plan.trials)} trials; {resources}")
+    with StudyProgress(console, plan.trials, plan.total - plan.missing) as progress:
+        tuning.run_plan(
+            plan,
+            store,
+            resources,
+            progress,
+            retries=options.retries,
+            time_budget=options.time_budget,
+            snapshot=options.save_embeddings,
+            eager=options.eager,
+        )
+    return plan
+
+
+def start(options: argparse.Namespace) -> dict[str, float]:
+    """Start Ray or reach a running one; returns what it has."""
+    from study import tuning
+
+    try:
+        return tuning.start_ray(options.address, ROOT)
+    except (OSError, ValueError, RuntimeError) as error:  # ConnectionError and TimeoutError are OSErrors
+        reason = str(error).splitlines()[0]
+        raise UserError(f"no Ray cluster at --address {options.address}: {reason}") from None
+
+
+def share_out(
+    trials: Sequence[Trial], cluster: dict[str, float], options: argparse.Namespace, console: Console
+) -> Resources:
+    """What each trial takes: of GPUs what was asked for, or else what its kind needs."""
+    shares: float | dict[Kind, float] = options.gpus_per_trial or 0.0
+    if options.gpus_per_trial is None and cluster.get("GPU"):
+        from study.calibration import gpu_shares
+
+        shares = gpu_shares(trials, console.print, eager=options.eager)
+    return choose_resources(cluster, shares, options.cpus_per_trial, options.max_concurrent)
+
+
+def _summarise(
+    plan: Plan, sampled: set[str], store: Store, options: argparse.Namespace, console: Console
+) -> int:
+    records = [r for r in store.records() if (r["config_hash"], r["seed"]) in plan.keys]
+    if records:
+        console.print(study_table(records, console.width, sampled))
+    console.print(f"records: {store.runs}")
+    finished = {(r["config_hash"], r["seed"]) for r in records}
+    failed = sorted(
+        key for key in plan.keys - finished if (store.failures / key[0] / f"{key[1]}.json").exists()
+    )
+    left = len(plan.keys) - len(finished) - len(failed)
+    command = command_typed()
+    if failed:
+        console.print(f"{len(failed)} runs failed; their tracebacks:", style="bold red")
+        for config, seed in failed[:20]:
+            console.print(f"  {store.failures / config / f'{seed}.json'}", markup=False)
+        console.print(f"run just those again: {command}", markup=False)
+    if left:
+        console.print(f"{left} runs are left; go on with: {command}", markup=False)
+    if records and not options.no_report:
+        _report(store, options, console)
+    return 1 if failed or left else 0
+
+
+def _report(store: Store, options: argparse.Namespace, console: Console) -> None:
+    from analysis.report import write_report  # pandas and seaborn take seconds to import
+
+    page = write_report([store.folder], store.folder / "report")
+    console.print(f"report: {page}", markup=False)
+    if options.open:
+        webbrowser.open(page.resolve().as_uri())

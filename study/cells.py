@@ -1,0 +1,172 @@
+"""The searches of a launch, one a configuration: what each is, what it proposes, and what it has found.
+
+A sample has a number. Its values follow from the search, from that number, and from what samples with lower
+numbers have found: a search that was killed goes on as if it had not been, and one that runs beside others
+proposes what it would alone. Test labels play no part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from hagmeta.common.differences import varied
+from hagmeta.config import RunConfig, resolve
+from study.plan import Trial
+from study.space import Dimension, Space
+from study.store import Store
+
+STARTUP = 10  # samples drawn at random, before what was found counts
+AT_ONCE = 4  # a later sample is drawn when all but so many before it have ended: so many run side by side
+WIDTHS = ("hidden", "embedding", "query_shot", "inner_steps")  # of which memory grows
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One search. All of it is its identity: with other ranges or seeds it is another."""
+
+    given: RunConfig
+    seeds: tuple[int, ...]
+    dimensions: tuple[Dimension, ...]
+    objective: str
+    title: str = field(compare=False)  # for people
+
+    @cached_property
+    def config(self) -> RunConfig:
+        return resolve(self.given)
+
+    @cached_property
+    def name(self) -> str:
+        """Of its study in Optuna's storage: readable, and no other's."""
+        sampled = [dimension.key for dimension in self.dimensions]
+        open_to_it = {*sampled, *self.config.unhashed()}
+        fixed = {key: value for key, value in self.config.canonical().items() if key not in open_to_it}
+        ranges = [(item.key, item.kind, item.values) for item in self.dimensions]
+        whole = [fixed, self.config.revisions(), self.seeds, ranges, self.objective]
+        identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
+        words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.config.dataset}-{self.config.method}").strip("-")
+        return f"{words[-80:]}-{identity}"
+
+    def sample(self, values: dict[str, Any]) -> RunConfig:
+        """The configuration with these values."""
+        return resolve(replace(self.given, **values))
+
+    @cached_property
+    def usual(self) -> Trial:
+        """What a sample is taken for before its values are known."""
+        return Trial(self.config, self.seeds)
+
+    def largest(self) -> Trial:
+        """What a sample must have room for."""
+        widest = {item.key: max(item.values) for item in self.dimensions if item.key in WIDTHS}
+        return Trial(self.sample(widest), self.seeds)
+
+    @cached_property
+    def distributions(self) -> dict[str, BaseDistribution]:
+        return {dimension.key: _distribution(dimension) for dimension in self.dimensions}
+
+
+class Memory:
+    """What a search has found: in Optuna's storage, sample by sample as they end."""
+
+    def __init__(self, cell: Cell, samples: int, study: optuna.Study | None) -> None:
+        self.cell, self._samples, self._study = cell, samples, study
+        known = study.get_trials(states=[TrialState.COMPLETE]) if study else []
+        by_number = {trial.user_attrs["sample"]: trial for trial in known}
+        self.found: dict[int, FrozenTrial] = {n: by_number[n] for n in range(samples) if n in by_number}
+        self._values = {number: trial.params for number, trial in self.found.items()}  # and of those running
+        self.failed: dict[int, str] = {}  # in this launch, and why: the next one tries again
+
+    @property
+    def missing(self) -> list[int]:
+        """Samples that have not ended well."""
+        return [number for number in range(self._samples) if number not in self.found]
+
+    def is_ready(self, number: int) -> bool:
+        """Whether a sample can be drawn: all that it goes by have ended."""
+        before = range(number - AT_ONCE + 1) if number >= STARTUP else range(0)
+        return all(each in self.found or each in self.failed for each in before)
+
+    def draw(self, number: int) -> dict[str, Any]:
+        """The values of a sample, those before it having been drawn."""
+        seed = hashlib.sha256(f"{self.cell.name}/{number}".encode()).digest()
+        sampler = optuna.samplers.TPESampler(
+            seed=int.from_bytes(seed[:4]), n_startup_trials=STARTUP - AT_ONCE + 1, constant_liar=True
+        )
+        past = optuna.create_study(direction="maximize", sampler=sampler)
+        for earlier in range(number):
+            if earlier > number - AT_ONCE:  # it may still run, and counts as if it did
+                past.add_trial(self._trial(self._values[earlier], state=TrialState.RUNNING))
+            elif earlier in self.found:
+                past.add_trial(self._trial(self._values[earlier], value=self.found[earlier].value))
+        self._values[number] = past.ask(self.cell.distributions).params
+        return self._values[number]
+
+    def tell(self, number: int, value: float) -> None:
+        """A sample ended well."""
+        trial = self._trial(self._values[number], value=value, user_attrs={"sample": number})
+        self._keep(trial)
+        self.found[number] = trial
+
+    def tell_failure(self, number: int, reason: str) -> None:
+        self._keep(self._trial(self._values[number], state=TrialState.FAIL, user_attrs={"sample": number}))
+        self.failed[number] = reason
+
+    def best(self) -> tuple[RunConfig, float] | None:
+        """The sample with the highest objective, the first of equals; None where none ended well."""
+        if not self.found:
+            return None
+        objectives = {number: float(self.found[number].value or 0) for number in sorted(self.found)}
+        best = max(objectives, key=lambda number: objectives[number])
+        return self.cell.sample(self._values[best]), objectives[best]
+
+    def _keep(self, trial: FrozenTrial) -> None:
+        assert self._study is not None
+        self._study.add_trial(trial)
+
+    def _trial(self, values: dict[str, Any], **how: Any) -> FrozenTrial:
+        return create_trial(params=values, distributions=self.cell.distributions, **how)
+
+
+def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memory]:
+    """Of the search for each configuration, from the study's ``optuna.db``, which is made or left unmade."""
+    assert space.search is not None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    path = store.folder.resolve() / "optuna.db"
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}") if make or path.exists() else None
+    there = optuna.get_all_study_names(storage) if storage else []
+    whole = [resolve(config).canonical() for config in space.configs]
+    told = dict.fromkeys(["dataset", "method", *varied(whole)])
+    memories = []
+    for config, settings in zip(space.configs, whole, strict=True):
+        title = " ".join(str(settings[key]) for key in told if key in settings)
+        cell = Cell(config, space.seeds, space.dimensions(config), space.search.objective, title)
+        study = None
+        if make or cell.name in there:
+            study = optuna.create_study(
+                storage=storage, study_name=cell.name, direction="maximize", load_if_exists=True
+            )
+        memories.append(Memory(cell, space.search.samples, study))
+    return memories
+
+
+def _distribution(dimension: Dimension) -> BaseDistribution:
+    if dimension.kind == "choice":
+        return CategoricalDistribution(dimension.values)
+    low, high = dimension.values
+    if dimension.kind == "randint":
+        return IntDistribution(low, high)
+    return FloatDistribution(low, high, log=dimension.kind == "loguniform")

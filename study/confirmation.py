@@ -1,0 +1,117 @@
+"""What searches come to: the best of each on fresh seeds, as a space of its own, and how it was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import yaml
+
+from hagmeta.common.files import written_whole
+from hagmeta.config import IDENTITY, RunConfig, resolve
+from hagmeta.protocol import TaskSettings
+from study import data
+from study.cells import Memory
+from study.objective import IN_WORDS
+from study.overlap import overlap
+from study.space import Space
+from study.store import Store
+
+FRESH_SEEDS = 10
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best sample of a search."""
+
+    memory: Memory
+    config: RunConfig  # without classes held out
+    validation: float
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Of what was sampled."""
+        return {item.key: getattr(self.config, item.key) for item in self.memory.cell.dimensions}
+
+
+def choices_of(memories: Sequence[Memory]) -> list[Choice]:
+    """One a search, but for those all of whose samples failed."""
+    found = [(memory, memory.best()) for memory in memories]
+    return [
+        Choice(memory, resolve(replace(best[0], val_classes=0)), best[1]) for memory, best in found if best
+    ]
+
+
+def fresh_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
+    """Seeds that the search never saw."""
+    return tuple(range(max(seeds) + 1, max(seeds) + 1 + FRESH_SEEDS))
+
+
+def write_best(space: Space, choices: Sequence[Choice], store: Store) -> None:
+    """``best.yaml``: a search space of one case a search, which repeats the confirmation."""
+    assert space.search is not None
+    lines = [
+        f"# Chosen by {IN_WORDS}.",
+        f"description: The best of {space.search.samples} samples a search of {space.name}, on fresh seeds",
+        "cases:",
+        *(f"  - {_in_a_line(_case(choice))}" for choice in choices),
+        f"seeds: {list(fresh_seeds(space.seeds))}",
+    ]
+    with written_whole(store.folder / "best.yaml") as partial:
+        partial.write_text("\n".join(lines) + "\n")
+
+
+def _case(choice: Choice) -> dict[str, Any]:
+    settings = choice.config.canonical()
+    told = dict.fromkeys([*IDENTITY, *choice.config.given(), *choice.values])
+    return {key: settings[key] for key in told}
+
+
+def _in_a_line(case: dict[str, Any]) -> str:
+    return yaml.safe_dump(case, sort_keys=False, width=math.inf, default_flow_style=True).strip()
+
+
+def overlaps(choices: Sequence[Choice], seeds: Sequence[int]) -> list[str]:
+    """A line for each dataset, or each way in which its classes are split."""
+    found: dict[tuple[Any, ...], str] = {}
+    for choice in choices:
+        config = choice.config
+        split = (
+            config.dataset,
+            config.protocol,
+            *(getattr(config, item.name) for item in fields(TaskSettings)),
+        )
+        if split not in found:
+            shares = overlap(data.load(config.dataset), config, seeds, fresh_seeds(seeds))
+            found[split] = f"{config.dataset}: {shares}."
+    return list(dict.fromkeys(found.values()))
+
+
+def summary(
+    space: Space, memories: Sequence[Memory], choices: Sequence[Choice], overlapping: Sequence[str]
+) -> dict[str, Any]:
+    """What a report says of the searches, as plain values."""
+    assert space.search is not None
+    chosen = {choice.memory.cell.name: choice for choice in choices}
+    return {
+        "samples": space.search.samples,
+        "seeds": list(space.seeds),
+        "objective": IN_WORDS,
+        "overlap": list(overlapping),
+        "cells": [
+            {
+                "study": memory.cell.name,
+                "title": memory.cell.title,
+                "dataset": memory.cell.config.dataset,
+                "method": memory.cell.config.method,
+                "found": len(memory.found),
+                "sampled": [dimension.key for dimension in memory.cell.dimensions],
+                "chosen": chosen[memory.cell.name].config.hash() if memory.cell.name in chosen else None,
+                "validation": chosen[memory.cell.name].validation if memory.cell.name in chosen else None,
+                "values": chosen[memory.cell.name].values if memory.cell.name in chosen else {},
+            }
+            for memory in memories
+        ],
+    }
