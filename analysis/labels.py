@@ -14,7 +14,7 @@ from hagmeta.common.differences import DECIDED_BY, sort_key
 # Accuracies are comparable only where all of these are equal.
 SETTING = (
     *("dataset", "protocol", "n_way", "k_shot", "classes", "sessions"),
-    *("queries_per_class", "drop_small", "val_classes", "visibility", "revision"),
+    *("queries_per_class", "drop_small", "val_classes", "visibility", "mislabelled", "revision"),
 )
 TOGGLES = ("gpil", "nla", "tla")
 ALL_OFF = "none of the three"

@@ -173,6 +173,10 @@ def remarks(config: RunConfig) -> list[str]:
     method, protocol = METHODS[config.method], make_protocol(config)
     if method.oracle and protocol.has_oracles:
         notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")
+    if method.knows_true_means(config) and protocol.has_oracles:
+        notes.append(
+            "nla_weights oracle is an oracle: supports are weighed by the train labels of every class met"
+        )
     held_out = method.session_learning is SessionLearning.HELD_OUT and not method.oracle
     if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:
         one = "with one label a class none can be held out: "

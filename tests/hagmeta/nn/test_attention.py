@@ -61,7 +61,7 @@ def test_node_weights_follow_the_equations_and_sum_to_one_within_a_class() -> No
 def test_node_weights_can_be_shares_of_their_sum() -> None:
     last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
     values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
-    weights = replace(scores(values, last, degree), shares=True).weights(SUPPORT)
+    weights = replace(scores(values, last, degree), form="share").weights(SUPPORT)
     for row, nodes in zip(weights.numpy(), SUPPORT.numpy(), strict=True):
         raw = np.maximum(values.numpy()[nodes], 0) @ last.weight.numpy()[0] + last.bias.item()
         sigmoid = 1 / (1 + np.exp(-raw * np.log(degree.numpy()[nodes])))
