@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.func import vmap
 
 from hagmeta.nn.encoder import Embedding
-from hagmeta.nn.node_attention import NodeScores
+from hagmeta.nn.node_attention import NodeScores, copies, nearest_weights, relative_entropy, to_the_next
 from hagmeta.nn.prototypes import distance_logits, weighted_prototypes
-from hagmeta.nn.task_attention import TaskAttention
+from hagmeta.nn.task_attention import TaskAttention, UniformTaskAttention
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import ClassMeans, View
 
@@ -193,3 +194,87 @@ def test_task_attention_runs_for_a_pack_and_drops_only_in_training(form: dict[st
         torch.testing.assert_close(evaluated[index], module(prototypes[index], sizes, None))
         torch.testing.assert_close(trained[index], module(prototypes[index], sizes, keys[index]))
     assert not torch.allclose(evaluated, trained)
+
+
+def weights_of(form: str, values: Tensor, degree: Tensor) -> Tensor:
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    return replace(scores(values, last, degree), form=form).weights(SUPPORT).detach()
+
+
+def test_node_weights_without_sigmoids_permuted_and_by_degree_alone() -> None:
+    values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    raw = (last(values[SUPPORT].relu()).squeeze(-1) * degree[SUPPORT].log()).detach()
+    torch.testing.assert_close(weights_of("plain", values, degree), raw.softmax(-1))
+    learnt = weights_of("softmax", values, degree)
+    torch.testing.assert_close(weights_of("permuted", values, degree), learnt.roll(1, -1))
+    alone = NodeScores(None, None, View(torch.ones(NODES), torch.ones(NODES), degree.log()), "degree")
+    expected = degree[SUPPORT].log().sigmoid().softmax(-1)
+    torch.testing.assert_close(alone.weights(SUPPORT), expected)
+
+
+def test_repeated_supports_count_as_one_support() -> None:
+    support, weights = torch.tensor([[4, 9, 1], [0, 19, 7]]), torch.tensor([[0.5, 0.3, 0.2], [0.8, 0.1, 0.1]])
+    twice, halves = support.repeat_interleave(2, -1), weights.repeat_interleave(2, -1) / 2
+    assert (copies(twice) == 2).all() and (copies(support) == 1).all()
+    torch.testing.assert_close(relative_entropy(halves, twice), relative_entropy(weights, support))
+    expected = -(weights * weights.log()).sum(-1) / np.log(3)
+    torch.testing.assert_close(relative_entropy(weights, support), expected)
+    torch.testing.assert_close(
+        to_the_next(halves, twice), to_the_next(weights, support).repeat_interleave(2, -1) / 2
+    )
+
+
+@pytest.mark.parametrize("shots", [2, 5, 10])
+def test_nearest_weights_are_as_near_as_convex_weights_can_be(shots: int) -> None:
+    support, means = normal(40, shots, 16), 0.3 * normal(40, 16, seed=1)
+    weights = nearest_weights(support, means)
+    assert (weights >= 0).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(40))
+
+    def distance(weights: np.ndarray) -> np.ndarray:
+        return np.square((weights[..., None] * support.numpy()).sum(-2) - means.numpy()).sum(-1)
+
+    # To weigh well and to sum to one, by non-negative least squares.
+    best = np.stack(
+        [
+            nnls(np.vstack([s.T, 1e3 * np.ones(shots)]), np.append(m, 1e3))[0]
+            for s, m in zip(support.double().numpy(), means.double().numpy(), strict=True)
+        ]
+    )
+    lost = (distance(weights.numpy()) - distance(best)).mean()
+    assert lost < 0.01 * (distance(np.full((40, shots), 1 / shots)) - distance(best)).mean()
+
+
+def test_nearest_weights_find_a_mean_that_is_within_reach_and_bear_equal_supports() -> None:
+    support = normal(7, 4, 16)
+    given = normal(7, 4, seed=3).softmax(-1)
+    means = weighted_prototypes(support, given)
+    torch.testing.assert_close(
+        weighted_prototypes(support, nearest_weights(support, means)), means, atol=0.1, rtol=0
+    )
+    torch.testing.assert_close(
+        nearest_weights(torch.ones(2, 3, 4), torch.ones(2, 4)), torch.full((2, 3), 1 / 3)
+    )
+
+
+@pytest.mark.parametrize(("shots", "low", "high"), [(5, 0.084, 0.405), (2, 0.269, 0.731), (10, 0.039, 0.232)])
+def test_softmax_of_sigmoids_cannot_go_far_from_equal_weights(shots: int, low: float, high: float) -> None:
+    """What docs/findings.md says of its range; sigmoids as far apart as they can be."""
+    extremes = torch.tensor([0.0, *[1.0] * (shots - 1)]), torch.tensor([1.0, *[0.0] * (shots - 1)])
+    least, most = (sigmoids.softmax(-1)[0].item() for sigmoids in extremes)
+    assert least == pytest.approx(1 / (1 + (shots - 1) * np.e)) == pytest.approx(low, abs=5e-4)
+    assert most == pytest.approx(np.e / (np.e + shots - 1)) == pytest.approx(high, abs=5e-4)
+
+
+@torch.no_grad()
+def test_other_task_weights_are_uniform_or_times_the_size_of_the_task() -> None:
+    sizes, prototypes = (5, 2, 2, 1), normal(10, WIDTH)
+    learnt = task_attention()(prototypes, sizes, None)
+    counts = torch.tensor(sizes).repeat_interleave(torch.tensor(sizes))
+    torch.testing.assert_close(task_attention(weights="sizes")(prototypes, sizes, None), learnt * counts)
+    for form in ("stopped", "flipped"):
+        assert torch.equal(task_attention(weights=form)(prototypes, sizes, None), learnt)
+    uniform = vmap(lambda p: UniformTaskAttention()(p, sizes, None))(normal(3, 10, WIDTH))
+    torch.testing.assert_close(uniform, (0.25 / counts).expand(3, -1))
+    assert not list(UniformTaskAttention().parameters())
