@@ -24,6 +24,7 @@ from hagmeta.common.records import Record, StudyFolder, read_record
 
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
 MACRO = ("macro_accuracy", "macro_f1", "macro_base_accuracy", "macro_novel_accuracy", "macro_harmonic")
+ATTENTION = ("nla_entropy", "tla_base_share", "tla_equal_share")  # of methods that have such weights
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
 VERSION = ("commit", "torch", "device")  # what runs that are averaged should share
@@ -214,7 +215,7 @@ def _studies(folder: Path) -> list[Path]:
 
 
 def _check_curve(record: Record) -> None:
-    lengths = {len(record[key]) for key in (*BY_SESSION, *MACRO, "matrix") if key in record}
+    lengths = {len(record[key]) for key in (*BY_SESSION, *MACRO, *ATTENTION, "matrix") if key in record}
     if len(lengths) != 1 or not isinstance(record["config"], dict) or "method" not in record["config"]:
         raise ValueError("its curves are not whole")
 
@@ -272,12 +273,13 @@ def _tables(found: Iterable[tuple[str, Record]]) -> tuple[pd.DataFrame, pd.DataF
             }
         )
         unknown = [None] * len(record["accuracy"])  # to records of the first versions
-        series = {key: record[key] for key in BY_SESSION} | {key: record.get(key, unknown) for key in MACRO}
+        series = {key: record[key] for key in BY_SESSION}
+        series |= {key: record.get(key, unknown) for key in (*MACRO, *ATTENTION)}
         for session, values in enumerate(zip(*series.values(), strict=True)):
             curves.append({"run": number, "session": session, **dict(zip(series, values, strict=True))})
     runs = labelled(pd.DataFrame(rows), list(keys))
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
-    numbers = dict.fromkeys((*BY_SESSION, *MACRO), float)
+    numbers = dict.fromkeys((*BY_SESSION, *MACRO, *ATTENTION), float)
     sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")
     return runs, sessions, list(keys)
 

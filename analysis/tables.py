@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from analysis.attention import attention_table
 from analysis.designs import Factorial, one_at_a_time, protocol_pairs, shapes, whole_factorial
 from analysis.frame import Panel, Results
 from analysis.labels import readable, slug
@@ -50,6 +51,8 @@ def make_tables(results: Results) -> Iterator[Table]:
             yield effects_table(factorial)
         if len(one_at_a_time(panel)) > 1:
             yield sensitivity_table(panel)
+        if table := attention_table(panel):
+            yield table
     yield from settings_tables(results)
     yield from protocol_tables(results)
     yield cost_table(results)

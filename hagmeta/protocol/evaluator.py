@@ -9,6 +9,8 @@ import numpy as np
 from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.scenario import Stream
 
+DIGITS = 4  # of what a method tells of itself
+
 
 class Evaluator:
     """Compares one seed's answers, session by session, with labels that nobody else sees."""
@@ -38,10 +40,16 @@ class Evaluator:
         self.notes.append(values)
 
     def diagnostics(self) -> dict[str, list[float | None]]:
-        """By name, session by session; None where there was no such number."""
+        """By name, session by session; None where there was no such number.
+
+        Rounded: the last digits of small products depend on how many seeds are in a pack.
+        """
         names = dict.fromkeys(name for values in self.notes for name in values)
         series = {name: [values.get(name, math.nan) for values in self.notes] for name in names}
-        return {name: [None if math.isnan(v) else v for v in values] for name, values in series.items()}
+        return {
+            name: [None if math.isnan(value) else round(value, DIGITS) for value in values]
+            for name, values in series.items()
+        }
 
     def accuracy(self) -> list[float]:
         return [float(correct.mean()) for correct in self.predictions.correct()]
