@@ -61,7 +61,8 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
         ]
         on = [key.upper() for key in TOGGLES if is_on(config.get(key))]
-        if switched and config["method"] == "hag-meta" and not (several and len(on) == len(TOGGLES)):
+        all_on = len(on) == len(TOGGLES)  # as it usually is: it goes without saying beside something else
+        if switched and config["method"] == "hag-meta" and not (all_on and (several or parts)):
             parts.insert(0, " + ".join(on) or ALL_OFF)
         method = NAMES.get(config["method"], config["method"])
         if several or not parts:
@@ -110,7 +111,7 @@ def is_absent(value: Any) -> bool:
 
 def readable(value: Any) -> str:
     """A setting's value as a person would write it."""
-    if isinstance(value, bool):
+    if pd.api.types.is_bool(value):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 

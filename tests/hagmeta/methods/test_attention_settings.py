@@ -266,7 +266,9 @@ def test_records_keep_entropy_and_base_share_where_they_are_defined(
             record[name] for name in ("nla_entropy", "tla_base_share", "tla_equal_share")
         )
         assert entropy[0] is None and all(0.9 < value <= 1 + 1e-6 for value in entropy[1:])
-        assert equal == pytest.approx([1 / 2, 1 / 3, 1 / 4], abs=1e-4) and all(0 < value < 1 for value in share)
+        assert equal == pytest.approx([1 / 2, 1 / 3, 1 / 4], abs=1e-4) and all(
+            0 < value < 1 for value in share
+        )
     for record in records(tiny(tla_weights="uniform", nla=False), tiny_graph):
         assert "nla_entropy" not in record
         assert record["tla_base_share"] == pytest.approx(record["tla_equal_share"])
