@@ -61,8 +61,8 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
         ]
         on = [key.upper() for key in TOGGLES if is_on(config.get(key))]
-        all_on = len(on) == len(TOGGLES)  # as it usually is: it goes without saying beside something else
-        if switched and config["method"] == "hag-meta" and not (all_on and (several or parts)):
+        told = several or (parts and len(others) > 1)  # by what is not as usual; all on goes without saying
+        if switched and config["method"] == "hag-meta" and not (told and len(on) == len(TOGGLES)):
             parts.insert(0, " + ".join(on) or ALL_OFF)
         method = NAMES.get(config["method"], config["method"])
         if several or not parts:
