@@ -144,9 +144,10 @@ def _left_open(config: RunConfig, setting: str) -> bool:
 
 
 def _settled(config: RunConfig) -> RunConfig:
-    """Settings that do not apply have their defaults, or what the method or the protocol decides."""
+    """Settings that do not apply, or do nothing, have their defaults, or what method or protocol decides."""
+    idle = METHODS[config.method].idle(config)
     changes: dict[str, Any] = {
-        name: item.default for name, item in SETTINGS.items() if not config.applies(name)
+        name: item.default for name, item in SETTINGS.items() if name in idle or not config.applies(name)
     }
     return replace(config, **(changes | _decided(config)))
 

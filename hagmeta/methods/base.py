@@ -137,6 +137,11 @@ class Method(nn.Module, ABC):
         return ()
 
     @classmethod
+    def idle(cls, settings: Any) -> tuple[str, ...]:
+        """Settings that make no difference beside the others: a resolved configuration has their defaults."""
+        return ()
+
+    @classmethod
     def own_steps(cls, settings: Any) -> dict[str, OwnSteps]:
         """By how the names of parameters begin: what they are learnt by."""
         return {}

@@ -163,6 +163,13 @@ class HagMeta(Method):
         return settings.nla and settings.nla_weights == "oracle"
 
     @classmethod
+    def idle(cls, settings: HagMetaSettings) -> tuple[str, ...]:
+        learns = settings.nla and settings.nla_weights in LEARNT
+        counts = {"nla_weights": settings.nla, "nla_rate": learns, "nla_decay": learns}
+        counts["tla_weights"] = settings.tla
+        return tuple(name for name, it_does in counts.items() if not it_does)
+
+    @classmethod
     def own_steps(cls, settings: HagMetaSettings) -> dict[str, OwnSteps]:
         rate, decay = (
             None if value == "common" else float(value) for value in (settings.nla_rate, settings.nla_decay)

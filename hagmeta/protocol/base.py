@@ -38,7 +38,6 @@ class TaskSettings(Settings):
         choices=("arriving", "whole"),
         birth="arriving",
     )
-
     mislabelled: int = setting(
         0,
         "supports of every arriving class, in streams and episodes, that are nodes of another of its session",

@@ -100,6 +100,21 @@ def test_what_is_not_learnt_has_no_parameters(tiny: Tiny, changes: dict[str, Any
     assert METHODS["hag-meta"].passes(config) == 1 + ("node_attention" in parts)
 
 
+@pytest.mark.parametrize(
+    ("changes", "plain"),
+    [
+        ({"nla_weights": "plain", "nla_rate": 0.05, "nla_decay": 0.0}, {"nla": False}),
+        ({"nla_rate": 0.05, "nla_decay": 0.0}, {"nla_weights": "degree"}),
+        ({"tla_weights": "flipped"}, {"tla": False}),
+        ({"nla_rate": 0.05}, {"nla": False, "protocol": "released"}),
+    ],
+)
+def test_settings_of_an_attention_that_is_off_make_no_other_run(
+    tiny: Tiny, changes: dict[str, Any], plain: dict[str, Any]
+) -> None:
+    assert resolve(tiny(**changes, **plain)) == resolve(tiny(**plain))
+
+
 def test_the_forms_of_nla_that_learn_start_from_the_same_parameters(tiny: Tiny) -> None:
     sizes = Sizes(features=30, base_classes=4, n_way=2, classes=14)
     states = [make_method(tiny(nla_weights=form), sizes, 0).state_dict() for form in NLA[:4]]
