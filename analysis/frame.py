@@ -25,6 +25,12 @@ from hagmeta.common.records import Record, StudyFolder, read_record
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
 MACRO = ("macro_accuracy", "macro_f1", "macro_base_accuracy", "macro_novel_accuracy", "macro_harmonic")
 ATTENTION = ("nla_entropy", "tla_base_share", "tla_equal_share")  # of methods that have such weights
+# What headlines, tests and figures go by, as records have it: over all classes met, base and novel ones.
+METRICS = {
+    "macro accuracy": ("macro_accuracy", "macro_base_accuracy", "macro_novel_accuracy"),
+    "accuracy": ("accuracy", "base_accuracy", "novel_accuracy"),
+}
+SCORES = ("score", "base_score", "novel_score")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
 VERSION = ("commit", "torch", "device")  # what runs that are averaged should share
@@ -37,6 +43,7 @@ class Results:
     runs: pd.DataFrame  # a row a run: its settings, which were given, seed, summary, cost and label
     sessions: pd.DataFrame  # a row a run and session: the same settings, and the accuracies
     keys: list[str]  # the columns that are settings
+    metric: str  # of METRICS: what scores are
     folders: list[Path] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -189,11 +196,13 @@ def read(folders: Sequence[Path]) -> Results:
     launches = [launch for study in studies for launch in _launches(study)]
     missing = sorted({line for launch in launches for line in _missing(launch, set(found))})
     names, records = zip(*found.values(), strict=True)
-    runs, sessions, keys = _tables(zip(names, with_later_settings(records), strict=True))
+    metric = "macro accuracy" if all("macro_accuracy" in record for record in records) else "accuracy"
+    runs, sessions, keys = _tables(zip(names, with_later_settings(records), strict=True), metric)
     return Results(
         runs,
         sessions,
         keys,
+        metric,
         [study.folder for study in studies],
         launches,
         failed,
@@ -245,13 +254,15 @@ def _missing(launch: dict[str, Any], found: set[tuple[str, int]]) -> Iterator[st
             yield f"configuration {config}: seeds {', '.join(map(str, left))}"
 
 
-def _tables(found: Iterable[tuple[str, Record]]) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+def _tables(found: Iterable[tuple[str, Record]], metric: str) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     rows, curves = [], []
     keys: dict[str, None] = {}
     for number, (study, record) in enumerate(found):
         config = {key: _plain(value) for key, value in record["config"].items()}
         keys.update(dict.fromkeys(config))
         environment = record.get("environment", {})
+        score = record[METRICS[metric][0]]
+        drop = score[0] - score[-1]
         rows.append(
             {
                 "run": number,
@@ -259,9 +270,12 @@ def _tables(found: Iterable[tuple[str, Record]]) -> tuple[pd.DataFrame, pd.DataF
                 **config,
                 "config_hash": record["config_hash"],
                 "seed": record["seed"],
-                "first": record["accuracy"][0],
-                "last": record["accuracy"][-1],
-                **{key: record.get(key) for key in ("pd", "rpd", "average_accuracy", "matrix")},
+                "first": score[0],
+                "last": score[-1],
+                "average": sum(score) / len(score),
+                "pd": drop,
+                "rpd": drop / score[0] if score[0] else None,
+                "matrix": record.get("matrix"),
                 "backward_transfer": _number(record.get("backward_transfer")),
                 "validation": record["validation"].get("stream"),
                 "oracle": record.get("oracle", False),
@@ -275,11 +289,12 @@ def _tables(found: Iterable[tuple[str, Record]]) -> tuple[pd.DataFrame, pd.DataF
         unknown = [None] * len(record["accuracy"])  # to records of the first versions
         series = {key: record[key] for key in BY_SESSION}
         series |= {key: record.get(key, unknown) for key in (*MACRO, *ATTENTION)}
+        series |= {name: series[key] for name, key in zip(SCORES, METRICS[metric], strict=True)}
         for session, values in enumerate(zip(*series.values(), strict=True)):
             curves.append({"run": number, "session": session, **dict(zip(series, values, strict=True))})
     runs = labelled(pd.DataFrame(rows), list(keys))
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
-    numbers = dict.fromkeys((*BY_SESSION, *MACRO, *ATTENTION), float)
+    numbers = dict.fromkeys((*BY_SESSION, *MACRO, *ATTENTION, *SCORES), float)
     sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")
     return runs, sessions, list(keys)
 

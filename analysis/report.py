@@ -13,6 +13,7 @@ from analysis.findings import findings
 from analysis.frame import VERSION, Results, read
 from analysis.page import Fact, Notice, Picture, render
 from analysis.published import published_tables
+from analysis.ranks import rank_tables
 from analysis.tables import make_tables
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
@@ -40,7 +41,7 @@ def write_report(
     if compare and not published:
         names = ", ".join(sorted(set(results.runs["dataset"])))
         raise UserError(f"--compare published: the paper has no numbers for {names} in these settings.")
-    tables = [*make_tables(results), *published]
+    tables = [*make_tables(results), *rank_tables(results), *published]
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = [path for each in tables for path in table.save(each, out / "tables")]
@@ -77,6 +78,7 @@ def facts(results: Results) -> list[Fact]:
         Fact("datasets", _listed(runs["dataset"])),
         Fact("protocol", _listed(runs["protocol"])),
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
+        Fact("accuracy", _metric_words(results)),
         Fact("machine time", f"{hours:.2f} hours of training and evaluation"),
         Fact("device", _listed(runs["device"])),
         Fact("torch", _listed(runs["torch"])),
@@ -91,6 +93,13 @@ def facts(results: Results) -> list[Fact]:
         Fact("launched by", text) for text in dict.fromkeys(launch["command"] for launch in results.launches)
     ]
     return [*spaces, *found, *commands]
+
+
+def _metric_words(results: Results) -> str:
+    if results.metric == "macro accuracy":
+        return "macro: the mean over the classes met, each of which counts the same"
+    older = results.sessions.loc[results.sessions["macro_accuracy"].isna(), "run"].nunique()
+    return f"over the queries, each of which counts the same: {older} runs are older than macro accuracy"
 
 
 def notices(results: Results) -> list[Notice]:

@@ -61,7 +61,7 @@ def make_tables(results: Results) -> Iterator[Table]:
 def sessions_table(panel: Panel) -> Table:
     """Accuracy by session with PD and RPD: the form of the paper's Table 2."""
     sessions = sorted(panel.sessions["session"].unique())
-    means = {session: panel.by_seed("accuracy", session) for session in sessions}
+    means = {session: panel.by_seed("score", session) for session in sessions}
     columns = {str(session): (means[session], True) for session in sessions}
     columns |= {"PD": (panel.by_seed("pd"), False), "RPD": (panel.by_seed("rpd"), False)}
     tests = against(panel.by_seed("last"), panel.reference)
@@ -102,7 +102,7 @@ def metrics_table(panel: Panel) -> Table | None:
     last = int(sessions["session"].max())
     tables = {name: panel.by_seed(column, last) for name, column in AT_THE_LAST_SESSION.items()}
     tables |= {
-        "average": panel.by_seed("average_accuracy"),
+        "average": panel.by_seed("average"),
         "BWT": panel.by_seed("backward_transfer"),
     }
     body = _estimates(panel, {name: (table, True) for name, table in tables.items()})
@@ -146,7 +146,7 @@ def ablation_table(factorial: Factorial) -> Table:
     columns = {
         "first session": (panel.by_seed("first"), True),
         "last session": (panel.by_seed("last"), True),
-        "average": (panel.by_seed("average_accuracy"), True),
+        "average": (panel.by_seed("average"), True),
         "PD": (panel.by_seed("pd"), False),
         "RPD": (panel.by_seed("rpd"), False),
     }
@@ -248,7 +248,7 @@ def settings_tables(results: Results) -> Iterator[Table]:
             continue
         rows, numbers = [], []
         for (label, n_way, k_shot), group in runs.groupby(["label", "n_way", "k_shot"], sort=False):
-            columns = ("first", "last", "average_accuracy", "pd")
+            columns = ("first", "last", "average", "pd")
             found = [estimate(group[column]) for column in columns]
             head = [Cell(str(label), str(label)), *(Cell(str(n), float(n)) for n in (n_way, k_shot))]
             rows.append([*head, Cell(str(len(group)), len(group)), *(_estimate_cell(each) for each in found)])

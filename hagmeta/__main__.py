@@ -1,4 +1,4 @@
-"""`python -m hagmeta`: run one configuration for some seeds, or list the datasets."""
+"""`python -m hagmeta`: run one configuration for some seeds, or look at the datasets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from hagmeta.common.files import written_whole
 from hagmeta.common.home import DEFAULT_HOME, home
 from hagmeta.common.records import Record
 from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
-from hagmeta.display import ProgressDisplay, datasets_table, sessions_table
+from hagmeta.datasets.command import datasets_command
+from hagmeta.display import ProgressDisplay, sessions_table
 from hagmeta.methods import METHODS
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.device import choose_device
@@ -33,11 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     console = Console(stderr=True, highlight=False)
     try:
-        options = _options(arguments)
-        if options.command == "datasets":
-            Console().print(datasets_table([datasets.describe(n, home() / "data") for n in datasets.names()]))
-            return 0
-        _run(options, console)
+        arguments = sys.argv[1:] if arguments is None else arguments
+        if list(arguments[:1]) == ["datasets"]:
+            datasets_command(arguments[1:])
+        else:
+            _run(_options(arguments), console)
     except UserError as error:
         show_error(error)
         return 2
@@ -109,9 +110,10 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     return values | changes
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options = _parser().options(arguments)
-    choose("command", options.command, COMMANDS)
+    if choose("command", options.command, COMMANDS) == "datasets":
+        raise UserError("the word datasets comes first: python -m hagmeta datasets --help.")
     return options
 
 
@@ -124,7 +126,8 @@ def _parser() -> Parser:
         prog="python -m hagmeta",
         description="Run graph few-shot class-incremental learning: pre-train, meta-train, evaluate.",
         epilog=f"settings for --set KEY=VALUE:\n{settings}\n\n"
-        "`python -m hagmeta datasets` lists the datasets. "
+        "`python -m hagmeta datasets` lists the datasets, describes them, and makes one from files "
+        "of your own (see datasets --help). "
         f"Downloads and pre-trained encoders are kept in $HAGMETA_HOME ({DEFAULT_HOME}).",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -122,8 +122,8 @@ def resolve(config: RunConfig) -> RunConfig:
     classes = config.classes or info.class_split
     if classes is None:
         raise UserError(
-            f"{config.dataset} has no class split of its own: give one with --classes B T E "
-            f"(base, novel-train, novel-test)."
+            f"{config.dataset} has no class split of its own: give one with --classes B T E, in a study with "
+            f"--set classes=B,T,E (base, novel-train, novel-test)."
         )
     n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
     resolved = replace(
@@ -133,6 +133,9 @@ def resolve(config: RunConfig) -> RunConfig:
         k_shot=k_shot,
         sessions=config.sessions or max(classes[2] // n_way, 1),
         query_shot=config.query_shot or PROTOCOLS[config.protocol].default_query_shot(k_shot),
+        pretrain_on=METHODS[config.method].pretrain_on
+        if _left_open(config, "pretrain_on")
+        else config.pretrain_on,
         double_prototypes=True if _left_open(config, "double_prototypes") else config.double_prototypes,
     )
     check_ways(resolved)

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from types import TracebackType
 
 import numpy as np
-import rich.box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from hagmeta.common.interval import student
 from hagmeta.common.records import Record
-from hagmeta.datasets import DatasetInfo
 
 PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "validate", "test": "sessions"}
 
@@ -69,8 +67,14 @@ def percent(values: Sequence[float]) -> str:
     return f"{mean:.1f}" if np.isnan(half) else f"{mean:.1f} ± {half:.1f}"
 
 
+def score(record: Record) -> list[float]:
+    """Accuracy by session, every class counted the same; every query, in records from before that."""
+    curve: list[float] = record["macro_accuracy"] if "macro_accuracy" in record else record["accuracy"]
+    return curve
+
+
 def sessions_table(records: Sequence[Record]) -> Table:
-    """Accuracy by session over the seeds, PD, RPD and seconds."""
+    """Macro accuracy by session over the seeds, PD, the average and seconds."""
     first = records[0]
     config = first["config"]
     parts = [part for part in ("gpil", "nla", "tla") if part in config]
@@ -81,40 +85,17 @@ def sessions_table(records: Sequence[Record]) -> Table:
     table = Table(
         title=f"{config['method']}{oracle} on {config['dataset']}, {config['n_way']}-way "
         f"{config['k_shot']}-shot, {config['protocol']}{leak}" + (f"; {toggles}" if toggles else ""),
-        caption=f"{len(records)} seeds, mean ± 95 % interval, percent; {seconds:.0f} s in all on "
-        f"{first['environment']['device']}",
+        caption=f"{len(records)} seeds, every class the same, mean ± 95 % interval, percent; "
+        f"{seconds:.0f} s in all on {first['environment']['device']}",
     )
     for column in ("session", "all classes", "base", "novel", "new"):
         table.add_column(column, justify="right")
-    keys = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy")
+    keys = ("macro_accuracy", "macro_base_accuracy", "macro_novel_accuracy", "new_accuracy")
     for session in range(len(first["accuracy"])):
         columns = [[record[key][session] for record in records] for key in keys]
         table.add_row(str(session), *("" if None in column else percent(column) for column in columns))
     table.add_section()
-    for name, key in (("PD", "pd"), ("RPD", "rpd"), ("average", "average_accuracy")):
-        table.add_row(name, percent([record[key] for record in records]), "", "", "")
-    return table
-
-
-def datasets_table(infos: Sequence[DatasetInfo]) -> Table:
-    """What there is to run on."""
-    table = Table(
-        title="Datasets",
-        caption="also mat:PREFIX, npz:FILE and synthetic:nodes=N,edges=E,features=F,classes=C",
-        box=rich.box.SIMPLE,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("name and what it is", min_width=max(len(info.name) for info in infos))
-    for column in ("nodes", "edges", "features", "classes"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("setting", no_wrap=True)
-    for info in infos:
-        counts = (info.nodes, info.edges, info.features, info.classes)
-        split = "/".join(map(str, info.class_split or ()))
-        table.add_row(
-            f"[bold]{info.name}[/]\n{info.description}{'' if info.on_disk else ' (to be downloaded)'}",
-            *(f"{count:,}" if count is not None else "" for count in counts),
-            f"{split}\n{info.n_way}-way {info.k_shot}-shot",
-        )
-        table.add_section()
+    curves = [score(record) for record in records]
+    table.add_row("PD", percent([curve[0] - curve[-1] for curve in curves]), "", "", "")
+    table.add_row("average", percent([sum(curve) / len(curve) for curve in curves]), "", "", "")
     return table

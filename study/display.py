@@ -10,13 +10,13 @@ from rich.table import Table
 
 from hagmeta.common.differences import sort_key, varied
 from hagmeta.common.records import Record
-from hagmeta.display import percent
+from hagmeta.display import percent, score
 
 MEASURES: dict[str, Callable[[Record], float]] = {
-    "first": lambda record: record["accuracy"][0],
-    "last": lambda record: record["accuracy"][-1],
-    "PD": lambda record: record["pd"],
-    "RPD": lambda record: record["rpd"] or 0.0,
+    "first": lambda record: score(record)[0],
+    "last": lambda record: score(record)[-1],
+    "average": lambda record: sum(score(record)) / len(score(record)),
+    "PD": lambda record: score(record)[0] - score(record)[-1],
 }
 
 
@@ -47,7 +47,7 @@ def _varied(records: Sequence[Record]) -> list[str]:
 
 def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Sequence[str]) -> Table:
     table = Table(
-        caption="accuracy at the first and last session, mean ± 95 % interval over the seeds, percent",
+        caption="accuracy, every class the same, mean ± 95 % interval over the seeds, percent",
         box=rich.box.SIMPLE,
         padding=(0, 1, 0, 0),
     )

@@ -26,7 +26,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @style.styled
 def _curves(panel: Panel, rest: str) -> Drawing:
-    table = summary.estimates(panel.sessions, ("label", "session"), "accuracy")
+    table = summary.estimates(panel.sessions, ("label", "session"), "score")
     last = table["mean"].groupby("label", sort=False).last()
     crowded = len(last) > MOST_LINES
     chosen = _outstanding(panel, last) if crowded else panel.labels
@@ -71,7 +71,7 @@ def _outstanding(panel: Panel, last: pd.Series) -> list[str]:
 def _paired(panel: Panel, chosen: list[str]) -> pd.DataFrame:
     """The estimates by label and session of what separates each from the reference with the same seed."""
     rows = panel.sessions[panel.sessions["label"].isin(chosen)]
-    wide = rows.pivot(index=["seed", "session"], columns="label", values="accuracy")[chosen]
+    wide = rows.pivot(index=["seed", "session"], columns="label", values="score")[chosen]
     apart = wide.sub(wide[panel.reference], axis=0).drop(columns=panel.reference)
     return summary.estimates(apart.stack().rename("points").reset_index(), ("label", "session"), "points")
 

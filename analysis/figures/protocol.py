@@ -59,7 +59,7 @@ def _pairs(setting: ProtocolSetting, sessions: pd.DataFrame, rest: str) -> Drawi
 
 
 def _curves(axes: Axes, sessions: pd.DataFrame) -> None:
-    table = summary.estimates(sessions, ("protocol", "session"), "accuracy")
+    table = summary.estimates(sessions, ("protocol", "session"), "score")
     for protocol, look in LOOKS.items():
         line = table.loc[protocol]
         axes.fill_between(line.index, line["low"], line["high"], color=look.color, alpha=0.18, linewidth=0)
@@ -68,7 +68,7 @@ def _curves(axes: Axes, sessions: pd.DataFrame) -> None:
 
 
 def _difference(axes: Axes, sessions: pd.DataFrame) -> None:
-    wide = sessions.pivot(index=["session", "seed"], columns="protocol", values="accuracy").dropna()
+    wide = sessions.pivot(index=["session", "seed"], columns="protocol", values="score").dropna()
     apart = 100 * (wide["released"] - wide["strict"])
     told = [difference(points.to_numpy()) for _, points in apart.groupby("session")]
     mean, low, high = (np.array([getattr(each, key) for each in told]) for key in ("mean", "low", "high"))

@@ -23,7 +23,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @style.styled
 def _beside(panel: Panel, curves: dict[str, dict[int, float]]) -> Drawing:
-    table = summary.estimates(panel.sessions, ("label", "session"), "accuracy")
+    table = summary.estimates(panel.sessions, ("label", "session"), "score")
     columns = min(COLUMNS, len(curves))
     rows = -(-len(curves) // columns)
     figure, grid = style.grid(rows, columns, 1.9, sharex=True, sharey=True)

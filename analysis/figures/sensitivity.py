@@ -33,7 +33,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @style.styled
 def _multiples(panel: Panel, star: Star, rest: str) -> Drawing:
-    table = summary.estimates(summary.last_rows(panel), ["config_hash"], "accuracy")
+    table = summary.estimates(summary.last_rows(panel), ["config_hash"], "score")
     columns = min(COLUMNS, len(star.arms))
     rows = -(-len(star.arms) // columns)
     figure, axes = style.grid(rows, columns, 1.9, sharey=True)

@@ -76,7 +76,7 @@ def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, rest: str
 
 
 def _small(axes: Axes, sessions: pd.DataFrame, looks: dict[str, style.Look], title: str) -> None:
-    table = summary.estimates(sessions, ("name", "session"), "accuracy")
+    table = summary.estimates(sessions, ("name", "session"), "score")
     for name, look in looks.items():
         if name in table.index:
             line = table.loc[name]

@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 
-METRICS = {"last": "accuracy at the last session (%)", "average_accuracy": "average over sessions (%)"}
+METRICS = {"last": "accuracy at the last session (%)", "average": "average over sessions (%)"}
 
 
 @style.styled

@@ -37,7 +37,7 @@ def chosen_paths(panel: Panel) -> list[str]:
 def _paths(panel: Panel, rest: str) -> Drawing:
     chosen = chosen_paths(panel)
     rows = panel.sessions[panel.sessions["session"] > 0]
-    means = 100 * rows.groupby(["label", "session"])[["base_accuracy", "novel_accuracy"]].mean()
+    means = 100 * rows.groupby(["label", "session"])[["base_score", "novel_score"]].mean()
     figure, ((axes,),) = style.grid(1, 1, 4.4)
     looks = style.looks(panel.labels, chosen)
     for label, look in looks.items():
@@ -61,7 +61,7 @@ def _paths(panel: Panel, rest: str) -> Drawing:
 
 
 def _path(axes: Axes, path: pd.DataFrame, look: style.Look, numbered: bool) -> None:
-    base, novel = path["base_accuracy"].to_numpy(), path["novel_accuracy"].to_numpy()
+    base, novel = path["base_score"].to_numpy(), path["novel_score"].to_numpy()
     axes.plot(base, novel, **{**look.line(), "marker": "none", "linewidth": 1.1, "alpha": 0.9})
     middle = len(path) // 2
     between = ((base[middle - 1] + base[middle]) / 2, (novel[middle - 1] + novel[middle]) / 2)

@@ -48,7 +48,9 @@ def parse_seeds(text: str) -> list[int]:
         if len(set(seeds)) != len(seeds):
             raise ValueError
     except ValueError:
-        raise UserError(f"seeds {text!r}: give a count (10), a range (0-9) or a list (1,4,7).") from None
+        raise UserError(
+            f"seeds {text!r}: give a count (10), a range (0-9; 0-0 is one seed) or a list (1,4,7)."
+        ) from None
     return seeds
 
 

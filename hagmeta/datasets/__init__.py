@@ -6,6 +6,7 @@ Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` for f
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ __all__ = [
     "DatasetInfo",
     "DatasetSettings",
     "NodeDataset",
+    "at_hand",
     "describe",
     "files_at_hand",
     "fingerprint",
@@ -64,6 +66,15 @@ def load(name: str, root: Path) -> NodeDataset:
     return prepared.load(name, made_from, root / "prepared", lambda: _read(name, root))
 
 
+def at_hand(root: Path) -> tuple[str, ...]:
+    """Those of them that are embedded, or were downloaded; not what is generated."""
+    return tuple(
+        name
+        for name in _REGISTRY
+        if name in EMBEDDED or (name in sources.FILES and describe(name, root).on_disk)
+    )
+
+
 def files_at_hand(name: str) -> list[Path]:
     """The user's own files that a name stands for; none for the datasets that have a name of their own."""
     kind, _, rest = name.partition(":")
@@ -77,7 +88,7 @@ def _made_from(name: str, root: Path) -> list[str] | None:
     kind, _, rest = name.partition(":")
     files = files_at_hand(name)
     if files:
-        large = all(file.is_file() for file in files) and sum(file.stat().st_size for file in files) >= LARGE
+        large = all(map(os.path.isfile, files)) and sum(file.stat().st_size for file in files) >= LARGE
         return [prepared.file_identity(file) for file in files] if large else None
     if name in synthetic.PRESETS or (rest and kind == "synthetic"):
         config = synthetic.PRESETS[name] if name in synthetic.PRESETS else synthetic.parse(rest)
@@ -116,10 +127,12 @@ def describe(name: str, root: Path) -> DatasetInfo:
     """Say what is known of a dataset without loading or downloading it."""
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
-        on_disk = all(path.is_file() for path in mat.paths(rest))
+        on_disk = all(map(os.path.isfile, mat.paths(rest)))
         return DatasetInfo(name, "files in the .mat layout", rest, on_disk=on_disk)
     if rest and kind == "npz":
-        return DatasetInfo(name, "a file in the .npz format", rest, on_disk=Path(rest).expanduser().is_file())
+        return DatasetInfo(
+            name, "a file in the .npz format", rest, on_disk=os.path.isfile(Path(rest).expanduser())
+        )
     if rest and kind == "synthetic":
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)

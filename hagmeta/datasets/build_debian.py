@@ -23,6 +23,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.datasets import npz
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.words import bag_of_words
 
 MIN_PACKAGES_PER_SECTION = 100
 MAX_PACKAGES_PER_SECTION = 500
@@ -99,17 +100,9 @@ def _best_connected(packages: dict[str, Package], edges: set[Edge]) -> list[str]
 
 
 def _bag_of_words(texts: list[str]) -> scipy.sparse.csr_matrix:
-    """A row a text, a column a word that enough texts contain, 1 where it occurs."""
+    """A column a word that enough texts contain."""
     words_of = [set(re.findall(r"[a-z0-9]+", text.lower())) for text in texts]
-    frequency = Counter(word for words in words_of for word in words)
-    vocabulary = sorted(word for word, count in frequency.items() if count >= MIN_PACKAGES_PER_WORD)
-    column = {word: number for number, word in enumerate(vocabulary)}
-    columns = [sorted(column[word] for word in words if word in column) for words in words_of]
-    starts = np.cumsum([0] + [len(row) for row in columns])
-    indices = np.array([number for row in columns for number in row], dtype=np.int64)
-    return scipy.sparse.csr_matrix(
-        (np.ones(len(indices), dtype=np.float32), indices, starts), shape=(len(texts), len(vocabulary))
-    )
+    return bag_of_words(words_of, MIN_PACKAGES_PER_WORD)
 
 
 def read_dump(path: Path | None) -> str:

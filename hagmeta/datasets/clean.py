@@ -40,8 +40,9 @@ def make_dataset(
     if class_names is None:
         names = tuple(str(label) for label in present)
     elif present[-1] >= len(class_names):
+        row = int(np.argmax(labels == len(present) - 1))
         raise UserError(
-            f"{source}: 'labels' holds {present[-1]}; with {len(class_names)} class names "
+            f"{source}: 'labels' holds {present[-1]} in row {row}; with {len(class_names)} class names "
             f"valid are 0 to {len(class_names) - 1}."
         )
     else:
@@ -53,7 +54,10 @@ def whole_numbers(values: Any, *, source: str, key: str, dimensions: int) -> np.
     """Return ``values`` as int64, if they are whole numbers from 0 in an array of so many dimensions."""
     array = np.asarray(values)
     if array.ndim != dimensions:
-        raise UserError(f"{source}: {key!r} has shape {array.shape}; valid are {dimensions} dimensions.")
+        classes = " (of one-hot labels take argmax(axis=1))" if key == "labels" and array.ndim == 2 else ""
+        raise UserError(
+            f"{source}: {key!r} has shape {array.shape}; valid are {dimensions} dimensions{classes}."
+        )
     if array.dtype.kind not in "iuf":
         raise UserError(f"{source}: {key!r} has type {array.dtype}; valid are whole numbers from 0.")
     if array.dtype.kind == "f":
@@ -63,10 +67,15 @@ def whole_numbers(values: Any, *, source: str, key: str, dimensions: int) -> np.
     if bad.any():
         position = np.argwhere(bad)[0]
         raise UserError(
-            f"{source}: {key!r} holds {array[tuple(position)]} in row {position[0]}; "
+            f"{source}: {key!r} holds {array[tuple(position)]} in {place(*position)}; "
             f"valid are whole numbers from 0."
         )
     return array.astype(np.int64)
+
+
+def place(*position: int) -> str:
+    """Where in an array; rows and columns count from 0, as the array's own do."""
+    return ", ".join(f"{axis} {number}" for axis, number in zip(("row", "column"), position, strict=False))
 
 
 def sorted_unique(values: np.ndarray) -> np.ndarray:
@@ -87,9 +96,9 @@ def _clean_edges(edges: np.ndarray, *, num_nodes: int, source: str) -> np.ndarra
     if edges.shape[1] != 2:
         raise UserError(f"{source}: 'edges' has shape {edges.shape}; valid is (edges, 2).")
     if len(edges) and edges.max() >= num_nodes:
-        row = int(np.argmax(edges.max(axis=1)))
+        row, column = np.argwhere(edges >= num_nodes)[0]
         raise UserError(
-            f"{source}: 'edges' holds node {edges[row].max()} in row {row}; "
+            f"{source}: 'edges' holds node {edges[row, column]} in {place(row, column)}; "
             f"with {num_nodes} nodes valid are 0 to {num_nodes - 1}."
         )
     lower, upper = edges.min(axis=1), edges.max(axis=1)
@@ -121,6 +130,11 @@ def _clean_features(features: Any, *, num_nodes: int, source: str) -> Features:
     return dense
 
 
+def entry_place(indptr: np.ndarray, indices: np.ndarray, entry: int) -> tuple[int, int]:
+    """The row and the column of a sparse matrix's entry."""
+    return int(np.searchsorted(indptr, entry, side="right")) - 1, int(indices[entry])
+
+
 def _require_finite(values: np.ndarray, *, features: Features, source: str) -> None:
     # The sum is finite only if all are (or if they overflow, which the slower look below tells apart).
     with np.errstate(over="ignore", invalid="ignore"):
@@ -131,10 +145,10 @@ def _require_finite(values: np.ndarray, *, features: Features, source: str) -> N
         return
     first = int(np.argmin(finite.ravel()))
     if isinstance(features, np.ndarray):
-        row = first // features.shape[1]
+        row, column = divmod(first, features.shape[1])
     else:
-        row = int(np.searchsorted(features.indptr, first, side="right")) - 1
+        row, column = entry_place(features.indptr, features.indices, first)
     raise UserError(
-        f"{source}: 'features' holds {values.ravel()[first]} in row {row}; "
+        f"{source}: 'features' holds {values.ravel()[first]} in {place(row, column)}; "
         f"valid are finite numbers (of 32 bits)."
     )

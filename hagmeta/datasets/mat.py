@@ -8,6 +8,7 @@ edges but no label in either file belongs to no class: it is left out with its e
 
 from __future__ import annotations
 
+import os.path
 import warnings
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def load(prefix: str, name: str) -> NodeDataset:
     """Read the three files of a graph."""
     network_path, *label_paths = paths(prefix)
     for path in (network_path, *label_paths):
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise UserError(
                 f"{path}: there is no such file; mat:PREFIX reads PREFIX{', PREFIX'.join(SUFFIXES)}."
             )

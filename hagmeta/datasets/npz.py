@@ -16,6 +16,7 @@ key                     shape        what
 
 from __future__ import annotations
 
+import os.path
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import scipy.sparse
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset, one_line, whole_numbers
+from hagmeta.datasets.clean import entry_place, make_dataset, one_line, place, whole_numbers
 
 
 def load(path: Path, name: str) -> NodeDataset:
@@ -33,11 +34,12 @@ def load(path: Path, name: str) -> NodeDataset:
     arrays = _read_arrays(path)
     source = str(path)
     _require(arrays, ("edges", "labels"), source)
+    labels = whole_numbers(arrays["labels"], source=source, key="labels", dimensions=1)
     return make_dataset(
         name,
         arrays["edges"],
-        arrays["labels"],
-        _features(arrays, source),
+        labels,
+        _features(arrays, len(labels), source),
         _class_names(arrays, source),
         source=source,
     )
@@ -67,7 +69,7 @@ def _smallest(array: np.ndarray) -> np.ndarray:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    if not path.is_file():
+    if not os.path.isfile(path):  # also where the name is none that a file can have
         raise UserError(f"{path}: there is no such file.")
     try:
         archive = np.load(path, allow_pickle=False)
@@ -90,7 +92,9 @@ def _require(arrays: dict[str, np.ndarray], keys: tuple[str, ...], source: str) 
             raise UserError(f"{source}: the array {key!r} is missing; found: {found}.")
 
 
-def _features(arrays: dict[str, np.ndarray], source: str) -> scipy.sparse.csr_matrix | np.ndarray:
+def _features(
+    arrays: dict[str, np.ndarray], num_nodes: int, source: str
+) -> scipy.sparse.csr_matrix | np.ndarray:
     if "features" in arrays:
         return arrays["features"]
     _require(arrays, ("feature_indptr", "feature_indices", "num_features"), source)
@@ -99,28 +103,40 @@ def _features(arrays: dict[str, np.ndarray], source: str) -> scipy.sparse.csr_ma
     width = int(whole_numbers(arrays["num_features"], source=source, key="num_features", dimensions=0))
     values = arrays.get("feature_values", np.ones(len(columns), dtype=np.float32))
 
-    num_nodes = arrays["labels"].size
-    if (
-        len(starts) != num_nodes + 1
-        or starts[0] != 0
-        or starts[-1] != len(columns)
-        or np.any(np.diff(starts) < 0)
-    ):
+    wrong = _wrong_starts(starts, num_nodes, len(columns))
+    if wrong:
         raise UserError(
-            f"{source}: 'feature_indptr' has {len(starts)} entries from {starts[:1]} to {starts[-1:]}; "
-            f"valid are {num_nodes + 1} (nodes + 1) that rise from 0 to {len(columns)}, "
-            f"the length of 'feature_indices'."
+            f"{source}: 'feature_indptr' {wrong}; valid are {num_nodes + 1} entries (nodes + 1) that rise "
+            f"from 0 to {len(columns)}, the length of 'feature_indices'."
         )
     if values.shape != columns.shape:
         raise UserError(f"{source}: 'feature_values' has shape {values.shape}; valid is {columns.shape}.")
     if values.dtype.kind not in "biuf":
         raise UserError(f"{source}: 'feature_values' has type {values.dtype}; valid are real numbers.")
-    if len(columns) and columns.max() >= width:
-        raise UserError(
-            f"{source}: 'feature_indices' holds {columns.max()}; "
-            f"with {width} features valid are 0 to {width - 1}."
-        )
+    for bad, key, array, valid in (
+        (columns >= width, "feature_indices", columns, f"with {width} features valid are 0 to {width - 1}"),
+        (~np.isfinite(values), "feature_values", values, "valid are finite numbers"),
+    ):
+        if bad.any():
+            entry = int(np.argmax(bad))
+            row, column = entry_place(starts, columns, entry)
+            raise UserError(
+                f"{source}: {key!r} holds {array[entry]} at {entry} ({place(row, column)}); {valid}."
+            )
     return scipy.sparse.csr_matrix((values, columns, starts), shape=(num_nodes, width))
+
+
+def _wrong_starts(starts: np.ndarray, num_nodes: int, nonzeros: int) -> str:
+    """What is wrong with the row starts, and where; empty if nothing is."""
+    if len(starts) != num_nodes + 1:
+        return f"has {len(starts)} entries"
+    falls = np.flatnonzero(np.diff(starts) < 0)
+    if len(falls):
+        row = int(falls[0]) + 1
+        return f"falls from {starts[row - 1]} to {starts[row]} in row {row}"
+    if starts[0] != 0:
+        return f"holds {starts[0]} in row 0"
+    return f"holds {starts[-1]} in row {num_nodes}" if starts[-1] != nonzeros else ""
 
 
 def _class_names(arrays: dict[str, np.ndarray], source: str) -> list[str] | None:

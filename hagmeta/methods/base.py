@@ -103,6 +103,7 @@ class Method(nn.Module, ABC):
     revision: ClassVar[int] = 1  # raise it when the same settings would give other results
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
+    pretrain_on: ClassVar[str] = "known"  # the default of that setting
     freezes_encoder: ClassVar[bool] = False  # it neither learns nor drops out: see ``propagate``
     oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
     class_parameters: ClassVar[bool] = False  # has parameters of its own for each class: ``meet`` starts them

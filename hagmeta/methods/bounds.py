@@ -16,6 +16,7 @@ class Frozen(HagMeta):
     """
 
     decides: ClassVar = {"nla": False, "tla": False}
+    pretrain_on = "known"
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
 
@@ -34,5 +35,6 @@ class Joint(HagMeta):
     """
 
     decides: ClassVar = {"nla": False, "tla": False, "rehearsal": "all"}
+    pretrain_on = "known"
     meta_training = MetaTraining.SUPERVISED
     oracle = True

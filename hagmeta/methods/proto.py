@@ -11,10 +11,12 @@ from hagmeta.methods.hag_meta import HagMeta
 class ProtoGcn(HagMeta):
     """The pre-trained GCN, mean prototypes, and fine-tuning in each session.
 
-    It is HAG-Meta with all three of its parts off, and computes the same to the bit, from the same labels.
+    It is HAG-Meta with all three of its parts off, and computes the same to the bit, from the same labels
+    (`pretrain_on`).
     """
 
     decides: ClassVar = {"encoder": "gcn", "nla": False, "tla": False}
+    pretrain_on = "known"
     meta_training = MetaTraining.NONE
 
 

@@ -14,6 +14,7 @@ from hagmeta.packs.capture import Capture
 from hagmeta.packs.pack import Pack, stack_padded
 from hagmeta.phases.context import Context, Knowledge
 from hagmeta.phases.meeting import meet, newcomers
+from hagmeta.protocol.scenario import Scenario
 
 
 class Validation:
@@ -22,7 +23,8 @@ class Validation:
     def __init__(self, context: Context, pack: Pack, capture: Capture) -> None:
         self._context, self._pack, self._capture = context, pack, capture
         self._streams = [scenario.validation for scenario in context.scenarios]
-        sessions = list(range(self._streams[0].sessions + 1))
+        self._last = self._streams[0].sessions
+        sessions = list(range(self._last + 1))
         limited = context.protocol.most_rehearsed is not None
         oracle = context.oracle or context.knows_true_means
         changes = context.settings.val_classes or oracle or limited
@@ -41,7 +43,7 @@ class Validation:
             sessions,
             tuple(context.task(streams, session, knowledge.all_averaged) for session in sessions),
             tuple(self._truth(session).to(context.device) for session in sessions),
-            np.array([[len(stream.queries[session]) for session in sessions] for stream in streams]),
+            np.stack([self._asked(session) for session in sessions], axis=1),
         )
 
     def _truth(self, session: int) -> Tensor:
@@ -50,9 +52,14 @@ class Validation:
         rows = [w.positions(s.met(session))[w.labels[s.queries[session]]] for w, s in pairs]
         return stack_padded(rows, filling=-1)
 
+    def _asked(self, session: int) -> np.ndarray:
+        """Queries (pack, classes) of each class met by the last session, in that order."""
+        pairs = zip(self._context.scenarios, self._streams, strict=True)
+        return np.stack([_counts(w, s.met(self._last), s.queries[session]) for w, s in pairs])
+
     @torch.no_grad()
     def accuracy(self) -> np.ndarray:
-        """Of each seed, the mean over its sessions."""
+        """Of each seed, the macro accuracy's mean over its sessions: every class counts the same."""
         pack = self._pack
         before = pack.snapshot() if self._context.method.class_parameters else None
         kept: tuple[Tensor, ...] = ()
@@ -62,20 +69,33 @@ class Validation:
             count = partial(self._correct, part)
             counts, kept = self._capture.run(("validation", *part.sessions), count, (kept,))
             kept = tuple(prototypes.clone() for prototypes in kept)  # what a capture returns does not last
-            shares.append(counts.cpu().numpy() / part.sizes)
+            right, asked = counts.cpu().numpy(), part.asked
+            by_class = np.divide(right, asked, out=np.zeros(asked.shape), where=asked > 0)
+            shares.append(by_class.sum(-1) / (asked > 0).sum(-1))
         if before is not None:
             pack.restore(before)
         return np.array([np.mean(row) for row in np.concatenate(shares, axis=1)])
 
     def _correct(self, part: _Together, kept: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """How many answers are right (pack, sessions), and the prototypes to keep where labels are not."""
+        """Right answers (pack, sessions, classes), and the prototypes to keep where labels are not."""
         arguments = (part.shared,), part.knowledge.view
         tasks = tuple(task._replace(kept=kept) for task in part.tasks)
         pairs = zip(self._pack.run("logits", *arguments, tasks), part.truth, strict=True)
-        counts = torch.stack([(answer.argmax(-1) == truth).sum(-1) for answer, truth in pairs], dim=-1)
+        counts = torch.stack([self._right(logits, truth) for logits, truth in pairs], dim=1)
         if self._context.keeps_prototypes:
             kept = (self._pack.run("prototypes", *arguments, tasks[-1]),)
         return counts, kept
+
+    def _right(self, logits: Tensor, truth: Tensor) -> Tensor:
+        """(pack, classes): whole numbers, so that they do not depend on the order of the sum."""
+        right = (logits.argmax(-1) == truth).long()
+        counts = right.new_zeros(len(right), len(self._streams[0].met(self._last)))
+        return counts.scatter_add(1, truth.clamp(min=0), right)  # where there is no query, none is right
+
+
+def _counts(scenario: Scenario, classes: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    positions = scenario.positions(classes)[scenario.labels[nodes]]
+    return np.bincount(positions, minlength=len(classes))
 
 
 class _Together(NamedTuple):
@@ -86,4 +106,4 @@ class _Together(NamedTuple):
     sessions: list[int]
     tasks: tuple[Task, ...]
     truth: tuple[Tensor, ...]
-    sizes: np.ndarray  # (pack, sessions) queries
+    asked: np.ndarray  # (pack, sessions, classes) queries

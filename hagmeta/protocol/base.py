@@ -28,7 +28,9 @@ class TaskSettings(Settings):
     query_shot: int | None = setting(
         None, "training queries a class (default: K under strict, 20 under released)", at_least=1
     )
-    queries_per_class: int = setting(50, "at most so many test nodes a class under strict", at_least=1)
+    queries_per_class: int = setting(
+        0, "at most so many test nodes a class are asked under strict (0: all)", at_least=0
+    )
     val_classes: int = setting(
         0, "novel-train classes kept out of meta-training to validate on (0: validate on all)", at_least=0
     )
@@ -54,9 +56,10 @@ class TaskSettings(Settings):
 class LabelSettings(TaskSettings):
     """Which labels are learnt from, and which again, where the protocol leaves that open."""
 
-    pretrain_on: str = setting(
-        "base",
-        "classes whose train labels pre-training learns from: base, or all known at session 0",
+    pretrain_on: str | None = setting(
+        None,
+        "classes whose train labels pre-training learns from: base, or all known at session 0 "
+        "(default: known, unless the method's episodes train the encoder on the others)",
         choices=("base", "known"),
         birth="base",
     )

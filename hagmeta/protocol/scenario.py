@@ -32,7 +32,7 @@ def mislabel(support: np.ndarray, count: int, rng: np.random.Generator) -> np.nd
 
 @dataclass(frozen=True)
 class Split:
-    """One seed's split. Base classes are the largest; the seed shuffles the rest."""
+    """One seed's split. Base classes are the largest; the seed chooses among equals and shuffles the rest."""
 
     base: np.ndarray  # (B,) classes
     novel_train: np.ndarray  # (T,) classes, in the seed's order

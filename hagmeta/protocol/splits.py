@@ -23,7 +23,8 @@ def make_split(dataset: NodeDataset, settings: ProtocolSettings, seed: int) -> S
         )
     rng = stream(seed, "split")
     counts = np.bincount(dataset.labels, minlength=dataset.num_classes)
-    by_size = usable[np.argsort(-counts[usable], kind="stable")]
+    tie = stream(seed, "split/ties").permutation(len(usable))
+    by_size = usable[np.lexsort((tie, -counts[usable]))]
     rest = rng.permutation(by_size[num_base:])
     role = np.full(dataset.num_nodes, TEST, dtype=np.int8)
     for members in class_members(dataset.labels, dataset.num_classes):

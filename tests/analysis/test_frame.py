@@ -164,7 +164,7 @@ def test_records_of_an_older_version_are_never_taken_for_others(write: Write) ->
     del record["config"]["loss"]
     from hagmeta.common.records import config_hash
 
-    record["config_hash"] = config_hash(record["config"], record["unhashed"])
+    record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
     (folder / "runs" / record["config_hash"]).mkdir()
     (folder / "runs" / record["config_hash"] / "0.json").write_text(json.dumps(record))
     (panel,) = read([folder]).panels()
@@ -200,3 +200,16 @@ def test_folders_merge_by_copying(write: Write, tmp_path: Path) -> None:
     two = write({1: CURVE}, study="two")
     shutil.copytree(one, two, dirs_exist_ok=True)
     assert sorted(read([two]).runs["seed"]) == [0, 1]
+
+
+def test_scores_are_macro_accuracies_where_every_run_has_them(write: Write) -> None:
+    macro = {"macro_accuracy": [0.9, 0.3], "macro_f1": [0.9, 0.3], "macro_base_accuracy": [0.9, 0.4]}
+    macro |= {"macro_novel_accuracy": [None, 0.2], "macro_harmonic": [None, 0.25]}
+    folder = write({0: (0.8, 0.6)}, record=macro)
+    results = read([folder])
+    run = results.runs.iloc[0]
+    assert results.metric == "macro accuracy"
+    assert [run[key] for key in ("first", "last", "average")] == pytest.approx([0.9, 0.3, 0.6])
+    assert list(results.sessions["novel_score"])[1:] == [0.2]
+    results = read([write({1: (0.8, 0.6)})])  # an older one beside it
+    assert results.metric == "accuracy" and set(results.runs["last"]) == {0.6}

@@ -20,7 +20,8 @@ from analysis.findings import findings
 from analysis.frame import read
 from analysis.table import to_markdown
 from analysis.tables import make_tables
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config import SETTINGS, RunConfig, resolve
+from hagmeta.methods import METHODS
 from hagmeta.protocol import PROTOCOLS
 
 Write = Callable[..., Path]
@@ -135,9 +136,14 @@ DESIGNS: dict[str, list[dict[str, Any]]] = {
 def test_records_from_before_they_said_what_was_given_make_the_same_report(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, design: str
 ) -> None:
-    monkeypatch.setattr(PROTOCOLS["released"], "revision", 1)  # as it was then
+    # As it was then:
+    for protocol in PROTOCOLS.values():
+        monkeypatch.setattr(protocol, "revision", 1)
+    for method in METHODS.values():
+        monkeypatch.setattr(method, "pretrain_on", "base")
+    monkeypatch.setattr(SETTINGS["queries_per_class"], "default", 50)
     for case in DESIGNS[design]:
-        settings = {"sessions": 2, **case}
+        settings = {"sessions": 2, "queries_per_class": 50, **case}
         sessions = resolve(RunConfig(**settings)).sessions or 0
         curves = {seed: [0.8 - (seed + step) / 100 for step in range(sessions + 1)] for seed in range(2)}
         new = write(curves, **settings)

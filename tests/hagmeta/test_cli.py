@@ -134,7 +134,7 @@ BAD: list[tuple[list[str], str]] = [
     (["--dataset", "debain"], "Did you mean 'debian'?"),
     (["--dataset", "npz:/no/such/file.npz"], "no such file"),
     (["--dataset", "synthetic:nodes=many"], "many"),
-    (["--dataset", GRAPH], "give one with --classes B T E"),
+    (["--dataset", GRAPH], "give one with --classes B T E, in a study with --set classes=B,T,E"),
     ([*TINY, "--method", "hag-mata"], "Did you mean 'hag-meta'?"),
     ([*TINY, "--set", "hiden=3"], "Did you mean 'hidden'?"),
     ([*TINY, "--set", "hidden"], "--set 'hidden' is not KEY=VALUE"),
@@ -152,6 +152,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--k-shot", "100"], "--drop-small"),
     ([*TINY, "--k-shot", "-1"], "k_shot is -1"),
     ([*TINY, "--seeds", "many"], "seeds 'many'"),
+    ([*TINY, "--seeds", "0"], "0-0 is one seed"),
     ([*TINY, "--device", "gpu"], "--device"),
     ([*TINY, "--speed=11"], "unknown option '--speed'"),
     (["explain"], "explain"),
@@ -231,7 +232,7 @@ def test_the_python_face_runs_a_configuration() -> None:
     )
     (record,) = hagmeta.run(config, [7], dataset=hagmeta.load(GRAPH), device=torch.device("cpu"))
     assert record["seed"] == 7 and record["config_hash"] == hagmeta.resolve(config).hash()
-    assert (record["leaks"], record["revisions"]) == (False, {})
+    assert (record["leaks"], record["revisions"]) == (False, {"protocol": 2})
     assert record["unhashed"] == hagmeta.resolve(config).unhashed()
     assert sorted(record["given"]) == ["classes", "episodes", "k_shot", "n_way", "pretrain_epochs"]
     with pytest.raises(AttributeError, match="no attribute 'runn'"):

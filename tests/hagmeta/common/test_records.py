@@ -25,7 +25,7 @@ def test_the_names_of_configurations_are_those_that_records_on_disk_have() -> No
     assert config_hash({"dataset": "debian", "k_shot": 5}) == "f8035a0a5af65a2a"
     assert config_hash({"k_shot": 5, "dataset": "debian"}) == "f8035a0a5af65a2a"
     config = RunConfig(nla=False)
-    assert config_hash(config.canonical(), config.unhashed()) == config.hash()
+    assert config_hash(config.canonical(), config.unhashed(), config.revisions()) == config.hash()
 
 
 def test_a_setting_that_is_not_hashed_changes_no_name() -> None:

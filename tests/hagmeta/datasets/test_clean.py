@@ -53,9 +53,12 @@ def test_make_dataset_merges_sparse_entries_without_touching_the_callers() -> No
         ({"labels": [[0], [1], [0]]}, "'labels' has shape (3, 1)"),
         (
             {"labels": [0, 5, 0], "class_names": ["a", "b"]},
-            "'labels' holds 5; with 2 class names valid are 0 to 1",
+            "'labels' holds 5 in row 1; with 2 class names valid are 0 to 1",
         ),
-        ({"edges": [[0, 1], [3, 1]]}, "'edges' holds node 3 in row 1; with 3 nodes valid are 0 to 2"),
+        (
+            {"edges": [[0, 1], [3, 1]]},
+            "'edges' holds node 3 in row 1, column 0; with 3 nodes valid are 0 to 2",
+        ),
         ({"edges": [[0, -1]]}, "'edges' holds -1 in row 0"),
         ({"edges": [[0, 1, 2]]}, "'edges' has shape (1, 3); valid is (edges, 2)"),
         ({"edges": [0, 1]}, "'edges' has shape (2,)"),

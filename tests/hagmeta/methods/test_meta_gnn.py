@@ -79,7 +79,7 @@ def test_first_order_leaves_the_way_through_the_inner_steps_out(dataset: NodeDat
 def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: NodeDataset, small: Small) -> None:
     logits = []
     for method in ("meta-gnn", "frozen"):
-        context = prepare(small(method=method, inner_steps=0), SEEDS, dataset, CPU)
+        context = prepare(small(method=method, inner_steps=0, pretrain_on="base"), SEEDS, dataset, CPU)
         pack = pretrain(context, None, no_progress)
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.session(streams, 2)

@@ -41,6 +41,13 @@ def test_base_classes_are_the_largest_whatever_the_seed(dataset: NodeDataset, sm
         assert len(set(split.order)) == 14
 
 
+def test_of_equally_large_classes_the_seed_chooses_the_base() -> None:
+    dataset = with_counts((30, 20, 20, 20, 20, 20))
+    bases = [set(make_split(dataset, three_shot(), seed).base.tolist()) for seed in range(20)]
+    assert all(0 in base for base in bases)  # the one that is larger
+    assert {c for base in bases for c in base} == set(range(6))
+
+
 def test_the_seed_shuffles_the_other_classes_and_the_nodes(dataset: NodeDataset, small: Small) -> None:
     config = resolve(small())
     splits = [make_split(dataset, config, seed) for seed in (0, 1, 0)]

@@ -55,12 +55,13 @@ def assert_strict(stream: Stream, scenario: Scenario, role: int, k_shot: int, mo
         assert set(labels[queries]) == set(stream.met(session))
         for c in stream.met(session):
             mine = queries[labels[queries] == c].tolist()
-            assert len(mine) == min(most, ((labels == c) & (roles == role)).sum())
+            there = int(((labels == c) & (roles == role)).sum())
+            assert len(mine) == min(most or there, there)
             assert chosen.setdefault(c, mine) == mine, "a class keeps its queries"
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("most", [50, 4])
+@pytest.mark.parametrize("most", [0, 4])  # 0: all
 def test_strict_streams_keep_supports_and_queries_apart(
     dataset: NodeDataset, small: Small, seed: int, most: int
 ) -> None:

@@ -1,0 +1,131 @@
+"""What `python -m hagmeta datasets` shows in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import rich.box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hagmeta.datasets.base import DatasetInfo
+from hagmeta.datasets.probes import MODEL
+from hagmeta.datasets.summary import Fold, Summary
+
+BAR = 30  # characters, of the longest
+NAME = 38  # characters, of a class
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def datasets_table(infos: Sequence[DatasetInfo]) -> Table:
+    """What there is to run on."""
+    table = Table(
+        title="Datasets",
+        caption="also mat:PREFIX, npz:FILE and synthetic:nodes=N,edges=E,features=F,classes=C",
+        box=rich.box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("name and what it is", min_width=max(len(info.name) for info in infos))
+    for column in ("nodes", "edges", "features", "classes"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("setting", no_wrap=True)
+    for info in infos:
+        counts = (info.nodes, info.edges, info.features, info.classes)
+        split = "/".join(map(str, info.class_split or ()))
+        table.add_row(
+            f"[bold]{info.name}[/]\n{info.description}{'' if info.on_disk else ' (to be downloaded)'}",
+            *(f"{count:,}" if count is not None else "" for count in counts),
+            f"{split}\n{info.n_way}-way {info.k_shot}-shot",
+        )
+        table.add_section()
+    return table
+
+
+def summary_view(summary: Summary) -> Group:
+    """One dataset: counts, classes, neighbours, and what a linear model makes of it."""
+    return Group(
+        Text.assemble((summary.name, "bold"), ": ", summary.about),
+        _facts(summary),
+        Text("\nNodes by class", "bold"),
+        _classes(summary),
+        Text("\nMacro accuracy of a linear model", "bold"),
+        _probes(summary),
+    )
+
+
+def share(part: int, whole: int) -> str:
+    """A count, and its share of all."""
+    rounded = f"{100 * part / whole:.1f} %" if part >= whole / 1000 else "under 0.1 %"
+    return f"{part:,} ({rounded})" if part else "none"
+
+
+def facts(summary: Summary) -> Iterator[tuple[str, str]]:
+    """The numbers that are not charts, as the terminal and the page show them."""
+    yield "nodes", f"{summary.nodes:,}"
+    yield "edges", f"{summary.edges:,}"
+    yield "features", f"{summary.features:,}, {'dense' if summary.dense else 'sparse'}"
+    yield "classes", f"{len(summary.classes):,}"
+    yield "nodes without features", share(summary.without_features, summary.nodes)
+    yield "isolated nodes", share(summary.isolated, summary.nodes)
+    yield "degree", ", ".join(f"{degree:,} ({name})" for name, degree in summary.degree_quantiles.items())
+    yield (
+        "edge homophily",
+        f"{summary.homophily:.3f} of edges join nodes of one class; "
+        f"{summary.homophily_by_chance:.3f} if their ends were shuffled",
+    )
+
+
+def one_line_name(name: str) -> str:
+    """A name of the user's own, without what would break a line or a terminal."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+
+
+def _grid() -> Table:
+    return Table.grid(padding=(0, 2, 0, 0))
+
+
+def _facts(summary: Summary) -> Table:
+    grid = _grid()
+    for name, value in facts(summary):
+        grid.add_row(Text(name, "dim"), Text(value))
+    return grid
+
+
+def _classes(summary: Summary) -> Table:
+    grid = _grid()
+    grid.add_column(max_width=NAME, no_wrap=True, overflow="ellipsis")
+    grid.add_column(justify="right")
+    most = summary.classes[0][1]
+    for row in summary.listed_classes():
+        if isinstance(row, Fold):
+            grid.add_row(Text(f"{row.classes:,} more classes", "dim"), "", Text(_between(row), "dim"))
+        else:
+            name, size = row
+            grid.add_row(Text(one_line_name(name)), f"{size:,}", _bar(size / most))
+    return grid
+
+
+def _between(fold: Fold) -> str:
+    sizes = f"{fold.most:,}" if fold.least == fold.most else f"{fold.most:,} to {fold.least:,}"
+    return f"of {sizes} nodes, {fold.nodes:,} in all"
+
+
+def _probes(summary: Summary) -> RenderableType:
+    if not summary.probes:
+        return Text("no class has the five nodes that a split needs")
+    grid = _grid()
+    for probe in summary.probes:
+        grid.add_row(Text(probe.given), _percent(probe.accuracy), _bar(probe.accuracy))
+    grid.add_row(Text("chance", "dim"), _percent(summary.chance), _bar(summary.chance))
+    return Group(grid, Text(MODEL, "dim"))
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:5.1f} %"
+
+
+def _bar(part: float) -> str:
+    """A bar of eighths of a character; whatever is there at all is seen."""
+    eighths = max(round(8 * BAR * part), 1 if part else 0)
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()

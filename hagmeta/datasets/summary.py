@@ -1,0 +1,98 @@
+"""What is in a dataset, in numbers: counts, classes, degrees, homophily, what a linear model makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from hagmeta.datasets.base import DatasetInfo, NodeDataset
+from hagmeta.datasets.probes import Probe, probe
+
+QUANTILES = {"least": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "90 %": 0.9, "99 %": 0.99, "most": 1.0}
+LISTED = 20  # classes; of more, the largest and the smallest are listed and the rest is folded
+ENDS = 8  # so many of each
+
+Row: TypeAlias = tuple[str, int]  # a name, and how many nodes
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The classes of middle size, as one."""
+
+    classes: int
+    least: int
+    most: int
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a reader wants to know of a graph before running on it."""
+
+    name: str
+    about: str
+    nodes: int
+    edges: int
+    features: int
+    dense: bool
+    classes: list[Row]  # the largest first
+    homophily: float  # the share of edges that join two nodes of one class
+    homophily_by_chance: float  # the same, if the ends of all edges were shuffled
+    isolated: int
+    degree_quantiles: dict[str, int]
+    degrees: list[Row]  # nodes by degree: 0, 1, 2, 3-4, 5-8, ...
+    without_features: int
+    probes: list[Probe]
+
+    @property
+    def chance(self) -> float:
+        """The macro accuracy of guessing."""
+        return 1 / len(self.classes)
+
+    def listed_classes(self) -> list[Row | Fold]:
+        """All of them, if they are few; otherwise both ends, and what lies between as one."""
+        if len(self.classes) <= LISTED:
+            return list(self.classes)
+        between = [size for _, size in self.classes[ENDS:-ENDS]]
+        fold = Fold(len(between), between[-1], between[0], sum(between))
+        return [*self.classes[:ENDS], fold, *self.classes[-ENDS:]]
+
+
+def summary_of(dataset: NodeDataset, info: DatasetInfo) -> Summary:
+    """Look at a dataset; the linear models take most of the time."""
+    sizes = np.bincount(dataset.labels, minlength=dataset.num_classes)
+    degree = np.bincount(dataset.edges.ravel(), minlength=dataset.num_nodes)
+    ends = np.bincount(dataset.labels, weights=degree, minlength=dataset.num_classes)
+    quantiles = np.quantile(degree, list(QUANTILES.values()), method="lower")
+    features = dataset.features
+    filled = (features != 0).sum(axis=1) if isinstance(features, np.ndarray) else features.getnnz(axis=1)
+    return Summary(
+        name=dataset.name,
+        about=info.description,
+        nodes=dataset.num_nodes,
+        edges=len(dataset.edges),
+        features=dataset.num_features,
+        dense=isinstance(features, np.ndarray),
+        classes=[(dataset.class_names[c], int(sizes[c])) for c in np.argsort(-sizes, kind="stable")],
+        homophily=float(np.mean(dataset.labels[dataset.edges[:, 0]] == dataset.labels[dataset.edges[:, 1]])),
+        homophily_by_chance=float(np.sum((ends / ends.sum()) ** 2)),
+        isolated=int(np.sum(degree == 0)),
+        degree_quantiles=dict(zip(QUANTILES, map(int, quantiles), strict=True)),
+        degrees=_binned(degree),
+        without_features=int(np.sum(filled == 0)),
+        probes=probe(dataset),
+    )
+
+
+def _binned(degree: np.ndarray) -> list[Row]:
+    """Nodes by degree; from 3 on, each bin goes up to twice the one before."""
+    bins = np.where(degree == 0, 0, 1 + np.ceil(np.log2(np.maximum(degree, 1))).astype(int))
+    return [(_bin_name(b), int(count)) for b, count in enumerate(np.bincount(bins))]
+
+
+def _bin_name(number: int) -> str:
+    if number < 3:
+        return str(number)
+    return f"{2 ** (number - 2) + 1:,}-{2 ** (number - 1):,}"

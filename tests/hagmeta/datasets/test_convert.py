@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hagmeta.__main__ import main
+from hagmeta.datasets import NodeDataset, npz
+
+NODES = "id,label,text\na,red,An Apple tree\nb,red,apple pie\nc,blue,apple sky\nd,blue,a SKY\ne,red,Sky sky\n"
+EDGES = "source,target\na,b\nb,c\nc,d\nd,e\n"
+NUMBERS = "id,label,x,y\na,0,1,2.5\nb,1,-1e3,0\n"
+PAIR = "a,b\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(nodes: str | bytes | None, edges: str | bytes | None, *options: str) -> int:
+    for name, content in (("nodes.csv", nodes), ("edges.csv", edges)):
+        if content is not None:
+            Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+    files = ["--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "g.npz"]
+    return main(["datasets", "convert", *files, *options])
+
+
+def converted(nodes: str | bytes, edges: str | bytes, *options: str) -> NodeDataset:
+    assert run(nodes, edges, *options) == 0
+    return npz.load(Path("g.npz"), "g")
+
+
+def test_words_become_sparse_features(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = converted(NODES, EDGES, "--text", "text")
+    assert graph.edges.tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]]
+    assert graph.class_names == ("blue", "red") and graph.labels.tolist() == [1, 1, 0, 0, 1]
+    # "apple" and "sky" are used by three nodes; "a" by one, and repeats count once.
+    assert graph.features.toarray().tolist() == [[1, 0], [1, 0], [1, 1], [0, 1], [0, 1]]
+    assert capsys.readouterr().out.splitlines() == [
+        "nodes.csv: 2 words of column 'text' used by at least 3 nodes; 0 nodes without any",
+        "edges.csv: line 1 is taken for a header: 'source', 'target'",
+        "edges.csv: 4 edges; 4 kept",
+        "g.npz: 5 nodes, 4 edges, 2 features, 2 classes",
+        "look at it with: python -m hagmeta datasets npz:g.npz",
+    ]
+
+
+def test_numeric_columns_become_dense_features() -> None:
+    graph = converted(NUMBERS, PAIR)
+    assert isinstance(graph.features, np.ndarray)
+    assert graph.features.tolist() == [[1, 2.5], [-1000, 0]]
+    assert converted(NUMBERS, PAIR, "--numeric", "y").features.tolist() == [[2.5], [0]]
+
+
+def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = "key,kind,x,name\na,p,1,n\nb,q,2,n\nc,,3,n\nd,p,4,n\n"
+    edges = "a,b,0.5\nb,a,0.5\na,b,1\na,a,1\nc,d,1\nd,b,1\n"
+    graph = converted(nodes, edges, "--id", "key", "--label", "kind", "--numeric", "x")
+    assert graph.edges.tolist() == [[0, 1], [1, 2]], "d is the third of those with a label"
+    assert graph.features.tolist() == [[1], [2], [4]]
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "nodes.csv: 1 node without a label left out, with all edges",
+        "nodes.csv: not read: 'name'",
+        "edges.csv: not read: 1 column after the first two",
+        "edges.csv: 6 edges, 1 of nodes without a label, 1 from a node to itself, "
+        "2 repeated, in either direction; 2 kept",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges"),
+    [
+        ("\ufeff" + NUMBERS, "\ufeff" + PAIR),  # a byte order mark
+        (NUMBERS.replace("\n", "\r\n"), "a,b\r\n"),
+        (NUMBERS.replace("\n", "\n\n"), "\n\na,b"),  # empty lines; none at the end
+        ('"id","label","x","y"\n"a",0,"1",2.5\nb , 1 ,-1e3, 0\n', ' a,"b"\n'),
+    ],
+)
+def test_the_same_graph_however_it_is_written(nodes: str, edges: str) -> None:
+    graph = converted(nodes, edges)
+    assert graph.features.tolist() == [[1, 2.5], [-1000, 0]] and graph.edges.tolist() == [[0, 1]]
+    assert graph.class_names == ("0", "1")
+
+
+def test_a_tsv_has_tabs(folder: Path) -> None:
+    (folder / "n.tsv").write_text(NUMBERS.replace(",", "\t"))
+    (folder / "e.tsv").write_text("a\tb\n")
+    files = ["--edges", "e.tsv", "--nodes", "n.tsv", "--out", "g.npz"]
+    assert main(["datasets", "convert", *files]) == 0
+
+
+def test_labels_that_are_numbers_keep_their_order() -> None:
+    rows = "".join(f"n{label},{label},1\n" for label in (10, 9, 100))
+    assert converted(f"id,label,x\n{rows}", "n9,n10\n").class_names == ("9", "10", "100")
+
+
+def test_words_are_those_of_any_script() -> None:
+    nodes = "id,label,text\n" + "".join(f"{i},{i % 2},Über_граф {i}\n" for i in range(3))
+    assert converted(nodes, "0,1\n", "--text", "text").num_features == 2
+
+
+def text(cell: str) -> str:
+    return NODES.replace("An Apple tree", cell)
+
+
+Case = tuple[str | bytes | None, str | bytes | None, list[str], str]  # nodes, edges, options, what is said
+WORDS = ["--text", "text"]
+
+
+def node(row: str) -> str:
+    return f"{NUMBERS}{row}\n"
+
+
+BAD: dict[str, Case] = {
+    "unknown node": (
+        NUMBERS,
+        "a,b\na,zz\n",
+        [],
+        "edges.csv: line 2: column 2 holds 'zz', which is no node's id",
+    ),
+    "unknown node in line 1": (NUMBERS, "zz,a\n", [], "edges.csv: line 1: column 1 holds 'zz'"),
+    "empty end": (NUMBERS, "a,b\n,a\n", [], "edges.csv: line 2: column 1 holds ''"),
+    "long unknown node": (NUMBERS, f"a,b\na,{'z' * 500}\n", [], "column 2 holds 'zzzz"),
+    "one end": (NUMBERS, "a\nb\n", [], "edges.csv: line 1: one cell, 'a'; valid are two node ids"),
+    "spaces between": (NUMBERS, "a b\n", [], "edges.csv: line 1: one cell, 'a b'"),
+    "ragged edges": (NUMBERS, "a,b\na,b,c\n", [], "edges.csv: line 2: 3 cells; valid are 2"),
+    "empty edges": (NUMBERS, "\n\n", [], "edges.csv: the file is empty"),
+    "no edges": (NUMBERS, "source,target\n", [], "edges.csv: 0 edges; 0 kept; at least one between"),
+    "self-loops": (NUMBERS, "a,a\nb,b\n", [], "edges.csv: 2 edges, 2 from a node to itself; 0 kept"),
+    "missing edges": (NUMBERS, None, [], "edges.csv: cannot be read (No such file or directory)"),
+    "NUL": (NUMBERS, "a,b\na\0,b\n", [], "edges.csv: line 2: there is a NUL character"),
+    "gzip": (NUMBERS, b"\x1f\x8b\x08", [], "edges.csv: line 1: the byte 0x8b is not UTF-8"),
+    "no such column": (
+        *(NUMBERS.replace("label", "class"), PAIR, []),
+        "nodes.csv: line 1: there is no column 'label'; the line that names the columns has 'id', 'class'",
+    ),
+    "no such text": (NODES, EDGES, ["--text", "txt"], "there is no column 'txt'"),
+    "no name for text": (NUMBERS, PAIR, ["--text", ""], "there is no column ''"),
+    "no such numeric": (NUMBERS, PAIR, ["--numeric", "x", "z"], "there is no column 'z'"),
+    "column twice": (NUMBERS.replace("y", "x"), PAIR, [], "there are 2 columns 'x'"),
+    "semicolons": (NUMBERS.replace(",", ";"), PAIR, [], "'id;label;x;y' alone; cells stand between commas"),
+    "no header": (NUMBERS.partition("\n")[2], PAIR, [], "that names the columns has 'a', '0', '1', '2.5'"),
+    "unnamed column": (",id,label\n0,a,0\n1,b,1\n", PAIR, [], "column 1 has no name"),
+    "no features": ("id,label\na,0\nb,1\n", PAIR, [], "no column for features beside 'id' and 'label'"),
+    "label as feature": (NUMBERS, PAIR, ["--numeric", "x", "label"], "the column 'label' is named twice"),
+    "id as label": (NUMBERS, PAIR, ["--label", "id"], "--id and --label both name the column 'id'"),
+    "two kinds": (NODES, EDGES, [*WORDS, "--numeric", "x"], "not allowed with argument"),
+    "empty nodes": ("", PAIR, [], "nodes.csv: the file is empty"),
+    "header alone": ("id,label,x\n", PAIR, [], "nodes.csv: column 'label' holds no label at all"),
+    "missing nodes": (None, PAIR, [], "nodes.csv: cannot be read (No such file or directory)"),
+    "latin-1": (node("c,1,é,1").encode("latin-1"), PAIR, [], "nodes.csv: line 4: the byte 0xe9 is not UTF-8"),
+    "utf-16": (NUMBERS.encode("utf-16"), PAIR, [], "nodes.csv: line 1: the byte 0xff is not UTF-8"),
+    "id twice": (node("a,1,1,1"), PAIR, [], "nodes.csv: line 4: column 'id' holds 'a', as does line 2"),
+    "empty id": (node(" ,1,1,1"), PAIR, [], "nodes.csv: line 4: column 'id' is empty"),
+    "short row": (node("c,1,1"), PAIR, [], "nodes.csv: line 4: 3 cells; valid are 4"),
+    "long row": (node("c,1,1,1,1"), PAIR, [], "nodes.csv: line 4: 5 cells; valid are 4"),
+    "NaN": (node("c,1,nan,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds 'nan'; valid is a finite"),
+    "infinite": (node("c,1,1,-inf"), PAIR, [], "nodes.csv: line 4: column 'y' holds '-inf'"),
+    "over 32 bits": (node("c,1,1,1e39"), PAIR, [], "nodes.csv: line 4: column 'y' holds '1e39'"),
+    "empty number": (node("c,1,,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds ''"),
+    "decimal comma": (node('c,1,"1,5",1'), PAIR, [], "nodes.csv: line 4: column 'x' holds '1,5'"),
+    "text for a number": (NODES, EDGES, [], "line 2: column 'text' holds 'An Apple tree'; valid is a finite"),
+    "damaged, no label": (node("c,,many,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds 'many'"),
+    "one class": (NUMBERS.replace("b,1", "b,0"), PAIR, [], "nodes.csv: column 'label' holds one class, '0'"),
+    "no label": ("id,label,x\na,,1\nb, ,1\n", PAIR, [], "column 'label' holds no label at all"),
+    "no common word": (text("x").replace("sky", "sea"), EDGES, WORDS, "no word"),
+    "open quote": (text('"An apple'), EDGES, WORDS, "nodes.csv: line 2: a quote is opened here and never"),
+    "stray quote": (text('"An" apple'), EDGES, WORDS, "nodes.csv: line 2: a quote is out of place"),
+    "huge cell": (
+        text("a" * 200_000),
+        EDGES,
+        WORDS,
+        "nodes.csv: line 2: a cell is too long; valid are 131,072",
+    ),
+    "a cell of two lines": (text('"An\nx"') + "a,red,x\n", EDGES, WORDS, "line 8: column 'id' holds 'a'"),
+    "not .npz": (NUMBERS, PAIR, ["--out", "nodes.csv"], "--out nodes.csv: valid is a name that ends in .npz"),
+    "no folder": (
+        NUMBERS,
+        PAIR,
+        ["--out", "no/g.npz"],
+        "--out no/g.npz cannot be written: there is no folder",
+    ),
+    "long names": (NUMBERS, PAIR, ["--out", f"{'a' * 300}.npz"], "cannot be written: File name too long"),
+    "long nodes": (NUMBERS, PAIR, ["--nodes", "a" * 300], "cannot be read (File name too long)"),
+    "one file": (NUMBERS, PAIR, ["--edges", "./nodes.csv"], "--edges and --nodes name the same file"),
+    "a folder": (NUMBERS, PAIR, ["--nodes", "."], ".: cannot be read (Is a directory)"),
+    "unknown option": (NUMBERS, PAIR, ["--labels", "x"], "Did you mean '--label'?"),
+}
+
+
+@pytest.mark.parametrize(("nodes", "edges", "options", "says"), BAD.values(), ids=BAD)
+def test_malformed_input_is_one_line_and_leaves_nothing(
+    nodes: str | bytes | None,
+    edges: str | bytes | None,
+    options: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+) -> None:
+    assert run(nodes, edges, *options) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.startswith("error: ") and says in shown.err
+    assert shown.err.count("\n") == 1 and len(shown.err) < 500
+    assert {path.name for path in folder.iterdir()} <= {"nodes.csv", "edges.csv"}
+
+
+def test_a_failed_conversion_leaves_the_old_file_and_a_good_one_replaces_it(folder: Path) -> None:
+    (folder / "g.npz").write_bytes(b"old")
+    assert run(NUMBERS, "a,zz\n") == 2
+    assert (folder / "g.npz").read_bytes() == b"old"
+    assert converted(NUMBERS, PAIR).num_nodes == 2
+
+
+def test_a_full_disk_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    assert run(NUMBERS, PAIR) == 2
+    assert "--out g.npz cannot be written: No space left on device" in capsys.readouterr().err
+    assert not (folder / "g.npz").exists()

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from hagmeta.__main__ import main
+from hagmeta.datasets import DatasetInfo, NodeDataset, npz
+from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.probes import TEST, TRAIN, VAL, _neighbour_classes, _split
+from hagmeta.datasets.summary import Fold, Summary, summary_of
+
+INFO = DatasetInfo("g", "a graph", "here")
+
+
+def look(
+    edges: object, labels: list[int], features: object = None, names: list[str] | None = None
+) -> Summary:
+    features = np.ones((len(labels), 1)) if features is None else features
+    return summary_of(make_dataset("g", edges, labels, features, names, source="g"), INFO)
+
+
+def test_the_numbers_of_a_small_graph() -> None:
+    # A path 0-1-2-3, and node 4 alone; classes a: 0, 1, 4 and b: 2, 3.
+    summary = look(
+        [[0, 1], [1, 2], [2, 3]],
+        [0, 0, 1, 1, 0],
+        scipy.sparse.csr_matrix([[1, 0], [0, 0], [0, 1], [1, 1], [0, 0]]),
+        ["a", "b"],
+    )
+    assert (summary.nodes, summary.edges, summary.features, summary.dense) == (5, 3, 2, False)
+    assert summary.classes == [("a", 3), ("b", 2)]
+    assert summary.homophily == pytest.approx(2 / 3)
+    assert summary.homophily_by_chance == pytest.approx((3 / 6) ** 2 + (3 / 6) ** 2)
+    assert (summary.isolated, summary.without_features) == (1, 2)
+    assert summary.degree_quantiles == {
+        **{"least": 0, "25 %": 1, "median": 1, "75 %": 2, "90 %": 2, "99 %": 2, "most": 2}
+    }
+    assert summary.degrees == [("0", 1), ("1", 2), ("2", 2)]
+    assert summary.chance == 0.5
+    assert summary.probes == [], "no class has five nodes"
+
+
+def test_degrees_are_binned_by_powers_of_two() -> None:
+    # A star: one node of degree 9, nine of degree 1.
+    summary = look([[0, other] for other in range(1, 10)], [0] * 10)
+    assert summary.degrees == [("0", 0), ("1", 9), ("2", 0), ("3-4", 0), ("5-8", 0), ("9-16", 1)]
+
+
+def test_many_classes_are_folded_in_the_middle() -> None:
+    labels = [label for label in range(25) for _ in range(label + 1)]
+    rows = look([[0, 1]], labels).listed_classes()
+    assert rows[:2] == [("24", 25), ("23", 24)] and rows[-1] == ("0", 1)
+    assert rows[8] == Fold(classes=9, least=9, most=17, nodes=sum(range(9, 18)))
+    assert len(rows) == 17
+    few = look([[0, 1]], list(range(20))).listed_classes()
+    assert len(few) == 20 and not any(isinstance(row, Fold) for row in few)
+
+
+def planted(*, features: bool, neighbours: bool, dense: bool) -> NodeDataset:
+    """Four classes of 50 that show in the features, in the neighbours, in both or in neither."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 50)
+    told = labels if features else rng.permutation(labels)
+    rows = np.eye(4)[told] + 0.1 * rng.random((200, 4))
+    near = labels if neighbours else rng.permutation(labels)
+    edges = [(a, b) for a in range(200) for b in rng.choice(np.flatnonzero(near == near[a]), 4)]
+    matrix = rows if dense else scipy.sparse.csr_matrix(rows)
+    return make_dataset("planted", np.array(edges), labels, matrix, source="planted")
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize("neighbours", [True, False])
+def test_a_linear_model_finds_what_is_there_and_nothing_else(
+    features: bool, neighbours: bool, dense: bool
+) -> None:
+    summary = summary_of(planted(features=features, neighbours=neighbours, dense=dense), INFO)
+    by_features, by_neighbours, by_two_hops = (probe.accuracy for probe in summary.probes)
+    assert by_features == 1 if features else by_features < 0.5
+    assert by_neighbours > 0.95 if neighbours else by_neighbours < 0.5
+    if features and neighbours:
+        assert by_two_hops > 0.95
+    if not features and not neighbours:
+        assert by_two_hops < 0.5
+
+
+def test_labels_of_test_nodes_are_not_used() -> None:
+    # Train nodes know those of their class, and test nodes theirs: with the labels of the test nodes, what is
+    # learnt of the train nodes would solve them.
+    dataset = planted(features=False, neighbours=True, dense=True)
+    role, labels = _split(dataset), dataset.labels
+    nodes = range(dataset.num_nodes)
+    pairs = [
+        (a, b) for a in nodes for b in nodes if a < b and labels[a] == labels[b] and role[a] == role[b] != VAL
+    ]
+    summary = summary_of(replace(dataset, edges=np.array(pairs)), INFO)
+    assert summary.probes[1].accuracy <= 0.25
+
+
+def test_classes_of_neighbours_are_those_of_train_nodes_and_not_its_own() -> None:
+    dataset = make_dataset("g", [[0, 1], [0, 2], [0, 3], [1, 2]], [0, 1, 1, 0], np.ones((4, 1)), source="g")
+    shares = _neighbour_classes(dataset, np.array([TRAIN, TRAIN, TEST, TRAIN]))
+    assert shares.tolist() == [[0.5, 0.5, 1], [1, 0, 1], [0.5, 0.5, 1], [1, 0, 1]]
+
+
+def test_debian_is_described_within_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["datasets", "debian"]) == 0
+    shown = capsys.readouterr().out
+    for text in ("19,729", "131,552", "4,208, sparse", "35 more classes", "0.357 of edges", "332 (1.7 %)"):
+        assert text in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    accuracies = [line for line in shown.splitlines() if " % " in line and "█" in line]
+    assert [line.split("  ")[0] for line in accuracies] == [
+        *("features alone", "classes of neighbours alone", "features averaged over two hops")
+    ]
+
+
+def test_a_file_is_described_and_its_names_are_shown_to_the_letter(
+    graph: NodeDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("[bold]", "a\nb", ":cat:", "x" * 200, "\x1b[31m")
+    npz.save(tmp_path / "g.npz", replace(graph, class_names=names))
+    assert main(["datasets", f"npz:{tmp_path / 'g.npz'}"]) == 0
+    shown = capsys.readouterr().out
+    assert "[bold]" in shown and "a\N{REPLACEMENT CHARACTER}b" in shown and ":cat:" in shown
+    assert "x" * 37 + "…" in shown and "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["debain"], "Did you mean 'debian'?"),
+        (["npz:/no/such.npz"], "/no/such.npz: there is no such file"),
+        (["mat:/no/such"], "/no/such_network: there is no such file"),
+        (["npz:[/b].npz"], "[/b].npz: there is no such file"),
+        (["npz:" + "a" * 300], "aaa: there is no such file"),
+        (["mat:" + "a" * 300], "aaa_network: there is no such file"),
+        (["--spead"], "unknown option '--spead'"),
+    ],
+)
+def test_bad_names_are_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["datasets", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and says in shown.err and shown.err.count("\n") == 1
+
+
+def test_datasets_must_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "3", "datasets"]) == 2
+    assert "the word datasets comes first" in capsys.readouterr().err

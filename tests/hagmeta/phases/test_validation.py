@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.packs.pack import no_progress
+from hagmeta.phases.validation import Validation
+from hagmeta.pipeline import prepare, pretrain
+
+Small = Callable[..., RunConfig]
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("held_out", [0, 2])
+def test_validation_counts_every_class_the_same(dataset: NodeDataset, small: Small, held_out: int) -> None:
+    context = prepare(small(method="frozen", val_classes=held_out), [0, 1], dataset, CPU)
+    pack = pretrain(context, None, no_progress)
+    streams = [scenario.validation for scenario in context.scenarios]
+    by_hand = []
+    for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
+        sessions = []
+        for session in range(stream.sessions + 1):
+            knowledge = context.session(streams, session)
+            shared = context.shared(knowledge, len(stream.known), session)
+            with torch.no_grad():
+                (logits,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, session),))
+            nodes = stream.queries[session]
+            answers = stream.met(session)[logits[seed].argmax(-1).numpy()[: len(nodes)]]
+            truth = scenario.labels[nodes]
+            sessions.append(np.mean([(answers[truth == c] == c).mean() for c in stream.met(session)]))
+        by_hand.append(np.mean(sessions))
+    with context.capture() as capture:
+        assert Validation(context, pack, capture).accuracy() == pytest.approx(by_hand)
