@@ -1,6 +1,7 @@
 """One training episode: our step beside the obvious dense one, and ten seeds beside one.
 
     python benchmarks/episode.py DATASET [--classes B T E] [--n-way N] [--device cpu|cuda] [--profile]
+                                 [--inputs raw|tf-idf|svd]
 
 The dense step does the same work as published implementations do it: features as a dense matrix, the encoder
 run a second time for the prototypes, and for each session the adjacency filtered edge by edge in Python.
@@ -210,6 +211,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, nargs=3, metavar=("B", "T", "E"))
     parser.add_argument("--n-way", type=int)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--inputs", default="raw", help="of our step; the dense one has raw features")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--no-dense", action="store_true", help="leave out the dense step (large graphs)")
     parser.add_argument("--profile", action="store_true", help="with --device cuda: time by kernel")
@@ -219,7 +221,13 @@ def main() -> None:
     device = torch.device(options.device)
     dataset = datasets.load(options.dataset, Path("~/.cache/hagmeta/data").expanduser())
     classes = tuple(options.classes) if options.classes else None
-    config = RunConfig(dataset=options.dataset, classes=classes, n_way=options.n_way, pretrain_epochs=0)
+    config = RunConfig(
+        dataset=options.dataset,
+        classes=classes,
+        n_way=options.n_way,
+        inputs=options.inputs,
+        pretrain_epochs=0,
+    )
     print(f"{options.dataset} on {device}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     times, bandwidth = {}, copy_bandwidth(device)
     print(f"a copy moves {bandwidth / 1e12:.3g} TB a second")

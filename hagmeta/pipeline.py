@@ -15,9 +15,10 @@ from hagmeta.methods import Sizes, make_method
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.environment import Clock, environment, forget_peaks
 from hagmeta.packs.pack import Pack, Progress, no_progress
+from hagmeta.phases.cache import Cache
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
-from hagmeta.phases.pretrain import Cache, pretrained_encoders
+from hagmeta.phases.pretrain import pretrained_encoders
 from hagmeta.phases.sessions import play
 from hagmeta.phases.snapshots import Snapshots
 from hagmeta.protocol.evaluator import Evaluator
@@ -25,6 +26,7 @@ from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
+from hagmeta.sparse.inputs import check_inputs
 from hagmeta.sparse.plain import PlainGraph
 
 Validation = dict[str, float | None]
@@ -76,9 +78,10 @@ def _run(
     clock = Clock(len(seeds), device)
     with stream_of(device):
         with clock("prepare"):
-            context = prepare(config, seeds, dataset, device, eager=eager, plain=plain)
+            shared = Cache(cache, datasets.fingerprint(dataset)) if cache else None
+            context = prepare(config, seeds, dataset, device, eager=eager, plain=plain, cache=shared)
         with clock("pretrain"):
-            pack = pretrain(context, Cache(cache, datasets.fingerprint(dataset)) if cache else None, progress)
+            pack = pretrain(context, shared, progress)
         evaluators, validation = live(context, pack, progress, snapshots, clock)
     if predictions is not None:
         predictions += [evaluator.predictions for evaluator in evaluators]
@@ -114,19 +117,23 @@ def prepare(
     *,
     eager: bool = False,
     plain: bool = False,
+    cache: Cache | None = None,
 ) -> Context:
     """Draw every seed's scenario, and put the graph on its device."""
     config = resolve(config)
+    check_inputs(config.inputs, dataset)
     scenarios = [make_scenario(dataset, config, seed) for seed in seeds]
     graph = (PlainGraph if plain else Graph)(dataset, device, config.normalisation)
-    return Context(graph, scenarios, config, eager, plain)
+    context = Context(graph, scenarios, config, eager, plain, cache)
+    _ = context.inputs  # now, so that their time counts as preparation
+    return context
 
 
 def pretrain(context: Context, cache: Cache | None, progress: Progress) -> Pack:
     """The methods of a pack, each over its seed's pre-trained encoder."""
     encoders = pretrained_encoders(context, cache, progress)
     scenario = context.scenarios[0]
-    sizes = Sizes(context.graph.num_features, len(scenario.split.base), context.n_way, scenario.num_classes)
+    sizes = Sizes(context.num_inputs, len(scenario.split.base), context.n_way, scenario.num_classes)
     methods = [make_method(context.settings, sizes, seed) for seed in context.seeds]
     for method, encoder in zip(methods, encoders, strict=True):
         method.encoder.load_state_dict(encoder)

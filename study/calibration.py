@@ -106,7 +106,8 @@ def _size(config: RunConfig) -> tuple[Any, ...]:
     """Orders configurations of a dataset and method by the memory that they need, roughly."""
     assert config.n_way and config.k_shot and config.query_shot
     widths = config.encoder == "gat", config.hidden, config.embedding
-    return (*widths, config.n_way * (config.k_shot + config.query_shot), config.gpil, config.nla, config.tla)
+    parts = config.gpil, config.nla, config.tla, config.inputs != "raw"
+    return (*widths, config.n_way * (config.k_shot + config.query_shot), *parts)
 
 
 def _cut_short(config: RunConfig) -> RunConfig:

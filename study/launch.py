@@ -27,6 +27,7 @@ from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.protocol import ProtocolSettings
 from hagmeta.protocol.splits import make_split
+from hagmeta.sparse.inputs import check_inputs
 from study import data, mps
 from study import space as spaces
 from study.cost import in_words, total_seconds
@@ -295,13 +296,15 @@ def _with_data(space: spaces.Space, console: Console) -> spaces.Space:
 
 
 def _check_data(configs: Sequence[RunConfig]) -> None:
-    """Find classes that are too small or too few now, not in every trial."""
+    """Find classes that are too small or too few, and features of another kind, now: not in every trial."""
     by_dataset: dict[str, set[ProtocolSettings]] = {}
     for config in configs:
         drawn_by = {item.name: getattr(config, item.name) for item in fields(ProtocolSettings)}
         by_dataset.setdefault(config.dataset, set()).add(ProtocolSettings(**drawn_by))
     for name in sorted(by_dataset, reverse=True):  # the one that was loaded last is still there
         dataset = data.load(name)
+        for inputs in {config.inputs for config in configs if config.dataset == name}:
+            check_inputs(inputs, dataset)
         for settings in by_dataset[name]:
             make_split(dataset, settings, 0)
 

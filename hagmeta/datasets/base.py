@@ -55,6 +55,14 @@ class NodeDataset:
         return len(self.class_names)
 
     @cached_property
+    def has_counts(self) -> bool:
+        """Whether features are like counts of words, sparse and not negative: what tf-idf and svd need.
+
+        A search asks this before it samples ``inputs``; a run that is given others than raw is refused.
+        """
+        return not isinstance(self.features, np.ndarray) and bool((self.features.data >= 0).all())
+
+    @cached_property
     def adjacency(self) -> scipy.sparse.csr_matrix:
         """(nodes, nodes) float32: 1 for every edge, in both directions, and for every node itself."""
         lower, upper = self.edges.T.astype(np.int32)

@@ -65,7 +65,7 @@ class Shared:
 class Sizes(NamedTuple):
     """What a method must know of the data to make its parameters."""
 
-    features: int
+    features: int  # that its first layer is given: see the setting inputs
     base_classes: int
     n_way: int
     classes: int  # of the whole dataset

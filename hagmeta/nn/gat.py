@@ -42,7 +42,7 @@ class GraphAttention(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, graph: Graph, view: View, hidden: Tensor | None = None) -> Tensor:
-        mapped = matmul(graph.features, self.weight) if hidden is None else hidden @ self.weight
+        mapped = graph.mapped(self.weight, view) if hidden is None else hidden @ self.weight
         by_head = mapped.unflatten(-1, self.shape)
         source, target = ((by_head * weight).sum(-1) for weight in (self.source, self.target))
         if graph.attends_in_one_pass(mapped.shape[-1], self.shape[0]) and not self.twice:

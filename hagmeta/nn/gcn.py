@@ -22,10 +22,10 @@ class GraphConvolution(nn.Module):
 
 
 class HiddenConvolution(GraphConvolution):
-    """The first layer, over the graph's own features, with ReLU and dropout."""
+    """The first layer, over the inputs, with ReLU and dropout."""
 
     def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
-        return graph.hidden_layer(matmul(graph.features, self.weight), self.bias, view, rate, key)
+        return graph.hidden_layer(graph.mapped(self.weight, view), self.bias, view, rate, key)
 
 
 class LastConvolution(GraphConvolution):

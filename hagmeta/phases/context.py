@@ -11,18 +11,20 @@ from typing import TypeVar
 import numpy as np
 import scipy.sparse
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, Method, Shared, Task
 from hagmeta.packs.capture import Capture, Steps, ahead
 from hagmeta.packs.pack import Pack, stack, stack_padded
 from hagmeta.packs.plain import PlainPack
+from hagmeta.phases.cache import Cache, shared_inputs
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import Protocol, make_protocol
 from hagmeta.protocol.episodes import PseudoStream
 from hagmeta.protocol.scenario import Scenario, Stream
 from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.inputs import width_of
 
 Arrays = Sequence[np.ndarray] | np.ndarray  # one a seed
 Item = TypeVar("Item")
@@ -53,6 +55,7 @@ class Context:
     settings: PhaseSettings
     eager: bool = False  # on a GPU, nothing is captured
     plain: bool = False  # one seed, its module called as any other, so that it can be stepped through
+    cache: Cache | None = None  # where inputs are shared that take long to make
 
     @property
     def device(self) -> torch.device:
@@ -127,6 +130,32 @@ class Context:
         """Whether nothing but its prototype is left of a class met earlier: no label of it is read again."""
         return self.protocol.most_rehearsed == 0
 
+    @property
+    def num_inputs(self) -> int:
+        """How many inputs a node has in the first layer."""
+        return width_of(self.settings.inputs, self.graph.num_features)
+
+    @cached_property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """How each seed's features enter the first layer, in all phases: by what it sees in training."""
+        kind = self.settings.inputs
+        if kind == "raw":
+            return ()
+        made = [shared_inputs(kind, self.graph, self.seen_first(s), self.cache) for s in self.scenarios]
+        return tuple(stack(part).to(self.device) for part in zip(*made, strict=True))
+
+    def seen_first(self, scenario: Scenario) -> np.ndarray:
+        """Nodes (nodes,) in the graph while it trains; those of held-out classes are not."""
+        return self.protocol.visible(scenario, scenario.validation, 0)
+
+    def view(self, scenarios: Sequence[Scenario], visible: Sequence[np.ndarray]) -> View:
+        """What some of the seeds see, from a boolean array (nodes,) of each."""
+        inputs = self.inputs
+        if len(scenarios) < len(self.scenarios):
+            places = [self.seeds.index(scenario.seed) for scenario in scenarios]
+            inputs = tuple(part[places] for part in inputs)
+        return self.graph.view(np.stack(visible))._replace(inputs=inputs)
+
     def training(self) -> Knowledge:
         """What is known in meta-training: of novel-test and held-out classes nothing, at most their nodes."""
         everything = self.meta_training is MetaTraining.SUPERVISED or self.knows_true_means
@@ -177,11 +206,12 @@ class Context:
         all_averaged: bool = False,
     ) -> Knowledge:
         pairs = zip(self.scenarios, streams, strict=True)
-        seen = np.stack([self.protocol.visible(scenario, stream, session) for scenario, stream in pairs])
+        seen = [self.protocol.visible(scenario, stream, session) for scenario, stream in pairs]
         if labels is None:
             labels = [s.labels[nodes] for s, nodes in zip(self.scenarios, known_by, strict=True)]
         members = [self._members(*each) for each in zip(self.scenarios, known_by, labels, strict=True)]
-        return Knowledge(self.graph.view(seen), self.graph.class_means(members, seen), all_averaged)
+        means = self.graph.class_means(members, np.stack(seen))
+        return Knowledge(self.view(self.scenarios, seen), means, all_averaged)
 
     def _members(self, scenario: Scenario, nodes: np.ndarray, labels: np.ndarray) -> scipy.sparse.csr_matrix:
         """Averages (classes, nodes) over some nodes, each counted with its class."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from hagmeta.nn.encoders import EncoderSettings, make_encoder
 from hagmeta.packs.capture import Capture, Steps
 from hagmeta.packs.pack import EarlyStopping, Pack, Progress, State, stack
 from hagmeta.packs.randomness import fold, keys, seeded
+from hagmeta.phases.cache import Cache
 from hagmeta.phases.context import Context
 from hagmeta.phases.settings import PretrainSettings
 from hagmeta.protocol.scenario import TRAIN, VAL, Scenario
@@ -33,9 +34,9 @@ CACHE_VERSION = 1  # raise it when pre-training would give other parameters for 
 class Pretrainer(nn.Module):
     """The encoder under a linear classifier."""
 
-    def __init__(self, num_features: int, num_classes: int, settings: EncoderSettings, seed: int) -> None:
+    def __init__(self, num_inputs: int, num_classes: int, settings: EncoderSettings, seed: int) -> None:
         super().__init__()
-        self.encoder = seeded(seed, "init/encoder", lambda: make_encoder(num_features, settings))
+        self.encoder = seeded(seed, "init/encoder", lambda: make_encoder(num_inputs, settings))
         self.head = seeded(seed, "init/head", lambda: nn.Linear(settings.embedding, num_classes))
 
     def loss(
@@ -50,13 +51,6 @@ class Pretrainer(nn.Module):
 
     def forward(self, step: str, *arguments: Any) -> Any:
         return getattr(self, step)(*arguments)
-
-
-class Cache(NamedTuple):
-    """Where pre-trained encoders are shared, and what names the data that they were trained on."""
-
-    folder: Path
-    fingerprint: str
 
 
 def pretrained_encoders(context: Context, cache: Cache | None, progress: Progress) -> list[State]:
@@ -82,9 +76,9 @@ def pretrained_encoders(context: Context, cache: Cache | None, progress: Progres
 
 
 def _pretrain(context: Context, scenarios: Sequence[Scenario], progress: Progress) -> list[State]:
-    graph, seeds = context.graph, [scenario.seed for scenario in scenarios]
+    seeds = [scenario.seed for scenario in scenarios]
     num_classes = len(context.protocol.pretrain_classes(scenarios[0]))
-    modules = [Pretrainer(graph.num_features, num_classes, context.settings, seed) for seed in seeds]
+    modules = [Pretrainer(context.num_inputs, num_classes, context.settings, seed) for seed in seeds]
     pack = context.pack(modules)
     with context.capture() as capture:
         _train(context, scenarios, pack, capture, progress)
@@ -100,7 +94,7 @@ def _train(
 ) -> None:
     """Train a pack to each seed's best validation accuracy."""
     settings, graph = context.settings, context.graph
-    view = graph.view(np.stack([_visible(scenario, context) for scenario in scenarios]))
+    view = context.view(scenarios, [context.seen_first(scenario) for scenario in scenarios])
     supervision = zip(*(_supervision(scenario, context) for scenario in scenarios), strict=True)
     target, train, val = (stack(arrays).to(graph.device) for arrays in supervision)
     steps = Steps(pack, settings.learning_rate, settings.weight_decay, capture)
@@ -121,10 +115,6 @@ def _train(
             if stopping.finished:
                 break
     stopping.restore_best()
-
-
-def _visible(scenario: Scenario, context: Context) -> np.ndarray:
-    return context.protocol.visible(scenario, scenario.validation, 0)
 
 
 def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -150,7 +140,7 @@ def _cache_key(fingerprint: str, scenario: Scenario, context: Context) -> str:
     digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
     names = sorted(item.name for item in (*fields(EncoderSettings), *fields(PretrainSettings)))
     digest.update(str([(name, getattr(context.settings, name)) for name in names]).encode())
-    for array in (_visible(scenario, context), *_supervision(scenario, context)):
+    for array in (context.seen_first(scenario), *_supervision(scenario, context)):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:24]
 

@@ -12,21 +12,22 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from hagmeta.common.settings import Settings, setting
+from hagmeta.common.settings import setting
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_dropout
+from hagmeta.sparse.inputs import Inputs, InputSettings, make_inputs
 from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
 from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
-from hagmeta.sparse.products import aggregate, aggregate_at, hidden_layer
+from hagmeta.sparse.products import aggregate, aggregate_at, hidden_layer, matmul
 
 if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import attention_kernels
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphSettings(Settings):
-    """What a propagation is normalised by."""
+class GraphSettings(InputSettings):
+    """What is propagated, and what that is normalised by."""
 
     normalisation: str = setting(
         "visible",
@@ -44,6 +45,7 @@ class View(NamedTuple):
     scale: Tensor  # (nodes,) visible / sqrt(neighbours + 1): the visible ones, or all
     log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
     propagated: tuple[Tensor, ...] = ()  # what a frozen encoder made of it, once for all steps
+    inputs: tuple[Tensor, ...] = ()  # ``Inputs``, words and rows, where features do not enter as they are
 
 
 class Graph:
@@ -60,6 +62,7 @@ class Graph:
         self.num_features = dataset.num_features
         self.device = device
         self.loops = dataset.adjacency
+        self._host_features = dataset.features
         self._put_on_device(dataset)
 
     def _put_on_device(self, dataset: NodeDataset) -> None:
@@ -76,6 +79,19 @@ class Graph:
         counted = degree if self.normalisation == "visible" else self.degree
         scale = mask / counted.clamp(min=1).sqrt()
         return View(mask, scale, degree.clamp(min=1).log())
+
+    def inputs(self, kind: str, visible: np.ndarray) -> Inputs:
+        """A seed's inputs that are not raw, on the host, from what it sees (nodes,) at the start."""
+        return make_inputs(kind, self._host_features, visible)
+
+    def mapped(self, weight: Tensor, view: View) -> Tensor:
+        """The inputs of every node times a weight (inputs, width)."""
+        if not view.inputs:
+            return matmul(self.features, weight)
+        words, rows = view.inputs
+        # Factors come second: a product lies in memory as its first operand does, seeds beside the columns.
+        weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
+        return matmul(self.features, weight) * rows.unsqueeze(-1)
 
     @cached_property
     def degree(self) -> Tensor:

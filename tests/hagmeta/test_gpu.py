@@ -24,8 +24,11 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 Small = Callable[..., RunConfig]
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 TRAINED = [name for name, method in METHODS.items() if method.meta_training is not MetaTraining.NONE]
-VARIANTS = [(name, "gcn") for name in TRAINED] + [("hag-meta", "gat"), ("meta-gnn", "gat"), ("cec", "gat")]
-every_method = pytest.mark.parametrize(("method", "encoder"), VARIANTS)
+VARIANTS = [(name, "gcn", "raw") for name in TRAINED]
+VARIANTS += [(name, "gat", "raw") for name in ("hag-meta", "meta-gnn", "cec")]
+VARIANTS += [("hag-meta", "gcn", "tf-idf"), ("hag-meta", "gat", "tf-idf"), ("meta-gnn", "gat", "tf-idf")]
+VARIANTS += [("hag-meta", "gcn", "svd"), ("hag-meta", "gat", "svd"), ("meta-gnn", "gcn", "svd")]
+every_method = pytest.mark.parametrize(("method", "encoder", "inputs"), VARIANTS)
 STEPS = 12  # enough that every shape of an episode is captured and replayed
 
 
@@ -51,26 +54,26 @@ def largest_difference(one: Pack, other: Pack, index: int = 0, at: int = 0) -> f
     return max(float((value.cpu() - expected[name].cpu()).abs().max()) for name, value in state.items())
 
 
-def slow(small: Small, method: str, encoder: str) -> RunConfig:
+def slow(small: Small, method: str, encoder: str, inputs: str = "raw") -> RunConfig:
     # Adam turns rounding into steps of its rate where gradients vanish: so a small rate.
-    return small(method=method, encoder=encoder, pretrain_epochs=0, learning_rate=1e-4)
+    return small(method=method, encoder=encoder, inputs=inputs, pretrain_epochs=0, learning_rate=1e-4)
 
 
 @every_method
 def test_gpu_and_cpu_train_to_the_same_parameters(
-    dataset: NodeDataset, small: Small, method: str, encoder: str
+    dataset: NodeDataset, small: Small, method: str, encoder: str, inputs: str
 ) -> None:
     # Dropout masks are the same on both.
-    config = slow(small, method, encoder)
+    config = slow(small, method, encoder, inputs)
     on_gpu, on_cpu = (trained(config, [3], dataset, device)[0] for device in (GPU, CPU))
     assert largest_difference(on_gpu, on_cpu) < 1e-3
 
 
 @every_method
 def test_what_is_replayed_is_what_runs_eagerly(
-    dataset: NodeDataset, small: Small, method: str, encoder: str
+    dataset: NodeDataset, small: Small, method: str, encoder: str, inputs: str
 ) -> None:
-    config = slow(small, method, encoder)
+    config = slow(small, method, encoder, inputs)
     (replayed, given), (eager, expected) = (
         trained(config, [0, 3], dataset, GPU, eager=eager) for eager in (False, True)
     )
@@ -81,9 +84,9 @@ def test_what_is_replayed_is_what_runs_eagerly(
 
 @every_method
 def test_a_seed_trains_alike_alone_and_in_a_pack(
-    dataset: NodeDataset, small: Small, method: str, encoder: str
+    dataset: NodeDataset, small: Small, method: str, encoder: str, inputs: str
 ) -> None:
-    config = slow(small, method, encoder)
+    config = slow(small, method, encoder, inputs)
     pack, alone = (trained(config, seeds, dataset, GPU)[0] for seeds in ([0, 1, 3, 2], [3]))
     assert largest_difference(pack, alone, 2) < 1e-3
 

@@ -60,6 +60,16 @@ def test_the_gat_encoder_is_as_independent_of_its_pack(dataset: NodeDataset, sma
     assert results(config, [3, 0], dataset)[3] == results(config, [3], dataset)[3]
 
 
+@pytest.mark.parametrize(
+    ("method", "inputs"), [("hag-meta", "tf-idf"), ("meta-gnn", "svd"), ("proto-gat", "svd")]
+)
+def test_inputs_of_a_seed_are_as_independent_of_its_pack(
+    dataset: NodeDataset, small: Small, method: str, inputs: str
+) -> None:
+    config = small(method=method, inputs=inputs, episodes=4, validate_every=2)
+    assert results(config, [7, 1, 3, 0], dataset)[3] == results(config, [3], dataset)[3]
+
+
 def test_seeds_stop_early_one_by_one(dataset: NodeDataset, small: Small) -> None:
     # A seed that stops keeps its best while the pack goes on for the others.
     config = small(episodes=60, validate_every=2, patience=2)

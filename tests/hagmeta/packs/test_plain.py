@@ -117,6 +117,18 @@ def test_so_it_is_with_fewer_labels(runs: Runs, encoders: Path, method: str, reh
     assert_same(plain, packed)
 
 
+@pytest.mark.parametrize(
+    ("method", "encoder", "inputs"),
+    [("hag-meta", "gcn", "svd"), ("meta-gnn", "gcn", "tf-idf"), ("cec", "gat", "svd")],
+)
+def test_so_it_is_with_other_inputs(
+    runs: Runs, encoders: Path, method: str, encoder: str, inputs: str
+) -> None:
+    settings = {"method": method, "encoder": encoder, "inputs": inputs}
+    plain, packed = (runs(plain, CPU, encoders, **settings) for plain in (True, False))
+    assert_same(plain, packed)
+
+
 def test_dense_features_make_no_difference_to_that(
     small: Small, dataset: NodeDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,14 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.pack import State
-from hagmeta.phases.pretrain import Cache, pretrained_encoders
+from hagmeta.phases.cache import Cache
+from hagmeta.phases.pretrain import pretrained_encoders
 from hagmeta.pipeline import prepare
+from hagmeta.sparse import inputs as inputs_module
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -70,6 +73,8 @@ def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not
         small(val_classes=2),
         small(visibility="whole"),
         small(encoder="gat"),
+        small(inputs="tf-idf"),
+        small(inputs="svd"),
     ):
         assert encoders(other, [0], dataset, tmp_path)[1] > 0
     # Pre-training under the released protocol is on known classes, too, but normalised by the whole graph.
@@ -82,6 +87,31 @@ def test_other_data_is_another_encoder(dataset: NodeDataset, small: Small, tmp_p
     assert encoders(small(), [0], doubled, tmp_path)[1] > 0
 
 
+def test_an_svd_is_computed_once_and_what_is_read_is_what_was_computed(
+    dataset: NodeDataset, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def inputs(seeds: list[int], cache: Cache | None, **settings: str) -> tuple[Tensor, ...]:
+        return prepare(small(**{"inputs": "svd"} | settings), seeds, dataset, CPU, cache=cache).inputs
+
+    cache = Cache(tmp_path / "new", datasets.fingerprint(dataset))
+    computed, first = inputs([0, 1], None), inputs([0, 1], cache)
+    paths = list(cache.folder.iterdir())
+    assert len(paths) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(inputs_module, "_singular_vectors", None)  # not called again
+        for others in (first, inputs([0, 1], cache, method="cec", protocol="released", encoder="gat")):
+            assert all(torch.equal(*pair) for pair in zip(others, computed, strict=True))
+        inputs([0, 1], cache, inputs="tf-idf")  # costs nothing, and is not kept
+        assert list(cache.folder.iterdir()) == paths
+        with pytest.raises(TypeError):
+            inputs([0, 1], cache, visibility="whole")
+        with pytest.raises(TypeError):
+            inputs([0, 1], cache._replace(fingerprint="another"))
+    paths[0].write_bytes(paths[0].read_bytes()[:100])
+    with pytest.raises(UserError, match=paths[0].name):
+        inputs([0, 1], cache)
+
+
 def test_two_processes_that_need_the_same_encoders_compute_them_once(tmp_path: Path) -> None:
     program = f"""
 import sys, torch
@@ -89,7 +119,8 @@ from pathlib import Path
 from hagmeta import datasets
 from hagmeta.config import RunConfig
 from hagmeta.pipeline import prepare
-from hagmeta.phases.pretrain import Cache, pretrained_encoders
+from hagmeta.phases.cache import Cache
+from hagmeta.phases.pretrain import pretrained_encoders
 name = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 data = datasets.load(name, Path())
 config = RunConfig(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60)

@@ -1,0 +1,123 @@
+"""Inputs are scikit-learn's TF-IDF and its truncated SVD, applied through the parameters of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.preprocessing import normalize
+
+from hagmeta.common.errors import UserError
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.sparse.graph import Graph
+from hagmeta.sparse.inputs import BASIS, Inputs, check_inputs, make_inputs, width_of
+from hagmeta.sparse.plain import PlainGraph
+
+CPU = torch.device("cpu")
+RNG = np.random.default_rng(0)
+SEEN = np.arange(400) % 3 > 0
+
+
+def counts(nodes: int = 400, words: int = 200) -> scipy.sparse.csr_matrix:
+    """Rare words and common ones; the last is met by later nodes alone, and node 1 has none."""
+    frequency = np.linspace(0.01, 0.2, words)
+    entries = RNG.poisson(frequency, size=(nodes, words)).astype(np.float32)
+    entries[: len(SEEN)][SEEN, -1] = 0
+    entries[0, -1], entries[1] = 2, 0
+    return scipy.sparse.csr_matrix(entries)
+
+
+COUNTS = counts()
+
+
+def dense(inputs: Inputs, features: scipy.sparse.csr_matrix) -> np.ndarray:
+    words = np.diag(inputs.words) if inputs.words.ndim == 1 else inputs.words
+    applied: np.ndarray = inputs.rows[:, None] * (features @ words)
+    return applied
+
+
+def test_tf_idf_is_scikit_learn_s_fitted_to_the_visible_nodes() -> None:
+    expected = TfidfTransformer().fit(COUNTS[SEEN]).transform(COUNTS).toarray()
+    np.testing.assert_allclose(dense(make_inputs("tf-idf", COUNTS, SEEN), COUNTS), expected, atol=1e-6)
+
+
+def test_svd_is_the_best_basis_of_the_visible_rows_at_unit_length() -> None:
+    tfidf = TfidfTransformer().fit(COUNTS[SEEN]).transform(COUNTS).toarray()
+    basis = np.linalg.svd(tfidf[SEEN], full_matrices=False)[2][:BASIS].T
+    given = dense(make_inputs("svd", COUNTS, SEEN), COUNTS)
+    assert given.shape == (400, BASIS)
+    expected = normalize(tfidf @ basis)
+    # Signs are a convention; cosines between rows are not.
+    np.testing.assert_allclose(given @ given.T, expected @ expected.T, atol=1e-5)
+    np.testing.assert_allclose(np.abs(given), np.abs(expected), atol=1e-3)
+    assert np.linalg.norm(given, axis=1)[2:] == pytest.approx(1, abs=1e-5) and not given[1].any()
+
+
+@pytest.mark.parametrize("kind", ["tf-idf", "svd"])
+def test_inputs_are_the_same_each_time_and_finite(kind: str) -> None:
+    one, other = (make_inputs(kind, COUNTS, SEEN) for _ in range(2))
+    for left, right in zip(one, other, strict=True):
+        assert np.array_equal(left, right) and np.isfinite(left).all() and left.dtype == np.float32
+
+
+def few_kinds() -> scipy.sparse.csr_matrix:
+    return COUNTS[np.arange(400) % 5]
+
+
+def one_word_each() -> scipy.sparse.csr_matrix:
+    return scipy.sparse.csr_matrix(np.eye(200, dtype=np.float32)[RNG.integers(200, size=400)])
+
+
+@pytest.mark.parametrize(
+    "make", [few_kinds, one_word_each, lambda: COUNTS[:, :7], lambda: scipy.sparse.csr_matrix((400, 200))]
+)
+def test_the_width_is_the_dataset_s_though_the_rank_be_lower(
+    make: Callable[[], scipy.sparse.csr_matrix],
+) -> None:
+    features = make()
+    inputs, again = (make_inputs("svd", features, SEEN) for _ in range(2))
+    assert inputs.words.shape == (features.shape[1], width_of("svd", features.shape[1]))
+    assert all(np.array_equal(*pair) for pair in zip(inputs, again, strict=True))
+    lengths = np.linalg.norm(dense(inputs, features), axis=1)
+    assert np.all((np.abs(lengths - 1) < 1e-5) | (lengths == 0))
+
+
+def test_a_node_of_unknown_words_alone_has_no_direction_in_the_basis() -> None:
+    alone = COUNTS.tolil()
+    alone[0] = 0
+    alone[0, -1] = 3
+    inputs = make_inputs("svd", alone.tocsr(), SEEN)
+    assert inputs.rows[0] == 0 and not inputs.words[-1].any()
+
+
+@pytest.mark.parametrize("kind", ["tf-idf", "svd"])
+@pytest.mark.parametrize("graph", [Graph, PlainGraph])
+def test_a_layer_maps_the_inputs(graph: type[Graph], kind: str) -> None:
+    edges, labels = np.array([[0, 1], [1, 2]]), np.zeros(400, dtype=np.int64)
+    made = graph(NodeDataset("counts", edges, labels, COUNTS, ("a",)), CPU)
+    inputs = made.inputs(kind, SEEN)
+    view = made.view(SEEN[None])
+    one = view._replace(inputs=tuple(torch.from_numpy(part) for part in inputs))
+    weight = torch.randn(width_of(kind, 200), 5, requires_grad=True)
+    mapped = made.mapped(weight, one)
+    table = torch.from_numpy(dense(inputs, COUNTS).astype(np.float32))
+    torch.testing.assert_close(mapped, table @ weight, rtol=1e-4, atol=1e-5)
+    (gradient,) = torch.autograd.grad(mapped.square().sum(), weight)
+    torch.testing.assert_close(gradient, 2 * table.T @ (table @ weight), rtol=1e-3, atol=1e-4)
+
+
+def test_only_counts_have_frequencies() -> None:
+    edges, labels = np.array([[0, 1]]), np.zeros(400, dtype=np.int64)
+    words = NodeDataset("words", edges, labels, COUNTS, ("a",))
+    table, negative = (replace(words, name="other", features=f) for f in (COUNTS.toarray(), -COUNTS))
+    assert words.has_counts and not table.has_counts and not negative.has_counts
+    check_inputs("svd", words)
+    for other in (table, negative):
+        check_inputs("raw", other)
+        with pytest.raises(UserError, match=r"inputs is 'svd'.*features of other.*must be 'raw'"):
+            check_inputs("svd", other)
