@@ -87,7 +87,7 @@ def star_of_most_arms(panel: Panel) -> Star:
 
 
 def one_at_a_time(panel: Panel) -> dict[str, list[str]]:
-    """Labels by the one setting in which each differs from the reference; switches and methods aside."""
+    """Labels by the one setting in which each differs from the reference; methods aside."""
     labels = panel.runs.drop_duplicates("config_hash").set_index("config_hash")["label"]
     centre = list(labels).index(panel.reference)
     return {key: list(labels[arm]) for key, arm in _Stars(panel).around(centre).arms.items()}
@@ -103,7 +103,9 @@ class _Stars:
         self._keys = ["method", *(key for key in panel.varied() if key != "method")]
         # (keys, configurations): equal numbers where settings are equal, absent ones too
         self._values = np.stack([pd.factorize(configs[key].map(str))[0] for key in self._keys])
-        self._arms = np.array([key not in (*TOGGLES, "method") for key in self._keys])
+        # Switches are told of where they make a factorial.
+        elsewhere = ("method", *(TOGGLES if any(factorials(panel)) else ()))
+        self._arms = np.array([key not in elsewhere for key in self._keys])
 
     def around(self, centre: int) -> Star:
         """The star of one configuration; it may have no arms."""
@@ -114,7 +116,7 @@ class _Stars:
         return Star(str(self._hashes[centre]), {key: arm for key, arm in arms.items() if arm})
 
     def neighbours(self, centre: int) -> np.ndarray:
-        """(configurations,): whether each differs in one setting alone, which is no switch."""
+        """(configurations,): whether each differs in one setting alone, and that is told of nowhere else."""
         apart = self._apart(centre)
         return (apart.sum(axis=0) == 1) & apart[self._arms].any(axis=0)
 

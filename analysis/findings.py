@@ -130,7 +130,10 @@ def _settings(results: Results) -> Iterator[str]:
 
 
 def _sensitivity(panel: Panel, several: bool) -> Iterator[str]:
-    arms = one_at_a_time(panel)
+    arms = {
+        key: [label for label in labels if label not in panel.oracles]
+        for key, labels in one_at_a_time(panel).items()
+    }
     if len(arms) < 2:
         return
     last = panel.by_seed("last").mean()

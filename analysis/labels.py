@@ -14,7 +14,7 @@ from hagmeta.common.differences import DECIDED_BY, sort_key
 # Accuracies are comparable only where all of these are equal.
 SETTING = (
     *("dataset", "protocol", "n_way", "k_shot", "classes", "sessions"),
-    *("queries_per_class", "drop_small", "val_classes", "visibility", "revision"),
+    *("queries_per_class", "drop_small", "val_classes", "visibility", "mislabelled", "revision"),
 )
 TOGGLES = ("gpil", "nla", "tla")
 ALL_OFF = "none of the three"
@@ -61,7 +61,8 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
         ]
         on = [key.upper() for key in TOGGLES if is_on(config.get(key))]
-        if switched and config["method"] == "hag-meta" and not (several and len(on) == len(TOGGLES)):
+        told = several or (parts and len(others) > 1)  # by what is not as usual; all on goes without saying
+        if switched and config["method"] == "hag-meta" and not (told and len(on) == len(TOGGLES)):
             parts.insert(0, " + ".join(on) or ALL_OFF)
         method = NAMES.get(config["method"], config["method"])
         if several or not parts:
@@ -110,7 +111,7 @@ def is_absent(value: Any) -> bool:
 
 def readable(value: Any) -> str:
     """A setting's value as a person would write it."""
-    if isinstance(value, bool):
+    if pd.api.types.is_bool(value):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 

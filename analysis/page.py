@@ -25,6 +25,7 @@ SECTIONS = {
     "comparison": "The compared systems",
     "settings": "N-way and K-shot",
     "hyperparameters": "Hyperparameters",
+    "attention": "What the attentions weigh",
     "forgetting": "What is forgotten when",
     "protocol": "Strict beside released",
     "published": "Beside the paper's numbers",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from analysis.attention import attention_table
 from analysis.bounds import above_oracles, bound_words
 from analysis.designs import Factorial, one_at_a_time, protocol_pairs, shapes, whole_factorial
 from analysis.frame import Panel, Results
@@ -52,6 +53,8 @@ def make_tables(results: Results) -> Iterator[Table]:
             yield effects_table(factorial)
         if len(one_at_a_time(panel)) > 1:
             yield sensitivity_table(panel)
+        if table := attention_table(panel):
+            yield table
     yield from search_tables(results.searches)
     yield from settings_tables(results)
     yield from protocol_tables(results)

@@ -148,9 +148,10 @@ def _left_open(config: RunConfig, setting: str) -> bool:
 
 
 def _settled(config: RunConfig) -> RunConfig:
-    """Settings that do not apply have their defaults, or what the method or the protocol decides."""
+    """Settings that do not apply, or do nothing, have their defaults, or what method or protocol decides."""
+    idle = METHODS[config.method].idle(config)
     changes: dict[str, Any] = {
-        name: item.default for name, item in SETTINGS.items() if not config.applies(name)
+        name: item.default for name, item in SETTINGS.items() if name in idle or not config.applies(name)
     }
     return replace(config, **(changes | _decided(config)))
 
@@ -177,6 +178,10 @@ def remarks(config: RunConfig) -> list[str]:
     method, protocol = METHODS[config.method], make_protocol(config)
     if method.oracle and protocol.has_oracles:
         notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")
+    if method.knows_true_means(config) and protocol.has_oracles:
+        notes.append(
+            "nla_weights oracle is an oracle: supports are weighed by the train labels of every class met"
+        )
     held_out = method.session_learning is SessionLearning.HELD_OUT and not method.oracle
     if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:
         one = "with one label a class none can be held out: "

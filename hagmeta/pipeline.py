@@ -95,13 +95,14 @@ def _run(
         "births": config.births(),
         "revisions": config.revisions(),
         "leaks": context.protocol.leaks,
-        "oracle": context.method.oracle,
+        "oracle": context.method.oracle or context.knows_true_means,
     }
     return [
         {
             **about,
             "seed": seed,
             **metrics_of(evaluator.predictions),
+            **evaluator.diagnostics(),
             "validation": values,
             "seconds": clock.seconds,
             "environment": environment(device, len(seeds)) | {"plain": plain},

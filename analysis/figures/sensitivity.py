@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -18,6 +19,7 @@ from analysis.frame import Panel, Results
 FEWEST_NEIGHBOURS = 2  # configurations that differ from the centre in one setting
 COLUMNS = 3
 MOST = 2  # figures
+MOST_LETTERS = 24  # of the values under one panel; more would run into each other
 LOOK, CENTRE = style.LOOKS[0], style.LOOKS[6]
 
 
@@ -68,6 +70,8 @@ def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: l
     where = places[hashes.index(centre)]
     axes.plot([where], [middle["mean"]], "D", color=CENTRE.color, markersize=6.5, zorder=4)
     axes.set_xticks(places, ticks)
+    if sum(map(len, ticks)) > MOST_LETTERS:
+        plt.setp(axes.get_xticklabels(), rotation=30, ha="right", rotation_mode="anchor")
     axes.minorticks_off()
 
 

@@ -10,7 +10,7 @@ Config = Mapping[str, Any]
 # What a task is made of, and who solves it: any difference counts.
 TASK = (
     *("dataset", "method", "protocol", "n_way", "k_shot"),
-    *("queries_per_class", "drop_small", "val_classes", "visibility"),
+    *("queries_per_class", "drop_small", "val_classes", "visibility", "mislabelled"),
 )
 DECIDED_BY = {"sessions": ("n_way",), "query_shot": ("k_shot", "protocol")}  # unless they are given
 

@@ -15,6 +15,7 @@ from typing import Any
 from hagmeta.common.errors import UserError, choose
 
 ALWAYS = object()  # the birth value of a setting that was there from the start
+HOLDS = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
 _BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
 
@@ -25,6 +26,7 @@ def setting(
     *,
     choices: tuple[str, ...] | None = None,
     words: tuple[str, ...] | None = None,
+    fractions: bool = False,
     at_least: float | None = None,
     at_most: float | None = None,
     above: float | None = None,
@@ -34,15 +36,15 @@ def setting(
 ) -> Any:
     """A field with its documentation and its range; a ``None`` default is filled in when a run is resolved.
 
-    ``words`` may stand in place of a whole number, which then is text like them, unless the field may be an
-    ``int``. ``only_with`` names another setting and a value of it: where a method or protocol decides that
-    setting otherwise, this one does not apply. ``birth`` is for settings that came later: the value that
-    says what was done before they existed. Where a configuration has that value its hash is what it was, so
-    that older records stay valid.
+    ``words`` may stand in place of a number, whole without ``fractions``, which then is text like them unless
+    the field may be an ``int``. ``only_with`` names another setting and a value of it: where a method or
+    protocol decides that setting otherwise, this one does not apply. ``birth`` is for settings that came
+    later: the value that says what was done before they existed. Where a configuration has that value its
+    hash is what it was, so that older records stay valid.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
-    metadata = {"help": help, "choices": choices, "words": words, "limits": limits}
-    metadata |= {"only_with": only_with, "birth": birth}
+    metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
+    metadata |= {"fractions": fractions, "only_with": only_with, "birth": birth}
     return field(default=default, metadata=metadata)
 
 
@@ -74,7 +76,7 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
     # Annotations are text only where a module imports them from the future.
     kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
     if item.metadata["words"]:
-        word = _word_or_whole(item, value)
+        word = _word_or_number(item, value)
         return int(word) if kind.startswith("int") and word.isdigit() else word
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
         if "None" in kind:
@@ -93,10 +95,7 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
         if kind.startswith("int"):
             return _whole(value)
         if kind.startswith("float"):
-            number = float(value)
-            if not math.isfinite(number):
-                raise ValueError
-            return number + 0.0  # no negative zero: equal settings have equal hashes
+            return _finite(value)
         if not isinstance(value, str):
             raise ValueError
         return value
@@ -104,25 +103,35 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
         raise UserError(f"{item.name} is {value!r}; it must be {_readable(kind)}.") from None
 
 
-def _word_or_whole(item: dataclasses.Field[Any], value: Any) -> str:
-    """One of the field's words, or a whole number as text: both can stand in one column of a table."""
-    words, least = item.metadata["words"], item.metadata["limits"]["at least"]
+def _word_or_number(item: dataclasses.Field[Any], value: Any) -> str:
+    """One of the field's words, or a number as text: both can stand in one column of a table."""
+    words = item.metadata["words"]
     if isinstance(value, str) and value.lower() in words:
         return value.lower()
     try:
-        number = _whole(value)
-        if number < least:
+        number = _finite(value) if item.metadata["fractions"] else _whole(value)
+        if any(not HOLDS[limit](number, bound) for limit, bound in _limits(item)):
             raise ValueError
         return str(number)
     except (ValueError, TypeError, OverflowError):
-        choices = f"{', '.join(words)} or a whole number of at least {least}"
-        raise UserError(f"{item.name} is {value!r}; it must be {choices}.") from None
+        kind = "a number" if item.metadata["fractions"] else "a whole number of"
+        limits = " and ".join(f"{limit} {bound}" for limit, bound in _limits(item))
+        raise UserError(
+            f"{item.name} is {value!r}; it must be {', '.join(words)} or {kind} {limits}."
+        ) from None
 
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError
     return int(value)
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if isinstance(value, bool) or not math.isfinite(number):
+        raise ValueError
+    return number + 0.0  # no negative zero: equal settings have equal hashes
 
 
 def _readable(kind: str) -> str:
@@ -136,7 +145,10 @@ def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
         return  # looked at when the number was read
     if item.metadata["choices"]:
         choose(item.name, value, item.metadata["choices"])
-    holds = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}
-    for words, limit in item.metadata["limits"].items():
-        if limit is not None and not holds[words](value, limit):
+    for words, limit in _limits(item):
+        if not HOLDS[words](value, limit):
             raise UserError(f"{item.name} is {value}; it must be {words} {limit}.")
+
+
+def _limits(item: dataclasses.Field[Any]) -> list[tuple[str, float]]:
+    return [(words, limit) for words, limit in item.metadata["limits"].items() if limit is not None]

@@ -71,6 +71,13 @@ class Sizes(NamedTuple):
     classes: int  # of the whole dataset
 
 
+class OwnSteps(NamedTuple):
+    """Adam's for some parameters, where they are not the common ones."""
+
+    rate: float | None  # in meta-training; in sessions as much larger or smaller than the common one
+    weight_decay: float | None
+
+
 class MetaTraining(Enum):
     """What a method learns from between the encoder's pre-training and the first session."""
 
@@ -130,6 +137,21 @@ class Method(nn.Module, ABC):
         """How the names of parameters begin whose gradients add up from step to step."""
         return ()
 
+    @classmethod
+    def idle(cls, settings: Any) -> tuple[str, ...]:
+        """Settings that make no difference beside the others: a resolved configuration has their defaults."""
+        return ()
+
+    @classmethod
+    def own_steps(cls, settings: Any) -> dict[str, OwnSteps]:
+        """By how the names of parameters begin: what they are learnt by."""
+        return {}
+
+    @classmethod
+    def knows_true_means(cls, settings: Any) -> bool:
+        """Whether it is given the true means of all classes met in `Shared.class_means`: it is an oracle."""
+        return False
+
     @abstractmethod
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Any:
         """What a pass over the graph yields, for ``classify`` to use any number of times."""
@@ -154,6 +176,10 @@ class Method(nn.Module, ABC):
         """What is kept (classes, width) of a task's classes, where their labels may not be read again."""
         embedding = self.encoder(shared.graph, view, None)
         return mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
+
+    def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
+        """Numbers to keep of a session, once its queries are answered; NaN where one is not defined."""
+        return {}
 
     def meet(self, shared: Shared, new: int, view: View, task: Task) -> State:
         """The parameters that change when the last ``new`` classes of a task are met for the first time."""

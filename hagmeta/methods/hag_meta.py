@@ -10,11 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings import setting
-from hagmeta.methods.base import MetaTraining, Method, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import MetaTraining, Method, MethodSettings, OwnSteps, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
-from hagmeta.nn.node_attention import NodeAttention, NodeScores
+from hagmeta.nn.node_attention import (
+    LEARNT,
+    NodeAttention,
+    NodeScores,
+    nearest_weights,
+    relative_entropy,
+)
 from hagmeta.nn.prototypes import after_known, distance_logits, support_and_queries, weighted_prototypes
-from hagmeta.nn.task_attention import TaskAttention
+from hagmeta.nn.task_attention import TaskAttention, UniformTaskAttention
 from hagmeta.packs.randomness import part, seeded
 from hagmeta.sparse.graph import View
 
@@ -39,9 +45,34 @@ class HagMetaSettings(MethodSettings):
     )
     nla_weights: str = setting(
         "softmax",
-        "NLA's scores become weights by a softmax, or as shares of their sum",
-        choices=("softmax", "share"),
+        "weights from NLA's scores: softmax of sigmoids, share of their sum, plain softmax; or controls:"
+        " permuted (softmax, each given to the next support), degree (scores of 1: the degree alone),"
+        " oracle (brings the prototype as near as can be to the mean of all train nodes of the class)",
+        choices=("softmax", "share", "plain", "permuted", "degree", "oracle"),
         birth="softmax",
+    )
+    nla_rate: str = setting(
+        "common",
+        "NLA's own learning rate in meta-training; in sessions it has the same ratio to finetune_rate",
+        words=("common",),
+        fractions=True,
+        above=0,
+        birth="common",
+    )
+    nla_decay: str = setting(
+        "common",
+        "NLA's own weight decay, in meta-training and in sessions",
+        words=("common",),
+        fractions=True,
+        at_least=0,
+        birth="common",
+    )
+    tla_weights: str = setting(
+        "learnt",
+        "how tasks weigh: learnt; uniform; stopped (no gradient passes through weights); flipped (TLA ascends"
+        " where it would descend, and weighs hard tasks up); sizes (learnt, times the classes of the task)",
+        choices=("learnt", "uniform", "stopped", "flipped", "sizes"),
+        birth="learnt",
     )
     tla_layers: str = setting(
         "three",
@@ -82,6 +113,7 @@ class HagMeta(Method):
     Labels: prototypes and fine-tuning read, in a session, its supports, and of classes met earlier what
     `rehearsal` allows: train nodes and supports, all or M a class. With none their prototypes stay as their
     session left them, NLA's weights in them, and the held-out supports of the session are all that is asked.
+    With `nla_weights: oracle` it reads the train labels of every class met, to weigh supports by: an oracle.
     """
 
     own_settings = HagMetaSettings
@@ -90,8 +122,10 @@ class HagMeta(Method):
 
     def __init__(self, settings: HagMetaSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.node_attention = self.task_attention = None
-        if settings.nla:
+        self.node_attention: NodeAttention | None = None
+        self.task_attention: TaskAttention | UniformTaskAttention | None = None
+        self.weighs_by_truth = self.knows_true_means(settings)
+        if settings.nla and not self.weighs_by_truth:
             self.node_attention = seeded(
                 seed,
                 "init/nla",
@@ -99,7 +133,9 @@ class HagMeta(Method):
                     sizes.features, settings, degree=settings.nla_degree, weights=settings.nla_weights
                 ),
             )
-        if settings.tla:
+        if settings.tla and settings.tla_weights == "uniform":
+            self.task_attention = UniformTaskAttention()
+        elif settings.tla:
             self.task_attention = seeded(
                 seed,
                 "init/tla",
@@ -110,6 +146,7 @@ class HagMeta(Method):
                     layers=settings.tla_layers,
                     earlier=settings.tla_tasks,
                     vectors=settings.tla_vectors,
+                    weights=settings.tla_weights,
                 ),
             )
         self.criterion = {"categorical": categorical_loss, "binary": binary_loss}[settings.loss]
@@ -120,7 +157,25 @@ class HagMeta(Method):
 
     @classmethod
     def passes(cls, settings: HagMetaSettings) -> int:
-        return 1 + settings.nla
+        return 1 + (settings.nla and settings.nla_weights in LEARNT)
+
+    @classmethod
+    def knows_true_means(cls, settings: HagMetaSettings) -> bool:
+        return settings.nla and settings.nla_weights == "oracle"
+
+    @classmethod
+    def idle(cls, settings: HagMetaSettings) -> tuple[str, ...]:
+        learns = settings.nla and settings.nla_weights in LEARNT
+        counts = {"nla_weights": settings.nla, "nla_rate": learns, "nla_decay": learns}
+        counts["tla_weights"] = settings.tla
+        return tuple(name for name, it_does in counts.items() if not it_does)
+
+    @classmethod
+    def own_steps(cls, settings: HagMetaSettings) -> dict[str, OwnSteps]:
+        rate, decay = (
+            None if value == "common" else float(value) for value in (settings.nla_rate, settings.nla_decay)
+        )
+        return {} if rate is None and decay is None else {"node_attention.": OwnSteps(rate, decay)}
 
     @classmethod
     def sums_gradients(cls, settings: HagMetaSettings) -> tuple[str, ...]:
@@ -147,15 +202,41 @@ class HagMeta(Method):
     def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
         return self._answer(shared, self.encode(shared, view, None), task)[1]
 
+    def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
+        """How near NLA's weights are to equal ones, and the base task's share of TLA's."""
+        found: dict[str, Tensor] = {}
+        if not self.weighs_by_truth and self.node_attention is None and self.task_attention is None:
+            return found
+        encoded = self.encode(shared, view, None)
+        support, _ = support_and_queries(encoded.embedding, task.support, task.query)
+        weights = self._weights(shared, encoded, task, support)
+        if weights is not None:
+            found["nla_entropy"] = relative_entropy(weights, task.support).mean()
+        if self.task_attention is not None:
+            prototypes = self._prototypes(shared, encoded, task, support)
+            found["tla_base_share"] = self.task_attention.shares(prototypes, shared.task_sizes, None)[0]
+            found["tla_equal_share"] = torch.full_like(found["tla_base_share"], 1 / len(shared.task_sizes))
+        return found
+
     def _answer(self, shared: Shared, encoded: Encoded, task: Task) -> tuple[Tensor, Tensor]:
         """Logits (queries, classes) and the prototypes (classes, width) behind them."""
         support, query = support_and_queries(encoded.embedding, task.support, task.query)
-        if encoded.scores is None:
-            few = support.mean(-2)  # Eq. 2
-        else:
-            few = weighted_prototypes(support, encoded.scores.weights(task.support))
-        prototypes = after_known(few, encoded.embedding, shared.class_means, task.averaged, task.kept)
+        prototypes = self._prototypes(shared, encoded, task, support)
         return distance_logits(query, prototypes), prototypes
+
+    def _prototypes(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor:
+        """Of all classes of a task (classes, width), from embedded supports (classes, shots, width)."""
+        weights = self._weights(shared, encoded, task, support)
+        few = support.mean(-2) if weights is None else weighted_prototypes(support, weights)  # Eqs. 2 and 11
+        return after_known(few, encoded.embedding, shared.class_means, task.averaged, task.kept)
+
+    def _weights(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor | None:
+        """Of the supports (classes, shots); None where all count alike."""
+        if self.weighs_by_truth:
+            classes = task.classes[len(task.classes) - len(support) :]
+            means = encoded.embedding.means(shared.class_means)[classes]
+            return nearest_weights(support.detach(), means.detach())
+        return encoded.scores.weights(task.support) if encoded.scores is not None else None
 
 
 def categorical_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:

@@ -12,9 +12,15 @@ from hagmeta.nn.encoder import Embedding, LayerSettings
 from hagmeta.nn.gcn import GCN
 from hagmeta.sparse.graph import Graph, View
 
+LEARNT = ("softmax", "share", "plain", "permuted")  # forms in which scores are learnt
+NEAREST_STEPS = 60  # leave less than 1 % of what can be gained, over ten supports or fewer, on average
+
 
 class NodeAttention(nn.Module):
-    """Two graph convolutions and a linear layer score every node (Eqs. 7 and 8)."""
+    """Two graph convolutions and a linear layer score every node (Eqs. 7 and 8).
+
+    By ``degree`` alone nothing is learnt: every score is one, and only the logarithm of the degree counts.
+    """
 
     def __init__(
         self,
@@ -26,29 +32,77 @@ class NodeAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.degree, self.weights = degree, weights
-        self.convolutions = GCN(num_features, settings)
-        self.last = nn.Linear(settings.embedding, 1)
+        self.convolutions = GCN(num_features, settings) if weights in LEARNT else None
+        self.last = nn.Linear(settings.embedding, 1) if weights in LEARNT else None
 
     def forward(self, graph: Graph, view: View, key: Tensor | None) -> NodeScores:
-        embedding = self.convolutions(graph, view, key)
+        embedding = self.convolutions(graph, view, key) if self.convolutions is not None else None
         if self.degree == "whole":
             view = view._replace(log_degree=graph.log_degree)
-        return NodeScores(embedding, self.last, view, shares=self.weights == "share")
+        return NodeScores(embedding, self.last, view, self.weights)
 
 
 @dataclass(frozen=True)
 class NodeScores:
     """Scores to be read at support nodes."""
 
-    embedding: Embedding
-    last: nn.Linear
+    embedding: Embedding | None
+    last: nn.Linear | None
     view: View
-    shares: bool = False  # weights are shares of a sum, not a softmax
+    form: str = "softmax"  # in which scores become weights
 
     def weights(self, support: Tensor) -> Tensor:
         """Weights (classes, shots) that sum to one within a class; the paper sums over all supports."""
         nodes = support.flatten()
-        score = self.last(F.relu(self.embedding.at(nodes))).squeeze(-1)
-        score = torch.sigmoid(score * self.view.log_degree[nodes])  # Eq. 9, with epsilon = 1
-        score = score.view_as(support)
-        return score / score.sum(-1, keepdim=True) if self.shares else score.softmax(-1)  # Eq. 10
+        score = self.view.log_degree[nodes]
+        if self.embedding is not None and self.last is not None:
+            score = self.last(F.relu(self.embedding.at(nodes))).squeeze(-1) * score
+        if self.form == "plain":
+            return score.view_as(support).softmax(-1)
+        score = torch.sigmoid(score).view_as(support)  # Eq. 9, with epsilon = 1
+        if self.form == "share":
+            return score / score.sum(-1, keepdim=True)
+        weights = score.softmax(-1)  # Eq. 10
+        return to_the_next(weights, support) if self.form == "permuted" else weights
+
+
+def to_the_next(weights: Tensor, support: Tensor) -> Tensor:
+    """Weights (classes, shots), each given to the next support of its class, the last one's to the first."""
+    shots = support.shape[-1]
+    places = torch.arange(shots, device=support.device) - copies(support)
+    return weights.gather(-1, places % shots)
+
+
+def copies(support: Tensor) -> Tensor:
+    """How often each support (classes, shots) stands in its row: side by side, where rows were levelled."""
+    return (support.unsqueeze(-1) == support.unsqueeze(-2)).sum(-1)
+
+
+def relative_entropy(weights: Tensor, support: Tensor) -> Tensor:
+    """The entropy of each class's weights by that of equal ones: (classes,), 1 where all count alike.
+
+    Of a class with a single support it is not a number.
+    """
+    times = copies(support)
+    entropy = torch.special.entr(weights * times).div(times).sum(-1)
+    return entropy / times.reciprocal().sum(-1).log()
+
+
+def nearest_weights(support: Tensor, means: Tensor) -> Tensor:
+    """Weights (classes, shots) whose mean of supports (classes, shots, width) is nearest to ``means``.
+
+    Of all that are at least 0 and sum to one: by accelerated exponentiated gradients, of a fixed number.
+    """
+    offsets = support - means.unsqueeze(-2)
+    products = offsets @ offsets.mT  # (classes, shots, shots)
+    largest = products.diagonal(dim1=-2, dim2=-1).amax(-1)
+    products = products / largest.clamp(min=1e-12)[..., None, None]
+    weights = nearest = torch.full_like(products[..., 0], 1 / support.shape[-2])
+    logits = torch.zeros_like(weights)
+    for step in range(NEAREST_STEPS):
+        share = 2 / (step + 2)
+        looked_at = (1 - share) * nearest + share * weights
+        logits = logits - (products @ looked_at.unsqueeze(-1)).squeeze(-1) / share
+        weights = logits.softmax(-1)
+        nearest = (1 - share) * nearest + share * weights
+    return nearest

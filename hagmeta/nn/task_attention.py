@@ -18,6 +18,27 @@ def _counted(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tens
     return counts.to(device), torch.arange(len(sizes)).repeat_interleave(counts).to(device)
 
 
+def class_weights(shares: Tensor, sizes: tuple[int, ...], *, divided: bool = True) -> Tensor:
+    """Shares (tasks,) as weights of the tasks' classes (classes,): divided among them, or whole for each."""
+    counts, task_of_class = _counted(sizes, shares.device)
+    return (shares / counts if divided else shares).index_select(0, task_of_class)  # Eq. 6
+
+
+def reversed_gradient(values: Tensor) -> Tensor:
+    """The same values, to the bit, through which gradients pass with their sign reversed."""
+    return 2 * values.detach() - values
+
+
+class UniformTaskAttention(nn.Module):
+    """Every task counts alike, and nothing is learnt."""
+
+    def forward(self, prototypes: Tensor, sizes: tuple[int, ...], key: Tensor | None) -> Tensor:
+        return class_weights(self.shares(prototypes, sizes, key), sizes)
+
+    def shares(self, prototypes: Tensor, sizes: tuple[int, ...], key: Tensor | None) -> Tensor:
+        return prototypes.new_full((len(sizes),), 1 / len(sizes))
+
+
 class TaskAttention(nn.Module):
     """Self-attention between the newest task and every task met, over their prototypes (Eqs. 4 and 5)."""
 
@@ -30,8 +51,10 @@ class TaskAttention(nn.Module):
         layers: str = "three",
         earlier: str = "transposed",
         vectors: str = "linear",
+        weights: str = "learnt",
     ) -> None:
         super().__init__()
+        self.weights = weights
         middle = max(base_classes // 2, n_way if layers == "three" else 1)
         self.n_way = n_way
         self.dropout = rate
@@ -43,14 +66,23 @@ class TaskAttention(nn.Module):
 
     def forward(self, prototypes: Tensor, sizes: tuple[int, ...], key: Tensor | None) -> Tensor:
         """Class weights (classes,) for prototypes (classes, width) that came in tasks of ``sizes``."""
+        if self.weights == "flipped":
+            # Turned back on the way in, so that only gradients of the parameters here are reversed.
+            shares = reversed_gradient(self.shares(reversed_gradient(prototypes), sizes, key))
+        else:
+            shares = self.shares(prototypes, sizes, key)
+        if self.weights == "stopped":
+            shares = shares.detach()
+        return class_weights(shares, sizes, divided=self.weights != "sizes")
+
+    def shares(self, prototypes: Tensor, sizes: tuple[int, ...], key: Tensor | None) -> Tensor:
+        """How much each task counts: (tasks,), one in all."""
         base, *later = prototypes.split(sizes)
         hidden = dropout(F.relu(self.first(base.mT)), self.dropout, key)  # (width, middle)
         hidden = F.relu(self.third(F.relu(self.second(hidden))))  # (width, n_way)
         tasks = torch.stack([hidden, *self._columns(later)])  # (tasks, width, n_way)
         vectors, newest = self._vectors(tasks, key)
-        weights = (vectors @ newest).softmax(0)  # Eq. 5
-        counts, task_of_class = _counted(sizes, weights.device)
-        return (weights / counts).index_select(0, task_of_class)  # Eq. 6
+        return (vectors @ newest).softmax(0)  # Eq. 5
 
     def _columns(self, later: list[Tensor]) -> list[Tensor]:
         """Tasks (classes, width) as (width, n_way); the earlier ones perhaps with their numbers mixed up."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
 from queue import Queue
@@ -109,7 +109,8 @@ def _no_collection() -> Iterator[None]:
 class Steps:
     """Gradient steps of a pack with one optimizer, replayed where that can be.
 
-    Gradients are each step's own. Of parameters whose names begin with one of ``summed`` they add up.
+    Gradients are each step's own. Of parameters whose names begin with one of ``summed`` they add up. Those
+    whose names begin as in ``own`` have a rate and a weight decay of their own.
     """
 
     def __init__(
@@ -119,9 +120,10 @@ class Steps:
         weight_decay: float,
         capture: Capture,
         summed: tuple[str, ...] = (),
+        own: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         self._pack, self._capture = pack, capture
-        self._optimizer = pack.optimizer(rate, weight_decay)
+        self._optimizer = pack.optimizer(rate, weight_decay, own)
         self._fresh = [value for name, value in pack.parameters.items() if not name.startswith(summed)]
         for name, value in pack.parameters.items():
             # What is replayed adds to them where they are: they are never made anew.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,12 +39,29 @@ class Pack:
 
         return vmap(one, in_dims=(self._axes, *[0] * len(seedwise)))(self.parameters, *seedwise)
 
-    def optimizer(self, rate: float, weight_decay: float) -> torch.optim.Optimizer:
-        """Adam is elementwise: one optimizer serves the pack, each seed as if it were alone."""
-        learning = [value for value in self.parameters.values() if value.requires_grad]
-        on_gpu = all(value.is_cuda for value in learning)
+    def optimizer(
+        self, rate: float, weight_decay: float, own: Mapping[str, tuple[float, float]] | None = None
+    ) -> torch.optim.Optimizer:
+        """Adam is elementwise: one optimizer serves the pack, each seed as if it were alone.
+
+        ``own`` has the rate and weight decay of parameters whose names begin so.
+        """
+        learning = {name: value for name, value in self.parameters.items() if value.requires_grad}
+        on_gpu = all(value.is_cuda for value in learning.values())
+        apart: list[dict[str, Any]] = [
+            {
+                "params": [learning.pop(name) for name in tuple(learning) if name.startswith(prefix)],
+                "lr": own_rate,
+                "weight_decay": own_decay,
+            }
+            for prefix, (own_rate, own_decay) in (own or {}).items()
+        ]
         return torch.optim.Adam(
-            [{"params": learning}], lr=rate, weight_decay=weight_decay, fused=True, capturable=on_gpu
+            [{"params": list(learning.values())}, *apart],
+            lr=rate,
+            weight_decay=weight_decay,
+            fused=True,
+            capturable=on_gpu,
         )
 
     def snapshot(self) -> State:

@@ -71,8 +71,19 @@ class Context:
 
     def steps(self, pack: Pack, rate: float, capture: Capture) -> Steps:
         """What the method learns by."""
-        summed = self.method.sums_gradients(self.settings)
-        return Steps(pack, rate, self.settings.weight_decay, capture, summed)
+        summed, decay = self.method.sums_gradients(self.settings), self.settings.weight_decay
+        return Steps(pack, rate, decay, capture, summed, self._own_steps(rate))
+
+    def _own_steps(self, rate: float) -> dict[str, tuple[float, float]]:
+        """Rate and weight decay of parameters with their own, where the common rate is ``rate``."""
+        settings = self.settings
+        return {
+            prefix: (
+                rate if own.rate is None else rate * own.rate / settings.learning_rate,
+                settings.weight_decay if own.weight_decay is None else own.weight_decay,
+            )
+            for prefix, own in self.method.own_steps(settings).items()
+        }
 
     def ahead(self, items: Iterable[Item]) -> Iterator[Item]:
         """The same items, drawn before they are needed where that saves time."""
@@ -110,6 +121,11 @@ class Context:
         return self.method.oracle and self.protocol.has_oracles
 
     @property
+    def knows_true_means(self) -> bool:
+        """Whether class means are those of all train nodes, of classes known by supports, too."""
+        return self.method.knows_true_means(self.settings) and self.protocol.has_oracles
+
+    @property
     def keeps_prototypes(self) -> bool:
         """Whether nothing but its prototype is left of a class met earlier: no label of it is read again."""
         return self.protocol.most_rehearsed == 0
@@ -142,9 +158,9 @@ class Context:
 
     def training(self) -> Knowledge:
         """What is known in meta-training: of novel-test and held-out classes nothing, at most their nodes."""
-        supervised = self.meta_training is MetaTraining.SUPERVISED
+        everything = self.meta_training is MetaTraining.SUPERVISED or self.knows_true_means
         known = [
-            self.protocol.known_in_training(s, s.trained if supervised else s.validation.known)
+            self.protocol.known_in_training(s, s.trained if everything else s.validation.known)
             for s in self.scenarios
         ]
         return self._knowledge([s.validation for s in self.scenarios], 0, known)
@@ -163,24 +179,42 @@ class Context:
         if self.oracle:
             return self.known_by(streams, session, [w.train_nodes_met(s, session) for w, s in pairs])
         known = [self.protocol.known_in_session(w, s, session) for w, s in pairs]
+        if self.knows_true_means:
+            arrived = [w.train_nodes_arrived(s, session) for w, s in pairs]
+            known = [np.concatenate(both) for both in zip(known, arrived, strict=True)]
         return self._knowledge(streams, session, known)
 
-    def known_by(self, streams: Sequence[Stream], session: int, nodes: list[np.ndarray]) -> Knowledge:
-        """What is known in a session in which every class met is the average over some of these nodes."""
-        return self._knowledge(streams, session, nodes, all_averaged=True)
+    def known_by(
+        self,
+        streams: Sequence[Stream],
+        session: int,
+        nodes: list[np.ndarray],
+        labels: list[np.ndarray] | None = None,
+    ) -> Knowledge:
+        """What is known in a session in which every class met is the average over some of these nodes.
+
+        ``labels`` are those that the nodes were given, which need not be true.
+        """
+        return self._knowledge(streams, session, nodes, labels, all_averaged=True)
 
     def _knowledge(
-        self, streams: Sequence[Stream], session: int, known_by: list[np.ndarray], all_averaged: bool = False
+        self,
+        streams: Sequence[Stream],
+        session: int,
+        known_by: list[np.ndarray],
+        labels: list[np.ndarray] | None = None,
+        all_averaged: bool = False,
     ) -> Knowledge:
         pairs = zip(self.scenarios, streams, strict=True)
         seen = [self.protocol.visible(scenario, stream, session) for scenario, stream in pairs]
-        members = [self._members(s, nodes) for s, nodes in zip(self.scenarios, known_by, strict=True)]
+        if labels is None:
+            labels = [s.labels[nodes] for s, nodes in zip(self.scenarios, known_by, strict=True)]
+        members = [self._members(*each) for each in zip(self.scenarios, known_by, labels, strict=True)]
         means = self.graph.class_means(members, np.stack(seen))
         return Knowledge(self.view(self.scenarios, seen), means, all_averaged)
 
-    def _members(self, scenario: Scenario, nodes: np.ndarray) -> scipy.sparse.csr_matrix:
+    def _members(self, scenario: Scenario, nodes: np.ndarray, labels: np.ndarray) -> scipy.sparse.csr_matrix:
         """Averages (classes, nodes) over some nodes, each counted with its class."""
-        labels = scenario.labels[nodes]
         share = 1 / np.bincount(labels, minlength=scenario.num_classes).clip(min=1)
         values = share[labels].astype(np.float32)
         shape = (scenario.num_classes, self.graph.num_nodes)

@@ -56,6 +56,10 @@ class Memory:
         counts = np.concatenate([np.full(len(rows), rows.shape[1]) for rows in self.kept[0]])
         return np.repeat(np.arange(len(counts)), counts)
 
+    def labels(self, session: int) -> list[np.ndarray]:
+        """The classes that they were given as, one array a seed: of a mislabelled support not its own."""
+        return [stream.met(session)[self.targets()] for stream in self.streams]
+
     def _candidates(self, scenario: Scenario, stream: Stream, session: int) -> list[np.ndarray]:
         """The labelled nodes of each class that a session brought: train nodes at first, then supports."""
         if session:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hagmeta.methods.base import SessionLearning
+from hagmeta.methods.base import SessionLearning, Shared, Task
 from hagmeta.packs.pack import Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.context import Context, Knowledge
@@ -20,6 +20,7 @@ from hagmeta.phases.meta_training import Trained
 from hagmeta.phases.snapshots import Snapshots
 from hagmeta.protocol.evaluator import Evaluator
 from hagmeta.protocol.scenario import Stream
+from hagmeta.sparse.graph import View
 
 Answers = list[tuple[np.ndarray, np.ndarray]]  # a pair a seed: queries, and the class given to each
 
@@ -47,6 +48,8 @@ def play(
         answers = learner.learn_and_answer(pack, knowledge, session)
         for evaluator, (queries, classes) in zip(evaluators, answers, strict=True):
             evaluator.record(queries, classes)
+        for seed, evaluator in enumerate(evaluators):
+            evaluator.note({name: float(values[seed]) for name, values in learner.diagnosed.items()})
         if snapshots:
             snapshots.take(context, pack, knowledge, streams, session)
         progress(purpose, session, streams[0].sessions, {})
@@ -57,10 +60,17 @@ class _Learner(ABC):
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         self.context, self.streams = context, streams
         self.key = keys(context.seeds, f"dropout/{purpose}")
+        self.diagnosed: dict[str, np.ndarray] = {}  # of the last session, by name: a number a seed
 
     @abstractmethod
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         """Learn what a session brings, and answer its queries."""
+
+    @torch.no_grad()
+    def _diagnose(self, pack: Pack, shared: Shared, view: View, task: Task) -> None:
+        """What the method has to tell of itself, now that a task is answered."""
+        found: dict[str, Tensor] = pack.run("diagnostics", (shared,), view, task)
+        self.diagnosed = {name: values.cpu().numpy() for name, values in found.items()}
 
 
 class _AnsweringAfterLearning(_Learner):
@@ -85,7 +95,8 @@ class _AnsweringAfterLearning(_Learner):
         if self.memory is not None:
             self.memory.keep(pack, knowledge, session)
             if not self.context.keeps_prototypes:
-                knowledge = self.context.known_by(self.streams, session, self.memory.nodes())
+                kept = self.memory.nodes(), self.memory.labels(session)
+                knowledge = self.context.known_by(self.streams, session, *kept)
         return self._answer(pack, knowledge, session)
 
     def _learn(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
@@ -108,6 +119,7 @@ class _AnsweringAfterLearning(_Learner):
         shared = context.shared(knowledge, len(streams[0].known), session)
         (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
         assert logits.shape[-1] == task.classes.shape[-1], "a method answers among all classes, kept ones too"
+        self._diagnose(pack, shared, knowledge.view, task)
         if context.keeps_prototypes:
             self.kept = (pack.run("prototypes", (shared,), knowledge.view, task),)
         rows = logits.argmax(-1).cpu().numpy()
@@ -134,18 +146,22 @@ class _AnsweringWhileLearning(_Learner):
             return [self.trained.answers_of(seed) for seed in range(pack.size)]
         queries = [stream.queries[session] for stream in self.streams]
         meanings = [self._meanings(stream, session) for stream in self.streams]
-        rows = self._step(pack, knowledge, session, queries, meanings).argmax(-1).cpu().numpy()
+        shared, task, target = self._lesson(pack, knowledge, session, queries, meanings)
+        drawn = (task, target, fold(self.key, session))
+        logits = self.steps.take("session_loss", (shared,), (knowledge.view,), drawn)
+        rows = logits.argmax(-1).cpu().numpy()
+        self._diagnose(pack, shared, knowledge.view, task)
         return [(asked, meaning[row]) for asked, meaning, row in zip(queries, meanings, rows, strict=True)]
 
-    def _step(
+    def _lesson(
         self,
         pack: Pack,
         knowledge: Knowledge,
         session: int,
         queries: list[np.ndarray],
         meanings: list[np.ndarray],
-    ) -> Tensor:
-        """One step on the labels of the queries; its logits (pack, queries, positions)."""
+    ) -> tuple[Shared, Task, Tensor]:
+        """What the step on the labels of the queries is given: at last the positions (pack, queries)."""
         context, streams = self.context, self.streams
         second = bool(context.settings.double_prototypes)
         averaged = [s.met(session if second else session - 1) for s in streams]
@@ -159,8 +175,7 @@ class _AnsweringWhileLearning(_Learner):
         ]
         shared = context.shared(knowledge, len(streams[0].known), session + second)
         task = task._replace(recalled=recall(pack, shared, knowledge.view, task))
-        drawn = (task, stack(target), fold(self.key, session))
-        return self.steps.take("session_loss", (shared,), (knowledge.view,), drawn)
+        return shared, task, stack(target)
 
     def _meanings(self, stream: Stream, session: int) -> np.ndarray:
         """The class that each position stands for; -1 for the second prototypes of the new classes."""

@@ -26,7 +26,8 @@ class Validation:
         self._last = self._streams[0].sessions
         sessions = list(range(self._last + 1))
         limited = context.protocol.most_rehearsed is not None
-        changes = context.settings.val_classes or context.oracle or limited
+        oracle = context.oracle or context.knows_true_means
+        changes = context.settings.val_classes or oracle or limited
         if changes or any(newcomers(context, self._streams, session) for session in sessions):
             self._parts = [self._part([session]) for session in sessions]
         else:

@@ -43,6 +43,12 @@ class TaskSettings(Settings):
         choices=("arriving", "whole"),
         birth="arriving",
     )
+    mislabelled: int = setting(
+        0,
+        "supports of every arriving class, in streams and episodes, that are nodes of another of its session",
+        at_least=0,
+        birth=0,
+    )
 
     def check(self) -> None:
         if self.classes is not None and min(self.classes) < 1:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hagmeta.packs.randomness import stream as random_stream
 from hagmeta.protocol import ProtocolSettings, make_protocol
-from hagmeta.protocol.scenario import Scenario
+from hagmeta.protocol.scenario import Scenario, mislabel
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,9 @@ class EpisodeSampler:
         self.sessions = len(scenario.meta_classes) // settings.n_way
         self.base, self.novel = scenario.split.base, scenario.meta_classes
         self.classes = self.sessions * settings.n_way
+        self.ways, self.mislabelled = settings.n_way, settings.mislabelled
         self.rng = random_stream(scenario.seed, "episodes")
+        self.mislabelled_rng = random_stream(scenario.seed, "episodes/mislabelled")
         self.pools = training_pools(scenario, scenario.trained, settings)
 
     def draw(self) -> PseudoStream:
@@ -39,9 +41,10 @@ class EpisodeSampler:
         query = self.rng.random((self.sessions, len(rows), self.queries))
         kept = np.broadcast_to(support, (self.sessions, *support.shape))
         nodes = self.pools.distinct(rows, np.concatenate([kept, query], axis=-1))
+        support = nodes[0, len(self.base) :, : self.shots].reshape(-1, self.ways, self.shots)
         return PseudoStream(
             order=self.novel[order],
-            support=nodes[0, len(self.base) :, : self.shots],
+            support=mislabel(support, self.mislabelled, self.mislabelled_rng).reshape(-1, self.shots),
             query=nodes[:, :, self.shots :],
         )
 
@@ -53,14 +56,17 @@ class TaskSampler:
         assert settings.n_way and settings.k_shot and settings.query_shot
         self.ways, self.shots, self.queries = settings.n_way, settings.k_shot, settings.query_shot
         self.classes = scenario.meta_classes
+        self.mislabelled = settings.mislabelled
         self.rng = random_stream(scenario.seed, "episodes/tasks")
+        self.mislabelled_rng = random_stream(scenario.seed, "episodes/tasks/mislabelled")
         self.pools = training_pools(scenario, self.classes, settings)
 
     def draw(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Classes (N,), supports (N, K) and queries (N, query_shot)."""
         rows = self.rng.permutation(len(self.classes))[: self.ways]
         nodes = self.pools.distinct(rows, self.rng.random((self.ways, self.shots + self.queries)))
-        return self.classes[rows], nodes[:, : self.shots], nodes[:, self.shots :]
+        support = mislabel(nodes[:, : self.shots], self.mislabelled, self.mislabelled_rng)
+        return self.classes[rows], support, nodes[:, self.shots :]
 
 
 class BatchSampler:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.scenario import Stream
+
+DIGITS = 4  # of what a method tells of itself
 
 
 class Evaluator:
@@ -15,6 +19,7 @@ class Evaluator:
         self._stream = stream
         self._labels = labels
         self.predictions = Predictions(stream.known, stream.arriving)
+        self.notes: list[dict[str, float]] = []  # by session, what a method tells of itself
 
     @property
     def answers(self) -> list[np.ndarray]:
@@ -29,6 +34,22 @@ class Evaluator:
     def record(self, queries: np.ndarray, classes: np.ndarray) -> None:
         """The next session's answers to queries of the caller's own."""
         self.predictions.add(queries, classes, self._labels[queries])
+
+    def note(self, values: dict[str, float]) -> None:
+        """Numbers to keep beside the session's answers."""
+        self.notes.append(values)
+
+    def diagnostics(self) -> dict[str, list[float | None]]:
+        """By name, session by session; None where there was no such number.
+
+        Rounded: the last digits of small products depend on how many seeds are in a pack.
+        """
+        names = dict.fromkeys(name for values in self.notes for name in values)
+        series = {name: [values.get(name, math.nan) for values in self.notes] for name in names}
+        return {
+            name: [None if math.isnan(value) else round(value, DIGITS) for value in values]
+            for name, values in series.items()
+        }
 
     def accuracy(self) -> list[float]:
         return [float(correct.mean()) for correct in self.predictions.correct()]

@@ -43,6 +43,7 @@ class Released(Protocol):
     decides: ClassVar = {
         "pretrain_on": "known",
         "rehearsal": "all",
+        "mislabelled": 0,  # a class met is known by all its nodes, which would tell the wrong ones
         "normalisation": "whole",
         "nla_degree": "whole",
         "nla_weights": "share",

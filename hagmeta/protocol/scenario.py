@@ -17,6 +17,19 @@ def held_out_size(count: Count) -> Count:
     return count // 5
 
 
+def mislabel(support: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Supports (..., N, K) with ``count`` of every class given to the class before it, cyclically.
+
+    So each of a session's N classes has as many nodes of the next one, in places that are drawn, and no node
+    is given to two. To whoever is handed them a support's class is its row.
+    """
+    shots = np.broadcast_to(np.arange(support.shape[-1]), support.shape)
+    places = rng.permuted(shots, axis=-1)[..., :count]
+    moved, given = np.take_along_axis(support, places, axis=-1), support.copy()
+    np.put_along_axis(given, places, np.roll(moved, -1, axis=-2), axis=-1)
+    return given
+
+
 @dataclass(frozen=True)
 class Split:
     """One seed's split. Base classes are the largest; the seed chooses among equals and shuffles the rest."""
@@ -131,6 +144,11 @@ class Scenario:
         """Train nodes of every class met by a session of a stream: what only an oracle may ask."""
         candidates = np.flatnonzero((self.split.role == TRAIN) & stream.readable(session))
         return candidates[np.isin(self.labels[candidates], stream.met(session))]
+
+    def train_nodes_arrived(self, stream: Stream, session: int) -> np.ndarray:
+        """Those of them that are of classes which came after the stream's start."""
+        nodes = self.train_nodes_met(stream, session)
+        return nodes[~np.isin(self.labels[nodes], stream.known)]
 
     def all_nodes_of(self, classes: np.ndarray) -> np.ndarray:
         """Every node labelled with one of ``classes``: what only a protocol that leaks may ask."""

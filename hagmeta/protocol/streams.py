@@ -8,7 +8,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.randomness import stream as random_stream
 from hagmeta.protocol import ProtocolSettings, make_protocol
-from hagmeta.protocol.scenario import NEVER, TEST, VAL, ClassNodes, Scenario, Stream, StreamPlan
+from hagmeta.protocol.scenario import NEVER, TEST, VAL, ClassNodes, Scenario, Stream, StreamPlan, mislabel
 from hagmeta.protocol.splits import class_members, make_split
 
 
@@ -43,11 +43,16 @@ def half_of(novel_train: int, n_way: int) -> int:
 
 
 def check_ways(settings: ProtocolSettings) -> None:
-    """Refuse an N that the class split cannot feed."""
-    assert settings.classes and settings.n_way
+    """Refuse an N that the class split cannot feed, and more wrong labels than a class can bear."""
+    assert settings.classes and settings.n_way and settings.k_shot
     _, novel_train, novel_test = settings.classes
     n_way, sessions, val_classes = settings.n_way, settings.sessions, settings.held_out
+    k_shot, mislabelled = settings.k_shot, settings.mislabelled
     kept = novel_train - val_classes
+    if mislabelled and n_way < 2:
+        raise UserError(f"mislabelled is {mislabelled}, but with n_way 1 a session has no other class.")
+    if mislabelled and mislabelled >= k_shot:
+        raise UserError(f"mislabelled is {mislabelled}; it must be below k_shot, {k_shot}.")
     if n_way > novel_test:
         raise UserError(f"n_way is {n_way}, but only {novel_test} classes are novel-test.")
     if n_way > kept:
@@ -74,13 +79,15 @@ class _Builder:
 
     def __init__(self, settings: ProtocolSettings, nodes: ClassNodes, purpose: str, seed: int) -> None:
         self.protocol, self.k_shot, self.nodes = make_protocol(settings), settings.k_shot, nodes
-        self.seed = seed
+        self.seed, self.mislabelled = seed, settings.mislabelled
+        self.mislabelled_rng = random_stream(seed, f"{purpose}/mislabelled")
         self.rng = random_stream(seed, purpose)
         self.query_rng = random_stream(seed, f"{purpose}/queries")  # fewer sessions leave them as they are
 
     def stream(self, known: np.ndarray, there: np.ndarray, arriving: np.ndarray, role: int) -> Stream:
         """A stream whose ``there`` classes have arrived at its start, with queries of one role."""
         support = np.array([[self._support(c) for c in session] for session in arriving])
+        support = mislabel(support, self.mislabelled, self.mislabelled_rng)
         arrival = np.full(len(self.nodes.role), NEVER, dtype=np.int16)
         for number, session in enumerate(arriving, start=1):
             for c in session:

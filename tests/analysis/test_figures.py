@@ -77,6 +77,7 @@ def record(config: RunConfig, seed: int, quality: float) -> dict[str, Any]:
         "config": config.canonical(),
         "config_hash": config.hash(),
         "unhashed": config.unhashed(),
+        "births": config.births(),
         "revisions": config.revisions(),
         "seed": seed,
         "accuracy": accuracy,

@@ -215,6 +215,46 @@ def test_one_setting_at_a_time_is_compared_with_the_default(write: Write) -> Non
     ]
 
 
+def test_switches_are_told_of_one_at_a_time_where_they_make_no_factorial(write: Write) -> None:
+    write(FULL)
+    write(WITHOUT, nla=False)
+    write(WITHOUT, tla=False)
+    write(WITHOUT, tla_weights="uniform")
+    folder = write({seed: (0.8, 0.7, 0.9) for seed in FULL}, nla_weights="oracle", record={"oracle": True})
+    found = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
+    values = [row[:2] for row in texts(found)]
+    assert values == [
+        *(["nla_weights", "oracle"], ["nla_weights", "softmax (reference)"]),
+        *(["tla_weights", "learnt (reference)"], ["tla_weights", "uniform"]),
+        *(["nla", "false"], ["nla", "true (reference)"]),
+        *(["tla", "false"], ["tla", "true (reference)"]),
+    ]
+    assert [row[0] for row in texts(tables(folder)["sessions-debian-strict-3-way-5-shot"])] == [
+        *("GPIL + NLA + TLA", "GPIL + TLA", "GPIL + NLA", "nla_weights oracle", "tla_weights uniform")
+    ]
+    # An oracle moves most and is not counted: by so much nothing that can be chosen moves it.
+    (sentence,) = findings(read([folder]))
+    assert "tla_weights moves the last session most: 55.5 % at uniform, 60.5 % at learnt" in sentence
+
+
+def test_attention_weights_stand_beside_equal_ones(write: Write) -> None:
+    weights = {"nla_entropy": [None, 0.9, 0.8], "tla_base_share": [0.3, 0.1, 0.2]}
+    write(FULL, record={**weights, "tla_equal_share": [0.25, 0.2, 0.1667]})
+    folder = write(WITHOUT, nla=False, tla=False)  # as in records that have none
+    table = tables(folder)["attention-debian-strict-3-way-5-shot"]
+    assert texts(table) == [
+        ["NLA's entropy", "equal weights", "", "1.000", "1.000"],
+        ["NLA's entropy", "GPIL + NLA + TLA", "", "0.900", "0.800"],
+        ["TLA's base share", "equal weights", "0.250", "0.200", "0.167"],
+        ["TLA's base share", "GPIL + NLA + TLA", "0.300", "0.100", "0.200"],
+    ]
+    assert read([folder]).sessions["nla_entropy"].notna().sum() == 2 * len(FULL)
+
+
+def test_without_attention_weights_there_is_no_such_table(study: Path) -> None:
+    assert not [name for name in tables(study) if name.startswith("attention")]
+
+
 def test_the_papers_numbers_stand_beside_ours(write: Write) -> None:
     folder = write(FULL, dataset="amazon-clothing", protocol="released")
     (table,) = published_tables(read([folder]))

@@ -27,7 +27,7 @@ def other_value(item: Field[Any]) -> Any:
     if item.name == "classes":
         return (4, 5, 5)
     if item.metadata["words"]:
-        return next(word for word in item.metadata["words"] if word != default)
+        return next((word for word in item.metadata["words"] if word != default), "1")
     if item.metadata["choices"]:
         return next(choice for choice in item.metadata["choices"] if choice != default)
     if isinstance(default, bool):
@@ -117,6 +117,15 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("classes", [4, 5, True], "[4, 5, True]"),
     ("classes", [4, 5, 0], "(4, 5, 0)"),
     ("val_classes", -1, "-1"),
+    ("mislabelled", -1, "-1"),
+    ("nla_weights", "softmin", "'softmin'"),
+    ("nla_rate", 0, "0"),
+    ("nla_rate", "fast", "'fast'"),
+    ("nla_rate", True, "True"),
+    ("nla_decay", -0.1, "-0.1"),
+    ("nla_decay", math.inf, "inf"),
+    ("nla_decay", None, "None"),
+    ("tla_weights", "learned", "'learned'"),
 ]
 
 

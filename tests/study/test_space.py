@@ -56,7 +56,8 @@ def test_shipped_spaces_are_valid(name: str, quick: bool) -> None:
 
 def test_all_spaces_ship() -> None:
     wanted = {"ablation", "comparison", "nway_kshot", "nway_kshot_grid", "hyperparameters", "sensitivity"}
-    assert set(space.names()) == wanted | {"comparison_tuned", "protocol", "paper", "smoke", "tune"}
+    later = {"attention", "comparison_tuned", "labels", "protocol", "paper", "smoke", "tune"}
+    assert set(space.names()) == wanted | later
 
 
 def test_ablation_is_table_3() -> None:
@@ -157,6 +158,20 @@ def test_sensitivity_changes_one_setting_at_a_time() -> None:
 
 
 # How a file is read.
+
+
+def test_attention_varies_one_factor_with_and_without_wrong_labels() -> None:
+    attention = space.read("attention")
+    configs = [resolve(config) for config in attention.configs]
+    assert len(attention.seeds) == 10 and len(configs) == 2 * (1 + 1 + 5 + 2 + 1 + 1 + 4 + 2)
+    for wrong in (0, 1):
+        centre = resolve(RunConfig(dataset="debian", mislabelled=wrong)).canonical()
+        arms = [config.canonical() for config in configs if config.mislabelled == wrong]
+        apart = [[key for key, value in arm.items() if value != centre[key]] for arm in arms]
+        assert apart[0] == [] and all(len(keys) == 1 for keys in apart[1:])
+        varied = ("nla", "nla_weights", "nla_rate", "nla_decay", "tla", "tla_weights", "finetune_steps")
+        assert {keys[0] for keys in apart[1:]} == set(varied)
+    assert sum(config.nla_weights == "oracle" for config in configs) == 2
 
 
 def test_names_and_files_are_both_taken(write: Write) -> None:
@@ -513,7 +528,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     for name, message in (
         ("binary.yaml", "not UTF-8"),
-        ("folder.yaml", "Valid: FILE.yaml, ablation, comparison"),
+        ("folder.yaml", "Valid: FILE.yaml, ablation, attention, comparison"),
         ("none.yaml", "no such file"),
         ("x" * 5000 + ".yaml", "no such file"),
         ("a\0b.yaml", "no such file"),

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.func import vmap
 
 from hagmeta.nn.encoder import Embedding
-from hagmeta.nn.node_attention import NodeScores
+from hagmeta.nn.node_attention import NodeScores, copies, nearest_weights, relative_entropy, to_the_next
 from hagmeta.nn.prototypes import distance_logits, weighted_prototypes
-from hagmeta.nn.task_attention import TaskAttention
+from hagmeta.nn.task_attention import TaskAttention, UniformTaskAttention, class_weights
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import ClassMeans, View
 
@@ -61,7 +62,7 @@ def test_node_weights_follow_the_equations_and_sum_to_one_within_a_class() -> No
 def test_node_weights_can_be_shares_of_their_sum() -> None:
     last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
     values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
-    weights = replace(scores(values, last, degree), shares=True).weights(SUPPORT)
+    weights = replace(scores(values, last, degree), form="share").weights(SUPPORT)
     for row, nodes in zip(weights.numpy(), SUPPORT.numpy(), strict=True):
         raw = np.maximum(values.numpy()[nodes], 0) @ last.weight.numpy()[0] + last.bias.item()
         sigmoid = 1 / (1 + np.exp(-raw * np.log(degree.numpy()[nodes])))
@@ -193,3 +194,157 @@ def test_task_attention_runs_for_a_pack_and_drops_only_in_training(form: dict[st
         torch.testing.assert_close(evaluated[index], module(prototypes[index], sizes, None))
         torch.testing.assert_close(trained[index], module(prototypes[index], sizes, keys[index]))
     assert not torch.allclose(evaluated, trained)
+
+
+def weights_of(form: str, values: Tensor, degree: Tensor) -> Tensor:
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    return replace(scores(values, last, degree), form=form).weights(SUPPORT).detach()
+
+
+def test_node_weights_without_sigmoids_permuted_and_by_degree_alone() -> None:
+    values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    raw = (last(values[SUPPORT].relu()).squeeze(-1) * degree[SUPPORT].log()).detach()
+    torch.testing.assert_close(weights_of("plain", values, degree), raw.softmax(-1))
+    learnt = weights_of("softmax", values, degree)
+    torch.testing.assert_close(weights_of("permuted", values, degree), learnt.roll(1, -1))
+    alone = NodeScores(None, None, View(torch.ones(NODES), torch.ones(NODES), degree.log()), "degree")
+    expected = degree[SUPPORT].log().sigmoid().softmax(-1)
+    torch.testing.assert_close(alone.weights(SUPPORT), expected)
+
+
+def test_repeated_supports_count_as_one_support() -> None:
+    support, weights = torch.tensor([[4, 9, 1], [0, 19, 7]]), torch.tensor([[0.5, 0.3, 0.2], [0.8, 0.1, 0.1]])
+    twice, halves = support.repeat_interleave(2, -1), weights.repeat_interleave(2, -1) / 2
+    assert (copies(twice) == 2).all() and (copies(support) == 1).all()
+    torch.testing.assert_close(relative_entropy(halves, twice), relative_entropy(weights, support))
+    expected = -(weights * weights.log()).sum(-1) / np.log(3)
+    torch.testing.assert_close(relative_entropy(weights, support), expected)
+    torch.testing.assert_close(
+        to_the_next(halves, twice), to_the_next(weights, support).repeat_interleave(2, -1) / 2
+    )
+
+
+@pytest.mark.parametrize("shots", [2, 5, 10])
+def test_nearest_weights_are_as_near_as_convex_weights_can_be(shots: int) -> None:
+    support, means = normal(40, shots, 16), 0.3 * normal(40, 16, seed=1)
+    weights = nearest_weights(support, means)
+    assert (weights >= 0).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(40))
+
+    def distance(weights: np.ndarray) -> np.ndarray:
+        return np.square((weights[..., None] * support.numpy()).sum(-2) - means.numpy()).sum(-1)
+
+    # To weigh well and to sum to one, by non-negative least squares.
+    best = np.stack(
+        [
+            nnls(np.vstack([s.T, 1e3 * np.ones(shots)]), np.append(m, 1e3))[0]
+            for s, m in zip(support.double().numpy(), means.double().numpy(), strict=True)
+        ]
+    )
+    lost = (distance(weights.numpy()) - distance(best)).mean()
+    assert lost < 0.01 * (distance(np.full((40, shots), 1 / shots)) - distance(best)).mean()
+
+
+def test_nearest_weights_find_a_mean_that_is_within_reach_and_bear_equal_supports() -> None:
+    support = normal(7, 4, 16)
+    given = normal(7, 4, seed=3).softmax(-1)
+    means = weighted_prototypes(support, given)
+    torch.testing.assert_close(
+        weighted_prototypes(support, nearest_weights(support, means)), means, atol=0.1, rtol=0
+    )
+    torch.testing.assert_close(
+        nearest_weights(torch.ones(2, 3, 4), torch.ones(2, 4)), torch.full((2, 3), 1 / 3)
+    )
+
+
+@pytest.mark.parametrize(("shots", "low", "high"), [(5, 0.084, 0.405), (2, 0.269, 0.731), (10, 0.039, 0.232)])
+def test_softmax_of_sigmoids_cannot_go_far_from_equal_weights(shots: int, low: float, high: float) -> None:
+    """What docs/findings.md says of its range; sigmoids as far apart as they can be."""
+    extremes = torch.tensor([0.0, *[1.0] * (shots - 1)]), torch.tensor([1.0, *[0.0] * (shots - 1)])
+    least, most = (sigmoids.softmax(-1)[0].item() for sigmoids in extremes)
+    assert least == pytest.approx(1 / (1 + (shots - 1) * np.e)) == pytest.approx(low, abs=5e-4)
+    assert most == pytest.approx(np.e / (np.e + shots - 1)) == pytest.approx(high, abs=5e-4)
+
+
+@torch.no_grad()
+def test_other_task_weights_are_uniform_or_times_the_size_of_the_task() -> None:
+    sizes, prototypes = (5, 2, 2, 1), normal(10, WIDTH)
+    learnt = task_attention()(prototypes, sizes, None)
+    counts = torch.tensor(sizes).repeat_interleave(torch.tensor(sizes))
+    torch.testing.assert_close(task_attention(weights="sizes")(prototypes, sizes, None), learnt * counts)
+    for form in ("stopped", "flipped"):
+        assert torch.equal(task_attention(weights=form)(prototypes, sizes, None), learnt)
+    uniform = vmap(lambda p: UniformTaskAttention()(p, sizes, None))(normal(3, 10, WIDTH))
+    torch.testing.assert_close(uniform, (0.25 / counts).expand(3, -1))
+    assert not list(UniformTaskAttention().parameters())
+
+
+def corner_entropies(top: float, shots: int = 5) -> list[float]:
+    """By that of equal weights, with some sigmoids at the top of their range and the others ``top`` below."""
+    weights = [torch.tensor([top] * high + [0.0] * (shots - high)).softmax(-1) for high in range(1, shots)]
+    return [float(torch.special.entr(each).sum() / np.log(shots)) for each in weights]
+
+
+def test_the_least_entropy_of_softmax_and_degree_weights() -> None:
+    """The table of docs/findings.md: in each sigmoid alone it rises, then falls: corners are least."""
+    assert min(corner_entropies(1.0)) == pytest.approx(0.925, abs=5e-4) == corner_entropies(1.0)[1]
+    inside = torch.rand(20_000, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    assert float(torch.special.entr(inside).sum(-1).min() / np.log(5)) > min(corner_entropies(1.0))
+    assert (5 * inside.square().sum(-1)).max() < 5 * (torch.eye(5)[0].softmax(-1)).square().sum() < 1.263
+    # d / (d + 1) of at least one visible neighbour, the node itself: from 1/2 to 1.
+    assert min(corner_entropies(0.5)) == pytest.approx(0.981, abs=5e-4)
+    ends = torch.tensor([[0.5, 0, 0, 0, 0], [0, 0.5, 0.5, 0.5, 0.5]]).softmax(-1)[:, 0].tolist()
+    assert ends == pytest.approx([0.292, 0.132], abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("form", "low", "high", "entropy"),
+    [("softmax", 0.144, 0.265, 0.989), ("share", 0.074, 0.329, 0.950), ("plain", 0.027, 0.541, 0.812)],
+)
+def test_weights_of_scores_that_are_spread_like_a_normal_variable(
+    form: str, low: float, high: float, entropy: float
+) -> None:
+    """Said in docs/findings.md."""
+    count = 20_000
+    last, view = nn.Linear(2, 1, bias=False), View(*(torch.ones(5 * count) for _ in range(3)))
+    last.weight.data = torch.tensor([[1.0, -1.0]])  # undoes the ReLU
+    raw = normal(5 * count)
+    values = torch.stack([raw, -raw], -1)
+    support = torch.arange(5 * count).view(count, 5)
+    weights = NodeScores(Given(values), last, view, form).weights(support).detach()
+    ends = weights.flatten().quantile(torch.tensor([0.05, 0.95])).tolist()
+    assert ends == pytest.approx([low, high], abs=2e-3)
+    assert relative_entropy(weights, support).mean().item() == pytest.approx(entropy, abs=2e-3)
+
+
+def test_how_much_task_weights_can_add() -> None:
+    """Debian's numbers of docs/findings.md: session 1, and what all of TLA's weight would make of it."""
+    sizes = (12, 3, 3, 3, 3, 3)  # base, novel-train and the session's own
+    all_to = torch.eye(6)
+    for share in (all_to[0], all_to[5], torch.full((6,), 1 / 6)):
+        assert (1 + class_weights(share, sizes)).mean().item() == pytest.approx(1 + 1 / 27)
+    assert (1 + class_weights(all_to[5], sizes))[-1].item() == pytest.approx(1.333, abs=5e-4)
+    assert (1 + class_weights(all_to[0], sizes))[0].item() == pytest.approx(1.083, abs=5e-4)
+    queries = torch.cat([torch.arange(24).repeat_interleave(5), torch.arange(24, 27)])
+    for share, divided, expected in ((0, True, 0.0244), (5, True, 0.0323), (5, False, 0.0476)):
+        weights = torch.ones(27) + (class_weights(all_to[share], sizes, divided=divided) if share else 0)
+        of_queries = weights[queries]
+        assert (of_queries[120:].sum() / of_queries.sum()).item() == pytest.approx(expected, abs=5e-5)
+
+
+@pytest.mark.parametrize(("form", "up"), [("learnt", "easy"), ("flipped", "hard"), ("stopped", None)])
+def test_descent_moves_task_weights_to_easy_tasks_and_flipped_to_hard_ones(form: str, up: str | None) -> None:
+    module, sizes = task_attention(weights=form), (5, 2, 2, 2)
+    prototypes, losses = normal(11, WIDTH), torch.tensor([0.1] * 5 + [1.0] * 4 + [3.0] * 2)
+    before = module.shares(prototypes, sizes, None).detach()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = ((1 + module(prototypes, sizes, None)) * losses).mean()
+        if loss.requires_grad:
+            loss.backward()
+            optimizer.step()
+    moved = module.shares(prototypes, sizes, None).detach() - before
+    expected = {"easy": moved[0] > 1e-4 and moved[-1] < 0, "hard": moved[0] < -1e-4 and moved[-1] > 0}
+    assert expected[up] if up else not moved.any()

@@ -1,0 +1,62 @@
+"""How NLA and TLA weigh, session by session, beside what equal weights would be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.frame import Panel
+from analysis.statistics import estimate
+from analysis.table import Cell, Table
+
+EQUAL = "equal weights"
+MEASURES = {"NLA's entropy": "nla_entropy", "TLA's base share": "tla_base_share"}
+
+
+def attention_table(panel: Panel) -> Table | None:
+    """A row a configuration and measure; None where no record has any."""
+    measures = {name: column for name, column in MEASURES.items() if panel.sessions[column].notna().any()}
+    if not measures:
+        return None
+    sessions = sorted(panel.sessions["session"].unique())
+    rows, numbers = [], []
+    for name, column in measures.items():
+        rows.append([Cell(name, name), Cell(EQUAL, EQUAL), *_equal(panel, column)])
+        tables = [panel.by_seed(column, session) for session in sessions]
+        for label in panel.labels:
+            found = [estimate(table[label]) for table in tables]
+            if all(each.seeds == 0 for each in found):
+                continue
+            cells = [_cell(each.mean) for each in found]
+            rows.append([Cell(name, name), Cell(label, label), *cells])
+            numbers += [
+                {"measure": name, "configuration": label, "session": session, **vars(each)}
+                for session, each in zip(sessions, found, strict=True)
+            ]
+    return Table(
+        name=f"attention-{panel.slug}",
+        section="attention",
+        title=f"Attention weights by session: {panel.title}",
+        caption=(
+            "Means over the seeds, in evaluation mode, after a session's steps. NLA's entropy is that of the "
+            "weights of a class's supports by that of equal weights, averaged over the classes known by "
+            "supports: 1 is a plain mean, 0 a single node. TLA's base share is the base task's part of all "
+            "tasks' weights; among equal weights it is one by the number of tasks."
+        ),
+        columns=["measure", "configuration", *map(str, sessions)],
+        rows=rows,
+        numbers=pd.DataFrame(numbers),
+        leaks=panel.leaks,
+    )
+
+
+def _equal(panel: Panel, column: str) -> list[Cell]:
+    """What equal weights would give, where there are any to compare with."""
+    known = panel.sessions[panel.sessions[column].notna()]
+    values = known["tla_equal_share"] if column == "tla_base_share" else known[column].mul(0).add(1)
+    means = values.groupby(known["session"]).mean()
+    return [_cell(means.get(session, np.nan)) for session in sorted(panel.sessions["session"].unique())]
+
+
+def _cell(value: float) -> Cell:
+    return Cell("", None) if np.isnan(value) else Cell(f"{value:.3f}", float(value))
