@@ -70,7 +70,7 @@ def _training(panel: Panel, several: bool) -> Iterator[str]:
 def _training_words(factorial: Factorial, effects: dict[str, Difference], where: str) -> str:
     """«Of the 22.8 points that GPIL adds over nothing at session 0, 21.9 [20.1, 23.5] are the labels'»."""
     gpil, labels, both = (effects.get(pair) for pair in TRAINING_PAIRS)
-    if both and labels and both.significant and labels.significant and min(both.mean, labels.mean) > 0:
+    if both and labels and both.significant and labels.significant and 0 < labels.mean <= both.mean:
         new = set(factorial.runs.get("pretrain_on", ())) == {"base"}  # pre-training did not have them
         whose = (
             "are the labels' (supervised training adds them, too)" if new else "supervised training adds, too"

@@ -127,7 +127,8 @@ def test_supervised_training_reads_novel_train_labels_and_no_held_out_novel_test
     dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"gpil": False, "instead_of_gpil": "supervised", "val_classes": 2}
-    config = small(**settings, pretrain_epochs=1, episodes=3, validate_every=3)
+    # Held-out nodes are visible, so that their labels would make a difference.
+    config = small(**settings, visibility="whole", pretrain_epochs=1, episodes=3, validate_every=3)
     context = prepare(config, SEEDS, dataset, CPU)
     held_out, tested = (with_garbage_at(context, forbidden) for forbidden in (held_out_or_unseen, asked))
     assert same_training(context, held_out) and same_training(context, tested)
