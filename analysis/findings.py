@@ -77,7 +77,7 @@ def _training_words(factorial: Factorial, effects: dict[str, Difference], where:
         )
         told = [f"Of the {_points(both)} that GPIL adds over nothing {where}, {_points(labels)} {whose}"]
     else:
-        over_nothing = {"supervised training": labels, "GPIL": both}
+        over_nothing = {"Supervised training": labels, "GPIL": both}
         told = [effect_words(name, e, f"over nothing {where}") for name, e in over_nothing.items() if e]
     if gpil:
         told.append(effect_words("GPIL", gpil, f"over supervised training on the same labels {where}"))

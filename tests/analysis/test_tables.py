@@ -137,7 +137,7 @@ def test_findings_tell_gpil_s_worth_from_the_labels_worth(write: Write) -> None:
         "are the labels' (supervised training adds them, too); GPIL adds 2.0 points [2.0, 2.0] over "
         "supervised training on the same labels at session 0."
     )
-    assert told[1].startswith("supervised training's effect over nothing at the last session is not ")
+    assert told[1].startswith("Supervised training's effect over nothing at the last session is not ")
     assert told[2].startswith("NLA")
 
 
