@@ -5,28 +5,35 @@ What tables and figures show of a design is theirs; whether it is there is decid
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.frame import Panel, Results
-from analysis.labels import SETTING, TOGGLES, across, slug
-from analysis.statistics import Difference, factorial_effects
+from analysis.labels import SETTING, SWITCHES, TRAINING, across, slug, training
+from analysis.statistics import Difference, Factor, factorial_effects, switch
 
 BOTH = ("strict", "released")
+ABOUT_TRAINING = (
+    "Training between pre-training and sessions is by GPIL, supervised on the same labels, or none. GPIL "
+    "less supervised is what GPIL itself is worth; supervised less nothing is what the labels are, where "
+    "pre-training did not have them. Interactions of training are those of GPIL less supervised."
+)
+REPEATED_FOR = ("pretrain_on",)  # an ablation is one for each of its values
 OF_THE_PROTOCOL = ("protocol", "queries_per_class", "revision")  # it draws test nodes of its own
 
 
 @dataclass(frozen=True)
 class Factorial:
-    """Runs that differ in switches only, every combination of which is there."""
+    """Runs that differ in switches and training only, every combination of which is there."""
 
-    panel: Panel
-    name: str  # of what the combinations share, where the panel has more
-    factors: list[str]
-    runs: pd.DataFrame
+    panel: Panel  # of these runs alone
+    name: str  # of what the combinations share, where the setting has more
+    factors: list[str]  # `training` where that has supervised among its levels, `gpil` where it has not
 
     @property
     def title(self) -> str:
@@ -37,35 +44,71 @@ class Factorial:
         """For file names."""
         return slug(self.panel.slug, self.name)
 
-    def cells(self, moment: str) -> dict[tuple[bool, ...], pd.Series]:
+    @property
+    def names(self) -> list[str]:
+        """Of the factors, for readers."""
+        return [factor if factor == "training" else factor.upper() for factor in self.factors]
+
+    @property
+    def about_training(self) -> str:
+        """What a caption must say of its levels, where it has any that the paper has not."""
+        return f" {ABOUT_TRAINING}" if "training" in self.factors else ""
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        return self.panel.runs
+
+    def parts(self, cell: tuple[Any, ...]) -> list[str]:
+        """The parts that a combination has."""
+        levels = zip(self.names, cell, strict=True)
+        named = [level if isinstance(level, str) else name for name, level in levels if level]
+        return [part for part in named if part != "nothing"]
+
+    def cells(self, moment: str) -> dict[tuple[Any, ...], pd.Series]:
         """For each combination the accuracies by seed, at the `first` or the `last` session."""
         return {
-            tuple(map(bool, cell)): runs.set_index("seed")[moment].sort_index()
+            tuple(cell): runs.set_index("seed")[moment].sort_index()
             for cell, runs in self.runs.groupby(self.factors, sort=False)
         }
 
     def effects(self, moment: str) -> dict[str, Difference]:
-        """Of the switches and their interactions, at the `first` or the `last` session."""
-        return factorial_effects(self.cells(moment), [factor.upper() for factor in self.factors])
+        """Of the factors and their interactions, at the `first` or the `last` session."""
+        return factorial_effects(self.cells(moment), [self._contrasts(factor) for factor in self.factors])
+
+    def _contrasts(self, factor: str) -> Factor:
+        if factor != "training":
+            return switch(factor.upper())
+        there = [level for level in TRAINING if level in set(self.runs["training"])]
+        pairs = itertools.combinations(there, 2)
+        by_name = {f"{more} less {less}": (more, less) for more, less in pairs}
+        return dict(sorted(by_name.items(), key=lambda item: item[1] == ("GPIL", "nothing")))
+
+
+def place(level: bool | str) -> int:
+    """Orders the levels of a factor: what the paper has on comes first, and has 0."""
+    return TRAINING.index(level) if isinstance(level, str) else int(not level)
 
 
 def factorials(panel: Panel) -> Iterator[Factorial]:
-    """Those of any number of switches among HAG-Meta's runs, one for each state of all other settings."""
+    """Those of any number of factors among HAG-Meta's runs, one for each state of all other settings."""
     runs = panel.runs[panel.runs["method"] == "hag-meta"]
-    others = [key for key in panel.varied() if key not in (*TOGGLES, "method")]
-    called = across(runs, others, TOGGLES) if others else pd.Series("", index=runs.index)
+    others = [key for key in panel.varied() if key not in (*SWITCHES, "method")]
+    called = across(runs, others, SWITCHES) if others else pd.Series("", index=runs.index)
+    runs = runs.assign(training=[training(run) for run in runs.to_dict("records")])
     for name, group in runs.groupby(called, sort=False):
-        factors = [key for key in TOGGLES if key in group and group[key].nunique() == 2]
-        if factors and len(group[factors].drop_duplicates()) == 2 ** len(factors):
-            yield Factorial(panel, str(name), factors, group)
+        first = "training" if "supervised" in set(group["training"]) else "gpil"
+        factors = [key for key in (first, "nla", "tla") if key in group and group[key].nunique() > 1]
+        if factors and len(group[factors].drop_duplicates()) == group[factors].nunique().prod():
+            sessions = panel.sessions[panel.sessions["run"].isin(group["run"])]
+            yield Factorial(replace(panel, runs=group, sessions=sessions), str(name), factors)
 
 
-def whole_factorial(panel: Panel) -> Factorial | None:
-    """The one that all of a panel's configurations make, if they do and nothing else varies."""
-    if set(panel.varied()) - set(TOGGLES):
-        return None
-    found = next(factorials(panel), None)
-    return found if found and len(panel.labels) == 2 ** len(found.factors) else None
+def whole_factorials(panel: Panel) -> list[Factorial]:
+    """Those that all of a panel's configurations make, if they do and nothing else varies that counts."""
+    if set(panel.varied()) - {*SWITCHES, *REPEATED_FOR}:
+        return []
+    found = list(factorials(panel))
+    return found if sum(len(each.panel.labels) for each in found) == len(panel.labels) else []
 
 
 @dataclass(frozen=True)
@@ -104,7 +147,7 @@ class _Stars:
         # (keys, configurations): equal numbers where settings are equal, absent ones too
         self._values = np.stack([pd.factorize(configs[key].map(str))[0] for key in self._keys])
         # Switches are told of where they make a factorial.
-        elsewhere = ("method", *(TOGGLES if any(factorials(panel)) else ()))
+        elsewhere = ("method", *(SWITCHES if any(factorials(panel)) else ()))
         self._arms = np.array([key not in elsewhere for key in self._keys])
 
     def around(self, centre: int) -> Star:

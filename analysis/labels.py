@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -17,6 +17,8 @@ SETTING = (
     *("queries_per_class", "drop_small", "val_classes", "visibility", "mislabelled", "revision"),
 )
 TOGGLES = ("gpil", "nla", "tla")
+SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings of which an ablation is made
+TRAINING = ("GPIL", "supervised", "nothing")  # what HAG-Meta may do between pre-training and the sessions
 ALL_OFF = "none of the three"
 NAMES = {
     "hag-meta": "HAG-Meta",
@@ -49,8 +51,8 @@ def labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
     """A name a configuration. Where several settings differ, those that are not as usual are named."""
     different = [key for key in varied(configs, keys) if key != "method"]
-    others = [key for key in different if key not in TOGGLES]
-    switched = any(key in TOGGLES for key in different)
+    others = [key for key in different if key not in SWITCHES]
+    switched = any(key in SWITCHES for key in different)
     several = configs["method"].nunique() > 1
     usual = {key: _usual(configs, key) for key in others}
 
@@ -60,16 +62,17 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             for key in others
             if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
         ]
-        on = [key.upper() for key in TOGGLES if is_on(config.get(key))]
+        whole = all(is_on(config.get(key)) for key in TOGGLES)
         told = several or (parts and len(others) > 1)  # by what is not as usual; all on goes without saying
-        if switched and config["method"] == "hag-meta" and not (told and len(on) == len(TOGGLES)):
-            parts.insert(0, " + ".join(on) or ALL_OFF)
+        if switched and config["method"] == "hag-meta" and not (told and whole):
+            on = [training(config), *(key.upper() for key in TOGGLES[1:] if is_on(config.get(key)))]
+            parts.insert(0, " + ".join(part for part in on if part != "nothing") or ALL_OFF)
         method = NAMES.get(config["method"], config["method"])
         if several or not parts:
             return f"{method} ({', '.join(parts)})" if parts else method
         return ", ".join(parts)
 
-    columns = ["method", *(key for key in TOGGLES if key in configs), *others]
+    columns = ["method", *(key for key in SWITCHES if key in configs), *others]
     return pd.Series([name(each) for each in configs[columns].to_dict("records")], index=configs.index)
 
 
@@ -97,6 +100,12 @@ def varied(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
     ]
     found = differences.varied(settings, list(configs["given"]))
     return [key for key in keys if key in found]
+
+
+def training(config: Mapping[str, Any]) -> str:
+    """Which of TRAINING a configuration of HAG-Meta has."""
+    instead = config.get("instead_of_gpil")
+    return "GPIL" if is_on(config.get("gpil")) else "nothing" if is_absent(instead) else str(instead)
 
 
 def is_on(value: Any) -> bool:
@@ -143,7 +152,7 @@ def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
     Around a centre, one setting at a time, the centre is usual, even where an arm has the default.
     """
     methods = list(NAMES)
-    apart = (*SETTING, *TOGGLES, "method", "query_shot")
+    apart = (*SETTING, *SWITCHES, "method", "query_shot")
     usual = {key: _usual(configs, key) for key in varied(configs, keys) if key not in apart}
 
     def order(config: dict[str, Any]) -> tuple[Any, ...]:

@@ -33,6 +33,7 @@ DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
     "queries_per_class": 50,
     "val_classes": 0,
 }
+ONLY_WITH = {"instead_of_gpil": ("gpil", False)}  # later settings that another one's value brings
 RELEASED_QUERIES = 20  # a class, as that protocol drew them
 # Always named, or the dataset's own by default, which a record does not tell.
 NEVER_GIVEN = ("dataset", "method", "protocol", "classes", "n_way", "k_shot")
@@ -66,13 +67,18 @@ def with_later_settings(records: Sequence[Record]) -> list[Record]:
             "config": {
                 name: birth
                 for name, birth in births.items()
-                if name in TASK or (name, *_system(record)) in concerned
+                if name in TASK or ((name, *_system(record)) in concerned and _has_use(record, name))
             }
             | record["config"]
             | ({"revision": _revision(record)} if revised else {})
         }
         for record in records
     ]
+
+
+def _has_use(record: Record, name: str) -> bool:
+    other, value = ONLY_WITH.get(name, ("", None))
+    return bool(record["config"].get(other) == value)
 
 
 def _system(record: Record) -> tuple[Any, Any]:

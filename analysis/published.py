@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.frame import Panel, Results
-from analysis.labels import NAMES, TOGGLES, is_on
+from analysis.labels import NAMES, TOGGLES, is_on, training
 from analysis.statistics import Estimate, estimate
 from analysis.table import Cell, Table
 
@@ -103,5 +103,7 @@ def _our_name(method: str) -> str:
 
 def _identity(run: pd.Series) -> str:
     if run["method"] == "hag-meta":
+        if training(run) == "supervised":
+            return "not in the paper"
         return " + ".join(sorted(key for key in TOGGLES if is_on(run.get(key)))) or "none"
     return str(run["method"])

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -116,21 +117,37 @@ def rank_correlation(one: Sequence[float] | pd.Series, other: Sequence[float] | 
     return float(scipy.stats.kendalltau(one, other).statistic)
 
 
-def factorial_effects(
-    cells: dict[tuple[bool, ...], pd.Series], factors: Sequence[str]
-) -> dict[str, Difference]:
-    """Main effects and interactions of switches, from one series over seeds for each combination.
+Factor = dict[str, tuple[Any, Any]]  # what is told of it: by name, a level and the one that it is less
 
-    The main effect is the mean of the cells with the switch on less that of the cells with it off. An
-    interaction of two is half the difference of one's effect with the other on and off, and so on. Only seeds
-    that have all combinations count.
+
+def switch(name: str) -> Factor:
+    """A factor that is on or off."""
+    return {name: (True, False)}
+
+
+def factorial_effects(
+    cells: dict[tuple[Any, ...], pd.Series], factors: Sequence[Factor]
+) -> dict[str, Difference]:
+    """Main effects and interactions of factors, from one series over seeds for each combination of levels.
+
+    A main effect is the mean of the cells with one level less that of the cells with the other. An
+    interaction of two is half the difference of one's effect with the other on and off, and so on; a factor
+    of more levels takes part in it by the first of its effects. Only seeds that have all combinations count.
     """
     table = pd.DataFrame(cells).dropna()
-    signs = np.array([[1 if on else -1 for on in cell] for cell in cells])  # (cells, factors)
+    signs = [  # by factor and name, of each cell
+        {
+            name: np.array([int(cell[i] == plus) - int(cell[i] == minus) for cell in cells])
+            for name, (plus, minus) in factor.items()
+        }
+        for i, factor in enumerate(factors)
+    ]
+    main = [[(name, sign)] for each in signs for name, sign in each.items()]
+    first = [next(iter(each.items())) for each in signs]
+    joint = [c for order in range(2, len(first) + 1) for c in itertools.combinations(first, order)]
     effects = {}
-    for order in range(1, len(factors) + 1):
-        for chosen in itertools.combinations(range(len(factors)), order):
-            contrast = signs[:, chosen].prod(axis=1) / (len(cells) / 2)
-            name = " x ".join(factors[index] for index in chosen)
-            effects[name] = difference(table.to_numpy() @ contrast)
+    for parts in (*main, *joint):
+        contrast = np.prod([sign for _, sign in parts], axis=0)
+        name = " x ".join(name for name, _ in parts)
+        effects[name] = difference(table.to_numpy() @ contrast / (contrast > 0).sum())
     return dict(zip(effects, holm(list(effects.values())), strict=True))

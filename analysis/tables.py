@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.attention import attention_table
 from analysis.bounds import above_oracles, bound_words
-from analysis.designs import Factorial, one_at_a_time, protocol_pairs, shapes, whole_factorial
+from analysis.designs import Factorial, one_at_a_time, place, protocol_pairs, shapes, whole_factorials
 from analysis.frame import Panel, Results
 from analysis.labels import readable, slug
 from analysis.searches import search_tables
@@ -48,7 +48,7 @@ def make_tables(results: Results) -> Iterator[Table]:
         yield sessions_table(panel)
         if table := metrics_table(panel):
             yield table
-        if factorial := whole_factorial(panel):
+        for factorial in whole_factorials(panel):
             yield ablation_table(factorial)
             yield effects_table(factorial)
         if len(one_at_a_time(panel)) > 1:
@@ -155,22 +155,22 @@ def ablation_table(factorial: Factorial) -> Table:
     }
     body = _estimates(panel, columns)
     tests = against(panel.by_seed("last"), panel.reference)
-    toggles = factorial.factors
-    switches = panel.runs.drop_duplicates("label").set_index("label")[toggles]
-    order = sorted(panel.labels, key=lambda label: tuple(bool(on) for on in switches.loc[label]))
+    switches = panel.runs.drop_duplicates("label").set_index("label")[factorial.factors]
+    order = sorted(panel.labels, key=lambda label: [-place(level) for level in switches.loc[label]])
     rows = []
     for label in order:
         cells = body[label]
         if label in tests and tests[label].significant:
             cells[1] = _marked(cells[1])
-        marks = [Cell("yes" if on else "", float(on)) for on in switches.loc[label]]
+        marks = [_level_cell(level) for level in switches.loc[label]]
         rows.append([*marks, _seed_count(panel, label), *cells])
+    names = factorial.names
     return Table(
-        name=f"ablation-{panel.slug}",
+        name=f"ablation-{factorial.slug}",
         section="ablation",
-        title=f"With and without {_listed([t.upper() for t in toggles])}: {panel.title}",
+        title=f"With and without {_listed(names)}: {factorial.title}",
         caption=f"{INTERVAL} The reference row has everything on.",
-        columns=[*(key.upper() for key in toggles), "seeds", *columns],
+        columns=[*names, "seeds", *columns],
         rows=rows,
         numbers=_numbers(panel, {name: table for name, (table, _) in columns.items()}, tests),
         notes=_notes(panel, True),
@@ -195,14 +195,15 @@ def effects_table(factorial: Factorial) -> Table:
         ]
     )
     return Table(
-        name=f"effects-{panel.slug}",
+        name=f"effects-{factorial.slug}",
         section="ablation",
-        title=f"Effects and interactions: {panel.title}",
+        title=f"Effects and interactions: {factorial.title}",
         caption=(
             "Points of accuracy. A main effect is the mean with the part on less that with it off, over all "
             "states of the others, paired by seed; an interaction is half the difference that one part makes "
             "to another's effect. Brackets: bootstrap interval; p: Wilcoxon signed-rank, Holm-corrected over "
             "the effects of a session; an asterisk where p < 0.05."
+            f"{factorial.about_training}"
         ),
         columns=["effect", *moments],
         rows=rows,
@@ -383,6 +384,10 @@ def _estimate_cell(found: Estimate, *, best: bool = False) -> Cell:
 
 def _marked(cell: Cell) -> Cell:
     return Cell(cell.text, cell.value, cell.best, "*")
+
+
+def _level_cell(level: bool | str) -> Cell:
+    return Cell(level, level) if isinstance(level, str) else Cell("yes" if level else "", float(level))
 
 
 def _seed_count(panel: Panel, label: str) -> Cell:

@@ -119,7 +119,7 @@ def write_space(options: argparse.Namespace, folder: Path) -> tuple[Path, dict[s
     cases = [
         {**_settings(config), "dataset": f"synthetic-{config.dataset}"}
         for config in spaces.read("paper").configs
-        if config.dataset in options.only and config.method not in BOUNDS
+        if config.dataset in options.only and config.method not in BOUNDS and not _is_control(config)
     ]
     content = {
         "description": "the paper's Tables 2 and 3 and Figure 3, on random graphs of its datasets' sizes",
@@ -131,6 +131,11 @@ def write_space(options: argparse.Namespace, folder: Path) -> tuple[Path, dict[s
     path = folder / "paper.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path, amount
+
+
+def _is_control(config: RunConfig) -> bool:
+    """Whether it is there to be compared with a row of the paper's Table 3, and is none of them."""
+    return config.instead_of_gpil != "nothing" or config.pretrain_on == "known"
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:

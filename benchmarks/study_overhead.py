@@ -17,27 +17,28 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+TRAINING = ("nothing", "supervised", "gpil")
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = {"episodes": 200, "pretrain_epochs": 100, "finetune_steps": 10}  # search_spaces/ablation.yaml, quick
 
 
-def plain(toggles: tuple[bool, bool, bool]) -> None:
+def plain(row: tuple[str, bool, bool]) -> None:
     """One trial's runs, without Ray: the same pack of seeds on one thread."""
-    flags = [
-        f"--{'' if on else 'no-'}{name}" for name, on in zip(("gpil", "nla", "tla"), toggles, strict=True)
-    ]
-    settings = [text for key, value in QUICK.items() for text in ("--set", f"{key}={value}")]
-    command = [sys.executable, "-m", "hagmeta", "--dataset", "debian", "--seeds", "3", *flags, *settings]
+    training, nla, tla = row
+    instead = "nothing" if training == "gpil" else training
+    changes = {"gpil": training == "gpil", "instead_of_gpil": instead, "nla": nla, "tla": tla, **QUICK}
+    settings = [text for key, value in changes.items() for text in ("--set", f"{key}={value}")]
+    command = [sys.executable, "-m", "hagmeta", "--dataset", "debian", "--seeds", "3", *settings]
     subprocess.run(
         command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=ROOT
     )
 
 
 def ablation() -> None:
-    plain((False, False, False))  # leaves the pre-trained encoders where both find them
+    plain(("nothing", False, False))  # leaves the pre-trained encoders where both find them
     start = time.perf_counter()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(plain, itertools.product((False, True), repeat=3)))
+        list(pool.map(plain, itertools.product(TRAINING, (False, True), (False, True))))
     without = time.perf_counter() - start
     print(f"plain processes, {os.cpu_count()} at once: {without:.1f} s", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -161,7 +161,9 @@ def _parser() -> Parser:
 
 def _help(name: str) -> str:
     """What a setting is; where it is for a few methods, which."""
-    concerned = [method for method in METHODS if RunConfig(method=method).applies(name)]
+    condition = SETTINGS[name].metadata["only_with"]
+    beside = dict([condition]) if condition else {}
+    concerned = [method for method in METHODS if RunConfig(method=method, **beside).applies(name)]
     few = ", ".join(concerned) if 2 * len(concerned) < len(METHODS) else ""
     return ": ".join(filter(None, [few, SETTINGS[name].metadata["help"]]))
 

@@ -54,8 +54,10 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
         concerned = {owner: owner.concerns(method) for owner in set(OWNERS.values())}
         applying = {name for name, owner in OWNERS.items() if concerned[owner] and name not in decided}
         for name in tuple(applying):
-            other, value = SETTINGS[name].metadata["only_with"] or ("", None)
-            if decided.get(other, value) != value:
+            about = SETTINGS[name].metadata
+            other, value = about["only_with"] or ("", None)
+            configured = getattr(self, other) if other and about["birth"] is not ALWAYS else value
+            if decided.get(other, configured) != value:
                 applying.remove(name)
         return applying
 

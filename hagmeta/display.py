@@ -79,6 +79,8 @@ def sessions_table(records: Sequence[Record]) -> Table:
     config = first["config"]
     parts = [part for part in ("gpil", "nla", "tla") if part in config]
     toggles = " ".join(f"{part.upper()} {'on' if config[part] else 'off'}" for part in parts)
+    if config.get("instead_of_gpil", "nothing") != "nothing":
+        toggles += f", {config['instead_of_gpil']} instead of GPIL"
     oracle = " (an oracle)" if first["oracle"] else ""
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)

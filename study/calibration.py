@@ -20,6 +20,7 @@ from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import describe
+from hagmeta.methods import METHODS, MetaTraining
 from hagmeta.pipeline import run
 from study import data
 from study.plan import Trial
@@ -106,7 +107,8 @@ def _size(config: RunConfig) -> tuple[Any, ...]:
     """Orders configurations of a dataset and method by the memory that they need, roughly."""
     assert config.n_way and config.k_shot and config.query_shot
     widths = config.encoder == "gat", config.hidden, config.embedding
-    parts = config.gpil, config.nla, config.tla, config.inputs != "raw"
+    trains = METHODS[config.method].training_of(config) is not MetaTraining.NONE
+    parts = trains, config.nla, config.tla, config.inputs != "raw"
     return (*widths, config.n_way * (config.k_shot + config.query_shot), *parts)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.designs import Factorial, factorials
+from analysis.designs import Factorial, factorials, place
 from analysis.drawing import Drawing
 from analysis.figures import style, summary
 from analysis.frame import Results
@@ -42,25 +42,27 @@ def _moments(factorial: Factorial) -> list[tuple[str, str, style.Look, float]]:
 
 @style.styled
 def _effects(factorial: Factorial, seeds: int, rest: str) -> Drawing:
-    upper = [factor.upper() for factor in factorial.factors]
-    figure, ((*axes,),) = style.grid(1, 2, 1.1 + 0.3 * (2 ** len(upper) - 1), sharey=True)
+    names = list(factorial.effects("last"))
+    main = [name for name in names if " x " not in name]
+    figure, ((*axes,),) = style.grid(1, 2, 1.1 + 0.3 * len(names), sharey=True)
     for each, (moment, words, look, _) in zip(axes, _moments(factorial), strict=True):
         effects = factorial.effects(moment)
         _effect_dots(each, effects, look)
-        _rows(each, list(effects), words)
-        each.axhline(len(upper) - 0.5, color=style.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
+        _rows(each, names, words)
+        each.axhline(len(main) - 0.5, color=style.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
         each.grid(axis="y", visible=False)
         each.set_xlabel("effect on accuracy (points)")
     style.heading(figure, _heading(factorial))
+    count = len(factorial.cells("last"))
     who = "one seed that has" if seeds == 1 else f"{seeds} seeds that have"
     caption = (
-        f"Main effects of {', '.join(upper)} (above the dotted line) and their interactions (below it),"
-        " before the first and after the last session. A main effect is the mean accuracy with the switch on"
-        " less that with it off; an interaction is half of what one adds more when the other is on. Paired"
-        f" over the {who} all {2 ** len(upper)} combinations; lines are 95 % intervals from resampling seeds,"
+        f"Main effects of {', '.join(factorial.names)} (above the dotted line) and their interactions (below"
+        " it), before the first and after the last session. A main effect is the mean accuracy with the"
+        " switch on less that with it off; an interaction is half of what one adds more when the other is on."
+        f" Paired over the {who} all {count} combinations; lines are 95 % intervals from resampling seeds,"
         " and an asterisk marks a Wilcoxon test below 0.05 after Holm's correction. Right of zero a"
-        " component helps; look for intervals that leave zero. The two sides have scales of their"
-        f" own.{summary.warning(factorial.panel)}{rest}"
+        " component helps; look for intervals that leave zero. The two sides have scales of their own."
+        f"{factorial.about_training}{summary.warning(factorial.panel)}{rest}"
     )
     title = f"What each component adds: {factorial.title}"
     return Drawing(
@@ -83,14 +85,15 @@ def _effect_dots(axes: Axes, effects: dict[str, Difference], look: style.Look) -
 
 @style.styled
 def _combinations(factorial: Factorial, rest: str) -> Drawing:
-    cells = sorted(factorial.cells("last"), key=lambda cell: (-sum(cell), [not on for on in cell]))
+    places = {cell: [place(level) for level in cell] for cell in factorial.cells("last")}
+    cells = sorted(places, key=lambda cell: (sum(map(bool, places[cell])), places[cell]))
     figure, ((axes,),) = style.grid(1, 1, 1.1 + 0.42 * len(cells))
     for moment, words, look, side in _moments(factorial):
         series = factorial.cells(moment)
         _combination_dots(axes, [series[cell] for cell in cells], look, side, words)
-    on = [[f.upper() for f, on in zip(factorial.factors, cell, strict=True) if on] for cell in cells]
     none = ALL_OFF if len(factorial.factors) == 3 else "neither"
-    _rows(axes, [" + ".join(each) or none for each in on], style.wrapped(_heading(factorial), 80))
+    labels = [" + ".join(factorial.parts(cell)) or none for cell in cells]
+    _rows(axes, labels, style.wrapped(_heading(factorial), 80))
     axes.set_xlabel("accuracy over all classes met (%)")
     style.legend_below(figure, *axes.get_legend_handles_labels())
     caption = (

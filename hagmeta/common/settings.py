@@ -31,16 +31,17 @@ def setting(
     at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    only_with: tuple[str, str] | None = None,
+    only_with: tuple[str, Any] | None = None,
     birth: Any = ALWAYS,
 ) -> Any:
     """A field with its documentation and its range; a ``None`` default is filled in when a run is resolved.
 
     ``words`` may stand in place of a number, whole without ``fractions``, which then is text like them unless
-    the field may be an ``int``. ``only_with`` names another setting and a value of it: where a method or
-    protocol decides that setting otherwise, this one does not apply. ``birth`` is for settings that came
-    later: the value that says what was done before they existed. Where a configuration has that value its
-    hash is what it was, so that older records stay valid.
+    the field may be an ``int``. ``only_with`` names another setting and a value of it: where that setting is
+    otherwise, this one does not apply. (Those that were there from the start are in every hash, unless a
+    method or protocol decides the other.) ``birth`` is for settings that came later: the value that says what
+    was done before they existed. Where a configuration has that value its hash is what it was, so that older
+    records stay valid.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}

@@ -30,6 +30,13 @@ class HagMetaSettings(MethodSettings):
     """The three parts of the method, each of which can be turned off, and its loss."""
 
     gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning")
+    instead_of_gpil: str = setting(
+        "nothing",
+        "without gpil: go on to the sessions, or learn supervised, from the labels that gpil would have",
+        choices=("nothing", "supervised"),
+        only_with=("gpil", False),
+        birth="nothing",
+    )
     nla: bool = setting(True, "weigh support nodes by node-level attention")
     tla: bool = setting(True, "weigh the loss by task-level attention")
     loss: str = setting(
@@ -110,6 +117,12 @@ class Encoded(NamedTuple):
 class HagMeta(Method):
     """With NLA, TLA and GPIL off it is the paper's Proto-GNN.
 
+    What GPIL is worth can only be told beside a training on the same labels, `instead_of_gpil: supervised`:
+    as many steps of the same loss, stopped by the same validation, on batches of train nodes of all base and
+    novel-train classes at once, each known by the average over its train nodes. The base classes are TLA's
+    first task there, and the others, N by N, its later ones. There are no supports for NLA to weigh: its
+    parameters stay as they began, and learn in the sessions alone.
+
     Labels: prototypes and fine-tuning read, in a session, its supports, and of classes met earlier what
     `rehearsal` allows: train nodes and supports, all or M a class. With none their prototypes stay as their
     session left them, NLA's weights in them, and the held-out supports of the session are all that is asked.
@@ -153,7 +166,9 @@ class HagMeta(Method):
 
     @classmethod
     def training_of(cls, settings: HagMetaSettings) -> MetaTraining:
-        return cls.meta_training if settings.gpil else MetaTraining.NONE
+        if settings.gpil:
+            return cls.meta_training
+        return MetaTraining.SUPERVISED if settings.instead_of_gpil == "supervised" else MetaTraining.NONE
 
     @classmethod
     def passes(cls, settings: HagMetaSettings) -> int:
@@ -231,7 +246,12 @@ class HagMeta(Method):
         return after_known(few, encoded.embedding, shared.class_means, task.averaged, task.kept)
 
     def _weights(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor | None:
-        """Of the supports (classes, shots); None where all count alike."""
+        """Of the supports (classes, shots); None where all count alike, or none are there.
+
+        (Without supports NLA gets no zero gradient either, which would decay it.)
+        """
+        if not len(support):
+            return None
         if self.weighs_by_truth:
             classes = task.classes[len(task.classes) - len(support) :]
             means = encoded.embedding.means(shared.class_means)[classes]

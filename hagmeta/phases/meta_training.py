@@ -76,7 +76,7 @@ def supervised_episodes(context: Context, knowledge: Knowledge) -> Iterator[Epis
     """Batches without end: nodes of every class that training may know, each known by its average."""
     samplers = [BatchSampler(scenario, context.settings) for scenario in context.scenarios]
     classes = np.stack([scenario.trained for scenario in context.scenarios])
-    shared = Shared(context.graph, knowledge.class_means, (classes.shape[1],))
+    shared = context.shared(knowledge, classes.shape[1], 0)
     while True:
         query = np.stack([sampler.draw() for sampler in samplers])
         yield _episode(context, shared, knowledge, classes, classes, query[:, :0, :1], query)

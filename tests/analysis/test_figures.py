@@ -27,7 +27,7 @@ from analysis import figures
 from analysis.drawing import Drawing
 from analysis.figures import ablation, cost, curves, search, sensitivity, tsne
 from analysis.frame import Results, read
-from analysis.statistics import estimate, factorial_effects
+from analysis.statistics import estimate, factorial_effects, switch
 from hagmeta.config import RunConfig, resolve
 
 ON_OFF = (True, False)
@@ -246,13 +246,27 @@ def test_effects_are_those_of_the_statistics(studies: dict[str, Results], galler
         for gpil, nla, tla in itertools.product(ON_OFF, repeat=3)
     }
     series = {cell: rows.set_index("seed")["last"] for cell, rows in cells.items()}
-    expected = factorial_effects(series, ["GPIL", "NLA", "TLA"])
+    expected = factorial_effects(series, [switch("GPIL"), switch("NLA"), switch("TLA")])
     drawing = gallery["factorial"]["ablation"][0]
     bars = drawing.figure.axes[1].containers[0]  # the last session's
     assert bars.lines[0].get_xdata() == pytest.approx([100 * effect.mean for effect in expected.values()])
     ends = np.array([segment[:, 0] for segment in bars.lines[2][0].get_segments()])
     assert ends == pytest.approx(np.array([[100 * e.low, 100 * e.high] for e in expected.values()]))
     assert "3 seeds that have all 8" in drawing.caption
+
+
+def test_training_of_three_levels_is_drawn_by_its_contrasts(tmp_path: Path) -> None:
+    controls = [{**case, "instead_of_gpil": "supervised"} for case in FACTORIAL if not case["gpil"]]
+    results = read([write_study(tmp_path, [*FACTORIAL, *controls], [0, 1])])
+    effects, combinations = drawn(ablation, results)
+    rows = [label.get_text() for label in effects.figure.axes[0].get_yticklabels()]
+    assert rows[:5] == [
+        *("GPIL less supervised", "supervised less nothing", "GPIL less nothing", "NLA", "TLA")
+    ]
+    assert "2 seeds that have all 12" in effects.caption and "the labels are" in effects.caption
+    cells = [label.get_text() for label in combinations.figure.axes[0].get_yticklabels()]
+    assert len(cells) == 12 and cells[0] == "GPIL + NLA + TLA" and cells[-1] == "none of the three"
+    assert "supervised + NLA" in cells
 
 
 def test_heat_map_cells_are_means_over_seeds(studies: dict[str, Results], gallery: Gallery) -> None:

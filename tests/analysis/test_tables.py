@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -81,6 +82,92 @@ def test_the_finding_in_plain_words(study: Path) -> None:
     assert findings(read([study])) == [
         "GPIL adds 5.0 points [4.3, 5.7] at the last session; it adds 20.0 points [20.0, 20.0] at session 0."
     ]
+
+
+def trained(write: Write, first: float, last: float, **settings: Any) -> Path:
+    """Six seeds of made accuracies, alike but for a part of each seed's own."""
+    curves = {seed: (first + seed / 100, 0.5, last - seed / 100) for seed in range(6)}
+    return write(curves, **settings)
+
+
+def with_controls(write: Write, **settings: Any) -> Path:
+    """GPIL, supervised training and none, with and without NLA, which adds two points at the last session."""
+    for nla in (True, False):
+        trained(write, 0.83, 0.58 + 0.02 * nla, nla=nla, **settings)
+        trained(write, 0.81, 0.57 + 0.02 * nla, nla=nla, gpil=False, instead_of_gpil="supervised", **settings)
+        folder = trained(write, 0.61, 0.57 + 0.02 * nla, nla=nla, gpil=False, **settings)
+    return folder
+
+
+def test_gpil_s_worth_is_told_from_the_labels_worth(write: Write) -> None:
+    folder = with_controls(write)
+    found = tables(folder)
+    effects = found["effects-debian-strict-3-way-5-shot"]
+    assert texts(effects)[1][:2] == ["supervised less nothing", "+20.0 [+20.0, +20.0], p = 0.156"]  # 2/64 x 5
+    means = effects.numbers.pivot(index="effect", columns="session", values="mean")
+    expected = {
+        "GPIL less supervised": (0.02, 0.01),
+        "supervised less nothing": (0.20, 0.0),
+        "GPIL less nothing": (0.22, 0.01),
+        "NLA": (0.0, 0.02),
+        "GPIL less supervised x NLA": (0.0, 0.0),
+    }
+    assert [row[0] for row in texts(effects)] == list(expected)
+    for name, values in expected.items():
+        assert tuple(means.loc[name]) == pytest.approx(values, abs=1e-9), name
+    table = found["ablation-debian-strict-3-way-5-shot"]
+    assert table.columns[:3] == ["training", "NLA", "seeds"]
+    levels = ["nothing", "nothing", "supervised", "supervised", "GPIL", "GPIL"]
+    assert [row[0] for row in texts(table)] == levels and table.reference == 5
+    assert set(read([folder]).runs["label"]) == {
+        *("GPIL + NLA + TLA", "GPIL + TLA", "supervised + NLA + TLA", "supervised + TLA"),
+        *("NLA + TLA", "TLA"),
+    }
+
+
+def test_findings_tell_gpil_s_worth_from_the_labels_worth(write: Write) -> None:
+    for seed in range(6, 12):  # enough seeds for the corrected tests
+        for nla in (True, False):
+            write({seed: (0.83, 0.5, 0.58)}, nla=nla)
+            write({seed: (0.81, 0.5, 0.58)}, nla=nla, gpil=False, instead_of_gpil="supervised")
+            write({seed: (0.61, 0.5, 0.58)}, nla=nla, gpil=False)
+    told = findings(read([with_controls(write)]))
+    assert told[0] == (
+        "Of the 22.0 points [22.0, 22.0] that GPIL adds over nothing at session 0, 20.0 points [20.0, 20.0] "
+        "are the labels' (supervised training adds them, too); GPIL adds 2.0 points [2.0, 2.0] over "
+        "supervised training on the same labels at session 0."
+    )
+    assert told[1].startswith("Supervised training's effect over nothing at the last session is not ")
+    assert told[2].startswith("NLA")
+
+
+def test_each_pre_training_has_an_ablation_of_its_own(write: Write) -> None:
+    with_controls(write)
+    folder = with_controls(write, pretrain_on="known")
+    names = [name for name in tables(folder) if name.startswith(("ablation", "effects"))]
+    place = "debian-strict-3-way-5-shot-pretrain-on"
+    assert sorted(names) == sorted(
+        f"{kind}-{place}-{on}" for kind in ("ablation", "effects") for on in ("base", "known")
+    )
+    told = findings(read([folder]))
+    assert [text.split(":")[0] for text in told[:4]] == [
+        f"On debian, strict, 3-way 5-shot; pretrain_on {on}" for on in ("base", "base", "known", "known")
+    ]
+
+
+def test_an_older_study_beside_its_new_controls(write: Write) -> None:
+    # Records from before the setting have learnt nothing in between where they had no GPIL.
+    folder = with_controls(write)
+    expected = texts(tables(folder)["effects-debian-strict-3-way-5-shot"])
+    for path in folder.glob("runs/*/*.json"):
+        record = json.loads(path.read_text())
+        if record["config"].get("instead_of_gpil") == "nothing":
+            del record["config"]["instead_of_gpil"], record["births"]["instead_of_gpil"]
+            path.write_text(json.dumps(record))
+    results = read([folder])
+    assert texts(tables(folder)["effects-debian-strict-3-way-5-shot"]) == expected
+    levels = results.runs.groupby("gpil")["instead_of_gpil"].agg(lambda values: set(values.dropna()))
+    assert levels.to_dict() == {True: set(), False: {"nothing", "supervised"}}
 
 
 def test_few_seeds_claim_nothing(write: Write) -> None:
@@ -264,6 +351,13 @@ def test_the_papers_numbers_stand_beside_ours(write: Write) -> None:
     paper, ours, less = (float(cell.value) for cell in table.rows[0][2:5])
     assert ours == pytest.approx(80.0) and less == pytest.approx(ours - paper)
     assert "released" in table.caption
+
+
+def test_supervised_training_is_no_row_of_the_papers(write: Write) -> None:
+    settings = {"dataset": "amazon-clothing", "gpil": False}
+    write(FULL, **settings, instead_of_gpil="supervised")
+    (table,) = published_tables(read([write(WITHOUT, **settings)]))
+    assert [row[0] for row in texts(table)] == ["NLA + TLA"]
 
 
 def test_the_papers_curves_are_drawn_beside_ours_and_not_with_them(write: Write) -> None:

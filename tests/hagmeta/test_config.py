@@ -296,6 +296,21 @@ def test_an_older_record_is_read_with_what_was_done_at_its_time(later: type[RunC
     )  # a user's file has today's default
 
 
+def test_what_is_done_instead_of_gpil_is_a_setting_only_without_gpil() -> None:
+    without = RunConfig(gpil=False)
+    supervised = RunConfig(gpil=False, instead_of_gpil="supervised")
+    assert without.canonical()["instead_of_gpil"] == "nothing" and "instead_of_gpil" in without.unhashed()
+    assert supervised.hash() != without.hash()
+    assert resolve(supervised).given() == ["gpil", "instead_of_gpil"]
+    for settings in ({}, {"method": "proto-gcn", "gpil": False}, {"method": "joint", "gpil": False}):
+        plain = resolve(RunConfig(**settings))
+        other = RunConfig(**settings, instead_of_gpil="supervised")
+        assert not other.applies("instead_of_gpil") and "instead_of_gpil" not in other.canonical()
+        assert resolve(other) == plain and resolve(other).hash() == plain.hash()
+    # A setting that was there from the start is in every hash: an encoder that has no use for it keeps it.
+    assert RunConfig(encoder="gcn").applies("heads") and not RunConfig(method="proto-gcn").applies("heads")
+
+
 def test_a_revision_above_the_first_changes_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     config, cec = RunConfig(), RunConfig(method="cec")
     plain = [config.hash(), cec.hash()]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import time
@@ -60,11 +61,19 @@ def test_all_spaces_ship() -> None:
     assert set(space.names()) == wanted | later
 
 
-def test_ablation_is_table_3() -> None:
+def test_ablation_is_table_3_and_its_controls() -> None:
     found = space.read("ablation")
     assert {config.dataset for config in found.configs} == {"amazon-clothing"}
-    expected = [(g, n, t) for g in (False, True) for n in (False, True) for t in (False, True)]
-    assert settings_of(found, *TOGGLES) == expected
+    training = [(False, "nothing"), (False, "supervised"), (True, "nothing")]
+    expected = {
+        (*trained, nla, tla, pretrained)
+        for trained, nla, tla in itertools.product(training, (False, True), (False, True))
+        for pretrained in ("base", "known")
+    }
+    keys = ("gpil", "instead_of_gpil", "nla", "tla", "pretrain_on")
+    assert set(settings_of(found, *keys)) == expected and len(found.configs) == len(expected) == 24
+    quick = settings_of(space.read("ablation", quick=True), *keys)
+    assert set(quick) == {row for row in expected if row[-1] == "base"} and len(quick) == 12
     assert found.seeds == tuple(range(10))
     assert found.fallback == EMBEDDED
     quick = space.read("ablation", quick=True)
@@ -265,7 +274,7 @@ def test_a_dataset_without_cases_gets_those_of_all_others() -> None:
 def test_paper_runs_on_a_given_dataset_alone() -> None:
     found = space.read("paper", datasets=["debian"])
     assert {config.dataset for config in found.configs} == {"debian"}
-    assert len(found.configs) == len(METHODS) + 8 + 3 * 2 - 1 - 2
+    assert len(found.configs) == len(METHODS) + 24 + 3 * 2 - 1 - 2
 
 
 def test_settings_override_what_is_fixed() -> None:

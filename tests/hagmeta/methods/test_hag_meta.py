@@ -11,12 +11,13 @@ from torch import Tensor
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.methods import Method, Sizes, make_method
+from hagmeta.methods import MetaTraining, Method, Sizes, make_method
 from hagmeta.methods.hag_meta import binary_loss, categorical_loss
-from hagmeta.packs.pack import Pack
+from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
-from hagmeta.pipeline import prepare
+from hagmeta.phases.meta_training import meta_train
+from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.protocol.scenario import TRAIN
 
 CPU = torch.device("cpu")
@@ -50,6 +51,39 @@ def test_with_a_seed_all_toggles_start_from_the_same_parameters(small: Small, en
         assert all(torch.equal(value, full[name]) for name, value in mine.items()), toggles
     other = dict(method_of(small(encoder=encoder), seed=1).named_parameters())
     assert not torch.equal(other["encoder.first.weight"], full["encoder.first.weight"])
+
+
+def test_supervised_instead_of_gpil_teaches_the_encoder_and_tla_and_leaves_nla_as_it_began(
+    dataset: NodeDataset, small: Small
+) -> None:
+    learnt = {}
+    for settings in ({}, {"gpil": False}, {"gpil": False, "instead_of_gpil": "supervised"}):
+        context = prepare(small(weight_decay=0.1, **settings), SEEDS, dataset, CPU)
+        pack = pretrain(context, None, no_progress)
+        before = pack.snapshot()
+        meta_train(context, pack, no_progress)
+        learnt[context.meta_training] = {
+            name.partition(".")[0] for name, value in pack.parameters.items() if not value.equal(before[name])
+        }
+    assert learnt == {
+        MetaTraining.INCREMENTAL: {"encoder", "node_attention", "task_attention"},
+        MetaTraining.NONE: set(),
+        MetaTraining.SUPERVISED: {"encoder", "task_attention"},
+    }
+
+
+@pytest.mark.parametrize("settings", [{}, {"protocol": "released"}, {"rehearsal": "none", "val_classes": 2}])
+def test_supervised_instead_of_gpil_runs_alone_in_a_pack_and_plain(
+    dataset: NodeDataset, small: Small, settings: dict[str, Any]
+) -> None:
+    config = small(gpil=False, instead_of_gpil="supervised", pretrain_on="known", **settings)
+    (alone,), (_, packed), (plain,) = (
+        run(config, seeds, dataset=dataset, device=CPU, plain=plain)
+        for seeds, plain in (([5], False), ([0, 5], False), ([5], True))
+    )
+    assert alone["matrix"] == packed["matrix"] and alone["validation"] == packed["validation"]
+    assert plain["accuracy"] == pytest.approx(alone["accuracy"], abs=0.01)
+    assert alone["config"]["instead_of_gpil"] == "supervised"
 
 
 def packed(context: Context) -> tuple[Pack, list[Method]]:

@@ -34,8 +34,11 @@ def accuracies(config: RunConfig, dataset: NodeDataset) -> list[list[float]]:
 
 def test_every_setting_is_for_some_method_or_tells_protocols_apart() -> None:
     for name in NAMES:
-        pairs = product(METHODS, PROTOCOLS)
-        chosen = any(RunConfig(method=method, protocol=protocol).applies(name) for method, protocol in pairs)
+        configs = [
+            RunConfig(method=method, protocol=protocol, gpil=gpil)
+            for method, protocol, gpil in product(METHODS, PROTOCOLS, (True, False))
+        ]
+        chosen = any(config.applies(name) for config in configs)
         decided = [protocol.decides.get(name) for protocol in PROTOCOLS.values()]
         assert chosen or len({*decided} - {None}) == len(PROTOCOLS), name
 
@@ -160,16 +163,19 @@ def test_ordinary_episodes_are_of_n_novel_train_classes(dataset: NodeDataset, sm
             assert len(set(drawn)) == 2 * (3 + 4) and (scenario.split.role[drawn] == TRAIN).all()
 
 
+@pytest.mark.parametrize("settings", [{"method": "joint"}, {"gpil": False, "instead_of_gpil": "supervised"}])
 def test_supervised_batches_are_of_every_class_that_training_may_know(
-    dataset: NodeDataset, small: Small
+    dataset: NodeDataset, small: Small, settings: dict[str, Any]
 ) -> None:
-    context = prepare(small(method="joint", val_classes=2), [0, 5], dataset, CPU)
+    context = prepare(small(val_classes=2, **settings), [0, 5], dataset, CPU)
+    assert context.meta_training is MetaTraining.SUPERVISED
     for episode in islice(supervised_episodes(context, context.training()), 5):
         for seed, scenario in enumerate(context.scenarios):
             assert list(episode.task.classes[seed]) == [*scenario.split.base, *scenario.meta_classes]
             query = episode.task.query[seed].numpy()
             assert (scenario.labels[query] == scenario.trained[episode.target[seed].numpy()]).all()
             assert (scenario.split.role[query] == TRAIN).all()
+        assert episode.shared.task_sizes == (4, 2, 1) and episode.task.support.shape[1] == 0
 
 
 def test_a_method_s_draws_do_not_depend_on_the_method(dataset: NodeDataset, small: Small) -> None:

@@ -110,6 +110,40 @@ def test_released_decides_what_pretraining_learns_from() -> None:
         assert RunConfig(method=method, pretrain_on="known").hash() != RunConfig(method=method).hash()
 
 
+# Supervised training instead of GPIL.
+
+
+def same_training(one: Context, other: Context) -> bool:
+    """Whether pre-training and training leave the same parameters; they are validated once, at the end."""
+    states = []
+    for context in (one, other):
+        pack = pretrain(context, None, no_progress)
+        meta_train(context, pack, no_progress)
+        states.append(pack.snapshot())
+    return all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+def test_supervised_training_reads_novel_train_labels_and_no_held_out_novel_test_or_test_ones(
+    dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"gpil": False, "instead_of_gpil": "supervised", "val_classes": 2}
+    # Held-out nodes are visible, so that their labels would make a difference.
+    config = small(**settings, visibility="whole", pretrain_epochs=1, episodes=3, validate_every=3)
+    context = prepare(config, SEEDS, dataset, CPU)
+    held_out, tested = (with_garbage_at(context, forbidden) for forbidden in (held_out_or_unseen, asked))
+    assert same_training(context, held_out) and same_training(context, tested)
+    # Those that it is there to learn from do matter, which without any training none of them does.
+    assert not same_training(context, with_garbage_at(context, of_novel_train))
+    nothing = prepare(replace(config, instead_of_gpil="nothing"), SEEDS, dataset, CPU)
+    assert same_training(nothing, with_garbage_at(nothing, of_novel_train))
+    # The check must find batches of held-out classes, and of test nodes.
+    with monkeypatch.context() as leak:
+        leak.setattr(Scenario, "trained", property(lambda self: self.test.known))
+        assert not same_training(context, held_out)
+    monkeypatch.setattr(Strict, "labelled", lambda self, w, classes: w.nodes_of(classes, TEST))
+    assert not same_training(context, tested)
+
+
 # Rehearsal.
 
 LIMITED = [name for name, method in METHODS.items() if not method.oracle and name != "proto-gat"]  # slow

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,10 @@ from hagmeta.sparse.graph import Graph
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
-VARIANTS = [("hag-meta", "gat"), *((method, "gcn") for method in METHODS)]
+SUPERVISED = {"method": "hag-meta", "gpil": False, "instead_of_gpil": "supervised"}
+WAYS: dict[str, dict[str, Any]] = {method: {"method": method} for method in METHODS}
+WAYS |= {"hag-meta supervised": SUPERVISED}
+VARIANTS = {"hag-meta over a gat": {"method": "hag-meta", "encoder": "gat"}, **WAYS}
 Small = Callable[..., RunConfig]
 
 
@@ -73,11 +77,11 @@ def with_other_labels(context: Context, kind: str) -> Context:
     return replace(context, scenarios=scenarios)
 
 
-@pytest.mark.parametrize(("method", "encoder"), VARIANTS)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_strict_ignores_the_labels_of_test_and_unsupported_novel_nodes(
-    dataset: NodeDataset, small: Small, method: str, encoder: str
+    dataset: NodeDataset, small: Small, variant: str
 ) -> None:
-    config = small(method=method, encoder=encoder, episodes=6, validate_every=3)
+    config = small(**VARIANTS[variant], episodes=6, validate_every=3)
     context = prepare(config, SEEDS, dataset, CPU)
     pack, answers = live(context)
     for kind in ("permuted", "garbage"):
@@ -110,15 +114,15 @@ def test_an_oracle_knows_no_class_before_it_is_met(dataset: NodeDataset, small: 
     assert not same_answers([seed[2:] for seed in answers], [seed[2:] for seed in others])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("way", WAYS)
 def test_released_learns_from_the_labels_that_strict_ignores(
-    dataset: NodeDataset, small: Small, method: str
+    dataset: NodeDataset, small: Small, way: str
 ) -> None:
     # The same check, on the authors' procedure: it must fail there, or it proves nothing.
-    context = prepare(small(method=method, protocol="released", episodes=4), SEEDS, dataset, CPU)
+    context = prepare(small(**WAYS[way], protocol="released", episodes=4), SEEDS, dataset, CPU)
     pack, answers = live(context)
     other_pack, other_answers = live(with_other_labels(context, "permuted"))
-    assert same_parameters(pack, other_pack) == (method == "frozen")  # in which nothing learns
+    assert same_parameters(pack, other_pack) == (way == "frozen")  # in which nothing learns
     assert not same_answers(answers, other_answers)
 
 
@@ -139,11 +143,11 @@ def with_noise_at(dataset: NodeDataset, nodes: np.ndarray) -> NodeDataset:
     return replace(dataset, edges=edges, features=matrix)
 
 
-@pytest.mark.parametrize(("method", "encoder"), VARIANTS)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_training_ignores_features_and_edges_of_invisible_nodes(
-    dataset: NodeDataset, small: Small, method: str, encoder: str
+    dataset: NodeDataset, small: Small, variant: str
 ) -> None:
-    context = prepare(small(method=method, encoder=encoder, episodes=4), [3], dataset, CPU)
+    context = prepare(small(**VARIANTS[variant], episodes=4), [3], dataset, CPU)
     hidden = np.flatnonzero(~context.scenarios[0].validation.arrived(0))
     assert len(hidden) > 100
     noisy = replace(context, graph=Graph(with_noise_at(dataset, hidden), CPU))
@@ -155,11 +159,11 @@ def test_training_ignores_features_and_edges_of_invisible_nodes(
     assert same_parameters(*packs)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("way", WAYS)
 def test_sessions_ignore_features_and_edges_of_classes_still_to_come(
-    dataset: NodeDataset, small: Small, method: str
+    dataset: NodeDataset, small: Small, way: str
 ) -> None:
-    context = prepare(small(method=method, episodes=2, validate_every=2), [3], dataset, CPU)
+    context = prepare(small(**WAYS[way], episodes=2, validate_every=2), [3], dataset, CPU)
     late = np.flatnonzero(context.scenarios[0].test.arrival > 1)
     noisy = replace(context, graph=Graph(with_noise_at(dataset, late), CPU))
     answers, others = live(context)[1], live(noisy)[1]
