@@ -25,6 +25,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from hagmeta.common.differences import varied
 from hagmeta.config import RunConfig, resolve
+from study import data
 from study.plan import Trial
 from study.space import Dimension, Space
 from study.store import Store
@@ -153,7 +154,7 @@ def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memo
     memories = []
     for config, settings in zip(space.configs, whole, strict=True):
         title = " ".join(str(settings[key]) for key in told if key in settings)
-        cell = Cell(config, space.seeds, space.dimensions(config), space.search.objective, title)
+        cell = Cell(config, space.seeds, _dimensions(space, config), space.search.objective, title)
         study = None
         if make or cell.name in there:
             study = optuna.create_study(
@@ -161,6 +162,14 @@ def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memo
             )
         memories.append(Memory(cell, space.search.samples, study))
     return memories
+
+
+def _dimensions(space: Space, config: RunConfig) -> tuple[Dimension, ...]:
+    """What is varied for a configuration, on its data: features that are no counts have one way to enter."""
+    found = space.dimensions(config)
+    if any(dimension.key == "inputs" for dimension in found) and not data.load(config.dataset).has_counts:
+        return tuple(dimension for dimension in found if dimension.key != "inputs")
+    return found
 
 
 def _distribution(dimension: Dimension) -> BaseDistribution:
