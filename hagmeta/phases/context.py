@@ -232,16 +232,18 @@ class Context:
 
     def episode(self, drawn: Sequence[PseudoStream], session: int) -> tuple[Task, np.ndarray]:
         """A pseudo-stream's task, session by session, and the targets of its queries."""
-        base, merged = self.scenarios[0].split.base, session * self.n_way
+        merged = session * self.n_way
         met = merged + self.n_way
         averaged = self.protocol.averaged_when_merged(merged)
+        bases = [scenario.split.base for scenario in self.scenarios]
+        count = len(bases[0]) + met
         task = self.stacked(
-            classes=[np.concatenate([base, s.order[:met]]) for s in drawn],
-            averaged=[np.concatenate([base, s.order[:averaged]]) for s in drawn],
+            classes=[np.concatenate([b, s.order[:met]]) for b, s in zip(bases, drawn, strict=True)],
+            averaged=[np.concatenate([b, s.order[:averaged]]) for b, s in zip(bases, drawn, strict=True)],
             support=[s.support[averaged:met] for s in drawn],
-            query=[s.query[session, : len(base) + met].ravel() for s in drawn],
+            query=[s.query[session, :count].ravel() for s in drawn],
         )
-        return task, np.repeat(np.arange(len(base) + met), drawn[0].query.shape[-1])
+        return task, np.repeat(np.arange(count), drawn[0].query.shape[-1])
 
     def task(self, streams: Sequence[Stream], session: int, all_averaged: bool = False) -> Task:
         """What is known after a session of a stream, and its queries; ``all_averaged`` as in Knowledge.

@@ -95,7 +95,7 @@ class Validation:
 
 def _counts(scenario: Scenario, classes: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     positions = scenario.positions(classes)[scenario.labels[nodes]]
-    return np.bincount(positions, minlength=len(classes))
+    return np.bincount(positions[positions >= 0], minlength=len(classes))
 
 
 class _Together(NamedTuple):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS
 from hagmeta.pipeline import run
+from hagmeta.protocol.splits import make_split
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -53,6 +56,16 @@ def test_validation_streams_are_as_independent_of_the_pack(
     alone = results(config, [3], dataset)[3]
     assert all(0 < alone["validation"][key] <= 1 for key in ("stream", "last", "average"))
     assert results(config, [0, 3], dataset)[3] == alone
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_seeds_of_a_pack_may_have_other_base_classes(dataset: NodeDataset, small: Small, method: str) -> None:
+    # Of classes that are equally large each seed takes its own.
+    tied = replace(dataset, labels=np.arange(dataset.num_nodes) % dataset.num_classes)
+    config = small(method=method, episodes=4, validate_every=2)
+    bases = [set(make_split(tied, resolve(config), seed).base) for seed in (0, 3)]
+    assert bases[0] != bases[1]
+    assert results(config, [0, 3], tied)[3] == results(config, [3], tied)[3]
 
 
 def test_the_gat_encoder_is_as_independent_of_its_pack(dataset: NodeDataset, small: Small) -> None:

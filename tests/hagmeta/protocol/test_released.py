@@ -19,7 +19,7 @@ from hagmeta.protocol.released import Released
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
-LABELS = ("pretrain_on", "rehearsal")  # which it has its own way with
+LABELS = ("pretrain_on", "rehearsal", "mislabelled")  # which it has its own way with
 FORM = {name: value for name, value in Released.decides.items() if name not in LABELS}
 LEAKING = {"normalisation": "whole", "nla_degree": "whole"}  # they tell of nodes that are not visible yet
 
