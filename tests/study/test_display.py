@@ -27,7 +27,7 @@ def test_methods_are_compared_by_name_and_an_oracle_is_marked() -> None:
     methods = ("hag-meta", "frozen", "er-gnn")
     records = [record(seed, method=method) for method in methods for seed in (0, 1)]
     lines = shown([*records, record(0, oracle=True, method="joint")])
-    assert lines[1].split() == ["method", "seeds", "first", "last", "PD", "RPD"]
+    assert lines[1].split() == ["method", "seeds", "first", "last", "average", "PD"]
     assert sum("joint (oracle)" in line for line in lines) == 1
     assert sum("oracle" in line for line in lines) == 1
 
@@ -47,7 +47,7 @@ def test_settings_that_only_follow_from_the_method_or_the_task_are_left_out() ->
             for protocol, queries in (("strict", 5), ("released", 20))
         ]
     )
-    assert lines[1].split() == ["method", "protocol", "seeds", "first", "last", "PD", "RPD"]
+    assert lines[1].split() == ["method", "protocol", "seeds", "first", "last", "average", "PD"]
 
 
 def test_training_queries_that_were_given_tell_rows_apart_where_the_protocol_differs_too() -> None:
@@ -69,7 +69,7 @@ def test_a_narrow_terminal_shows_fewer_measures_and_breaks_no_number() -> None:
         for hidden, rate, steps in ((16, 0.001, 10), (16, 0.001, 20), (32, 0.002, 20))
         for seed in (0, 1)
     ]
-    for width, measures in ((120, ["PD", "RPD"]), (80, ["PD"]), (48, [])):
+    for width, measures in ((120, ["average", "PD"]), (80, ["average"]), (48, [])):
         lines = shown(records, width)
         head = next(line for line in lines if "seeds" in line)
         assert head.split()[-1] == (["last", *measures])[-1]

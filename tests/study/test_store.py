@@ -22,6 +22,7 @@ def record(seed: int, **settings: Any) -> dict[str, Any]:
         "config": config.canonical(),
         "config_hash": config.hash(),
         "unhashed": config.unhashed(),
+        "revisions": config.revisions(),
         "seed": seed,
         "accuracy": [0.8, 0.5],
         "matrix": [[0.8], [0.6, 0.1]],
