@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from analysis.frame import Results
 from analysis.labels import NAMES, readable, slug
 from analysis.statistics import FEWEST_SEEDS, Difference, difference, estimate, holm, rank_correlation
 from analysis.table import Cell, Table
-from analysis.tables import INTERVAL, difference_cell
+from analysis.tables import INTERVAL, difference_cell, estimate_cell
 from hagmeta.common.differences import sort_key
 
 FEWEST_METHODS = 3
@@ -28,6 +27,7 @@ class Ranking:
     values: list[str]  # as they read
     scores: dict[str, pd.DataFrame]  # by method: (seeds, values), at the last session
     oracles: frozenset[str]
+    leaks: bool
 
     @property
     def rivals(self) -> list[str]:
@@ -57,15 +57,14 @@ def rankings(results: Results) -> Iterator[Ranking]:
     for shape, group in runs.groupby(list(SHAPE), sort=False):
         dataset, protocol, n_way, k_shot = shape
         for key in varied:
-            others = [other for other in varied if other != key]
-            centre = group[group["given"].map(lambda given, others=others: not given & set(others))]
+            others = {other for other in varied if other != key}
+            centre = group[group["given"].map(others.isdisjoint)]
             found = _methods(centre, key)
             if found:
                 where = f"{dataset}, {protocol}, {n_way}-way {k_shot}-shot"
-                oracles = (
-                    frozenset(centre.loc[centre["oracle"], "method"]) if protocol == "strict" else frozenset()
-                )
-                yield Ranking(where, key, *found, oracles)
+                leaks = bool(centre["leaks"].any())  # all know as much then
+                oracles = centre.loc[centre["oracle"] & (not leaks), "method"]
+                yield Ranking(where, key, *found, frozenset(oracles), leaks)
 
 
 def _methods(runs: pd.DataFrame, key: str) -> tuple[list[str], dict[str, pd.DataFrame]] | None:
@@ -97,9 +96,7 @@ def rank_tables(results: Results) -> Iterator[Table]:
             cells = []
             for value in ranking.values:
                 found, rank = estimate(table[value]), ranks[value].get(method)
-                half = "" if np.isnan(found.half) else f" ± {100 * found.half:.1f}"
-                cells += [Cell(f"{100 * found.mean:.1f}{half}", found.mean, best=rank == 1)]
-                cells += [Cell("" if rank is None else str(rank), rank)]
+                cells += [estimate_cell(found, best=rank == 1), Cell("" if rank is None else str(rank), rank)]
                 numbers.append({"method": method, "value": value, "rank": rank, **vars(found)})
             cells += [difference_cell(changes[value][method]) for value in rest]
             rows.append([Cell(name, name), *cells])
@@ -121,7 +118,7 @@ def rank_tables(results: Results) -> Iterator[Table]:
             rows=rows,
             numbers=pd.DataFrame(numbers),
             notes=[rank_words(ranking, value) for value in rest],
-            leaks=bool(results.runs["leaks"].any() and "released" in ranking.where),
+            leaks=ranking.leaks,
         )
 
 

@@ -224,7 +224,7 @@ def sensitivity_table(panel: Panel) -> Table:
         for label in sorted([*labels, panel.reference], key=lambda label: sort_key(configs.loc[label, key])):
             value, found = configs.loc[label, key], estimate(values[label])
             test = tests.get(label)
-            shown = _estimate_cell(found)
+            shown = estimate_cell(found)
             if test is not None and test.significant:
                 shown = _marked(shown)
             name = readable(value) + (" (reference)" if value == centre else "")
@@ -255,7 +255,7 @@ def settings_tables(results: Results) -> Iterator[Table]:
             columns = ("first", "last", "average", "pd")
             found = [estimate(group[column]) for column in columns]
             head = [Cell(str(label), str(label)), *(Cell(str(n), float(n)) for n in (n_way, k_shot))]
-            rows.append([*head, Cell(str(len(group)), len(group)), *(_estimate_cell(each) for each in found)])
+            rows.append([*head, Cell(str(len(group)), len(group)), *(estimate_cell(each) for each in found)])
             numbers += [
                 {"configuration": label, "n_way": n_way, "k_shot": k_shot, "measure": name, **vars(each)}
                 for name, each in zip(columns, found, strict=True)
@@ -289,7 +289,7 @@ def protocol_tables(results: Results) -> Iterator[Table]:
                 [
                     Cell(label, label),
                     Cell(place, place),
-                    *(_estimate_cell(each) for each in both),
+                    *(estimate_cell(each) for each in both),
                     difference_cell(test),
                 ]
             )
@@ -369,11 +369,12 @@ def _estimates(panel: Panel, columns: dict[str, tuple[pd.DataFrame, bool]]) -> d
         best = (max if high_is_good else min)(means.values(), default=np.nan)
         for label in panel.labels:
             stands_out = len(rivals) > 1 and means.get(label) == best
-            cells[label].append(_estimate_cell(estimate(table[label]), best=stands_out))
+            cells[label].append(estimate_cell(estimate(table[label]), best=stands_out))
     return cells
 
 
-def _estimate_cell(found: Estimate, *, best: bool = False) -> Cell:
+def estimate_cell(found: Estimate, *, best: bool = False) -> Cell:
+    """«57.2 ± 1.0» in percent."""
     if found.seeds == 0:
         return Cell("", None)
     text = f"{100 * found.mean:.1f}"

@@ -136,7 +136,7 @@ def resolve(config: RunConfig) -> RunConfig:
         sessions=config.sessions or max(classes[2] // n_way, 1),
         val_classes=half_of(classes[1], n_way) if config.val_classes == "half" else config.val_classes,
         query_shot=config.query_shot or PROTOCOLS[config.protocol].default_query_shot(k_shot),
-        pretrain_on=METHODS[config.method].pretrain_on
+        pretrain_on=METHODS[config.method].default_pretrain_on()
         if _left_open(config, "pretrain_on")
         else config.pretrain_on,
         double_prototypes=True if _left_open(config, "double_prototypes") else config.double_prototypes,

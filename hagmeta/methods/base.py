@@ -103,7 +103,6 @@ class Method(nn.Module, ABC):
     revision: ClassVar[int] = 1  # raise it when the same settings would give other results
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
-    pretrain_on: ClassVar[str] = "known"  # the default of that setting
     freezes_encoder: ClassVar[bool] = False  # it neither learns nor drops out: see ``propagate``
     oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
     class_parameters: ClassVar[bool] = False  # has parameters of its own for each class: ``meet`` starts them
@@ -121,6 +120,12 @@ class Method(nn.Module, ABC):
     def differentiates_twice(cls, settings: Any) -> bool:
         """Whether its steps descend through gradients, so that the encoder is differentiated twice."""
         return False
+
+    @classmethod
+    def default_pretrain_on(cls) -> str:
+        """All known classes, unless its episodes train the encoder on those beyond the base classes."""
+        episodic = cls.meta_training in (MetaTraining.INCREMENTAL, MetaTraining.FEW_SHOT)
+        return "base" if episodic and not cls.freezes_encoder else "known"
 
     @classmethod
     def training_of(cls, settings: Any) -> MetaTraining:

@@ -16,7 +16,6 @@ class Frozen(HagMeta):
     """
 
     decides: ClassVar = {"nla": False, "tla": False}
-    pretrain_on = "known"
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
 
@@ -35,6 +34,5 @@ class Joint(HagMeta):
     """
 
     decides: ClassVar = {"nla": False, "tla": False, "rehearsal": "all"}
-    pretrain_on = "known"
     meta_training = MetaTraining.SUPERVISED
     oracle = True

@@ -130,7 +130,6 @@ class HagMeta(Method):
     """
 
     own_settings = HagMetaSettings
-    pretrain_on = "base"
     has_prototypes = True
 
     def __init__(self, settings: HagMetaSettings, sizes: Sizes, seed: int) -> None:

@@ -46,7 +46,6 @@ class MetaGnn(Method):
     """
 
     own_settings = MetaGnnSettings
-    pretrain_on = "base"
     meta_training = MetaTraining.FEW_SHOT
     session_learning = SessionLearning.NONE
 

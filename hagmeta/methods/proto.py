@@ -16,7 +16,6 @@ class ProtoGcn(HagMeta):
     """
 
     decides: ClassVar = {"encoder": "gcn", "nla": False, "tla": False}
-    pretrain_on = "known"
     meta_training = MetaTraining.NONE
 
 

@@ -140,7 +140,7 @@ def test_records_from_before_they_said_what_was_given_make_the_same_report(
     for protocol in PROTOCOLS.values():
         monkeypatch.setattr(protocol, "revision", 1)
     for method in METHODS.values():
-        monkeypatch.setattr(method, "pretrain_on", "base")
+        monkeypatch.setattr(method, "default_pretrain_on", lambda: "base")
     monkeypatch.setattr(SETTINGS["queries_per_class"], "default", 50)
     for case in DESIGNS[design]:
         settings = {"sessions": 2, "queries_per_class": 50, **case}
