@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from analysis.across import across_words
 from analysis.bounds import above_oracles, bound_words
 from analysis.designs import Factorial, one_at_a_time, protocol_pairs, whole_factorials
 from analysis.frame import Panel, Results
@@ -21,6 +22,7 @@ def findings(results: Results) -> list[str]:
     panels = results.panels()
     several = len(panels) > 1
     sentences = [
+        *across_words(results),
         *_some(text for panel in panels for text in _training(panel, several)),
         *_some(text for panel in panels for text in _ablation(panel, several)),
         *_some(text for panel in panels for text in _ranking(panel, several)),

@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis.labels import SETTING, labelled, readable, slug, varied
 from analysis.old_records import completed, with_later_settings
-from analysis.searches import Searches, confirms, naming, newest_search
+from analysis.searches import Searches, confirms, naming, newest_searches, together
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records import Record, StudyFolder, read_record
@@ -183,12 +183,12 @@ def read(folders: Sequence[Path]) -> Results:
     searches: Searches = {}
     for study in studies:
         its_launches = list(_launches(study))
-        search = newest_search(its_launches)
-        launches += [search] if search else its_launches
-        if search:
-            searches[study.folder.name] = search["search"]
+        searching = newest_searches(its_launches)
+        launches += searching or its_launches
+        if searching:
+            searches[study.folder.name] = together(searching)
         for path in study.record_files():
-            if not confirms(search, path.parent.name, path.stem):
+            if not confirms(searching, path.parent.name, path.stem):
                 continue
             try:
                 record = read_record(path)

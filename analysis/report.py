@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import figures, table
+from analysis.across import across_tables
 from analysis.drawing import Drawing
 from analysis.findings import findings
 from analysis.frame import VERSION, Results, read
@@ -42,7 +43,7 @@ def write_report(
     if compare and not published:
         names = ", ".join(sorted(set(results.runs["dataset"])))
         raise UserError(f"--compare published: the paper has no numbers for {names} in these settings.")
-    tables = [*make_tables(results), *rank_tables(results), *published]
+    tables = [*across_tables(results), *make_tables(results), *rank_tables(results), *published]
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = [path for each in tables for path in table.save(each, out / "tables")]

@@ -1,7 +1,7 @@
 """Of a study that was a search: the runs that confirm its choices, and what is told of how they were made.
 
 The samples are judged on validation streams with the search's own seeds. What methods are compared by are the
-runs of the best samples on fresh seeds, and of those the newest launch's.
+runs of the best samples on fresh seeds: of each search, those of the newest launch that made it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,41 @@ Launch = dict[str, Any]
 Searches = dict[str, Mapping[str, Any]]  # by study
 
 
-def newest_search(launches: Sequence[Launch]) -> Launch | None:
-    """The last launch of a study that chose by searching."""
-    searches = [launch for launch in launches if launch.get("search")]
-    return max(searches, key=lambda launch: launch["time"], default=None)
+def newest_searches(launches: Sequence[Launch]) -> list[Launch]:
+    """Of the launches that chose by searching, each with those searches that none did again later."""
+    found: list[Launch] = []
+    again: set[str] = set()
+    searching = [launch for launch in launches if launch.get("search")]
+    for launch in sorted(searching, key=lambda launch: launch["time"], reverse=True):
+        cells = [cell for cell in launch["search"]["cells"] if _question(cell) not in again]
+        if cells:
+            again |= {_question(cell) for cell in cells}
+            chosen = {cell["chosen"] for cell in cells}
+            configs = {key: config for key, config in launch["configs"].items() if key in chosen}
+            found.append(launch | {"search": launch["search"] | {"cells": cells}, "configs": configs})
+    return found[::-1]
 
 
-def confirms(launch: Launch | None, config_hash: str, seed: str) -> bool:
+def _question(cell: Mapping[str, Any]) -> str:
+    """What was searched for, whatever the ranges and the samples."""
+    return str(cell.get("question", f"{cell['dataset']} {cell['method']}"))  # of launches without one
+
+
+def confirms(launches: Sequence[Launch], config_hash: str, seed: str) -> bool:
     """Whether a run counts: in a study that was a search, only those of its choices do."""
-    return launch is None or (config_hash in launch["configs"] and int(seed) in launch["seeds"])
+    if not launches:
+        return True
+    return any(config_hash in launch["configs"] and int(seed) in launch["seeds"] for launch in launches)
+
+
+def together(launches: Sequence[Launch]) -> Mapping[str, Any]:
+    """What is told of the searches of several launches, as of one: the newest's, with all their cells."""
+    searches = [launch["search"] for launch in launches]
+    lines = dict.fromkeys(line for search in searches for line in search["overlap"])
+    return searches[-1] | {
+        "cells": [cell for search in searches for cell in search["cells"]],
+        "overlap": list(lines),
+    }
 
 
 def naming(keys: Iterable[str], studies: Iterable[str], searches: Searches) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -24,7 +25,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from hagmeta.common.differences import varied
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config import IDENTITY, RunConfig, resolve
 from study import data
 from study.plan import Trial
 from study.space import Dimension, Space
@@ -52,14 +53,23 @@ class Cell:
     @cached_property
     def name(self) -> str:
         """Of its study in Optuna's storage: readable, and no other's."""
-        sampled = [dimension.key for dimension in self.dimensions]
-        open_to_it = {*sampled, *self.config.unhashed()}
-        fixed = {key: value for key, value in self.config.canonical().items() if key not in open_to_it}
         ranges = [(item.key, item.kind, item.values) for item in self.dimensions]
-        whole = [fixed, self.config.revisions(), self.seeds, ranges, self.objective]
+        whole = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective]
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
         words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.config.dataset}-{self.config.method}").strip("-")
         return f"{words[-80:]}-{identity}"
+
+    @property
+    def question(self) -> str:
+        """What is searched for: other ranges, seeds or samples are another answer to it."""
+        told = {key: self._fixed[key] for key in (*IDENTITY, *self.config.given()) if key in self._fixed}
+        return json.dumps(told, sort_keys=True)
+
+    @cached_property
+    def _fixed(self) -> dict[str, Any]:
+        """The settings that no sample changes."""
+        open_to_it = {*(dimension.key for dimension in self.dimensions), *self.config.unhashed()}
+        return {key: value for key, value in self.config.canonical().items() if key not in open_to_it}
 
     def sample(self, values: dict[str, Any]) -> RunConfig:
         """The configuration with these values."""
@@ -150,7 +160,7 @@ def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memo
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}") if make or path.exists() else None
     there = optuna.get_all_study_names(storage) if storage else []
     whole = [resolve(config).canonical() for config in space.configs]
-    told = dict.fromkeys(["dataset", "method", *varied(whole)])
+    told = dict.fromkeys(["dataset", "method", *_varied_within_datasets(whole)])
     memories = []
     for config, settings in zip(space.configs, whole, strict=True):
         title = " ".join(str(settings[key]) for key in told if key in settings)
@@ -162,6 +172,12 @@ def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memo
             )
         memories.append(Memory(cell, space.search.samples, study))
     return memories
+
+
+def _varied_within_datasets(configs: list[dict[str, Any]]) -> Iterator[str]:
+    """The settings that tell the searches on a dataset apart; what it decides itself does not."""
+    for dataset in dict.fromkeys(config["dataset"] for config in configs):
+        yield from varied([config for config in configs if config["dataset"] == dataset])
 
 
 def _dimensions(space: Space, config: RunConfig) -> tuple[Dimension, ...]:

@@ -103,6 +103,7 @@ def summary(
         "cells": [
             {
                 "study": memory.cell.name,
+                "question": memory.cell.question,
                 "title": memory.cell.title,
                 "dataset": memory.cell.config.dataset,
                 "method": memory.cell.config.method,

@@ -78,6 +78,18 @@ def test_the_report_of_a_search_is_made_of_what_confirms_its_last_choice(searche
     assert any("HAG-Meta is best at the last session" in text for text in findings(results))
 
 
+def test_what_one_launch_chose_stands_beside_what_another_did(searched: Path, write: Write) -> None:
+    write(curves(0.7), method="cec", learning_rate=0.02, hidden=32)
+    launch(searched, 3, ["debian"], {"cec": {"learning_rate": 0.02, "hidden": 32}})
+    results = read([searched])
+    assert len(results.runs) == 4 * 10 and results.missing == []
+    chosen = results.runs.groupby(["dataset", "method"])["hidden"].unique().map(list).to_dict()
+    assert chosen[("debian", "cec")] == [32] and chosen[("cora-full", "cec")] == [128]
+    assert chosen[("debian", "hag-meta")] == [64]
+    (table,) = [table for table in make_tables(results) if table.name.startswith("search-")]
+    assert [row[0].text for row in table.rows].count("debian cec") == 1
+
+
 def test_what_was_chosen_stands_beside_with_objective_and_overlap(searched: Path) -> None:
     results = read([searched])
     (table,) = [table for table in make_tables(results) if table.name.startswith("search-")]
