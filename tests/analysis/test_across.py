@@ -1,0 +1,82 @@
+"""What holds on all datasets is told apart from what holds on some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from analysis.across import across_tables, across_words, by_dataset, compared_effects
+from analysis.findings import findings
+from analysis.frame import read
+from tests.analysis.conftest import Write
+
+SEEDS = range(10)
+LAST = {
+    "debian": {"hag-meta": 0.5, "proto-gcn": 0.5, "gpn": 0.6, "cec": 0.4, "icarl": 0.45, "joint": 0.8},
+    "wordnet": {"hag-meta": 0.5, "proto-gcn": 0.5, "gpn": 0.7, "cec": 0.3, "icarl": 0.55, "joint": 0.8},
+}
+
+
+def curves(last: float, noise: Sequence[int] = (0,)) -> dict[int, list[float]]:
+    return {seed: [0.9, 0.8, last + seed / 1000 + noise[seed % len(noise)] / 1000] for seed in SEEDS}
+
+
+@pytest.fixture
+def compared(write: Write) -> Path:
+    for dataset, methods in LAST.items():
+        for method, last in methods.items():
+            noise = (1, -1) if method == "proto-gcn" else (0,)
+            oracle = {"oracle": method == "joint"}
+            folder = write(curves(last, noise), method=method, dataset=dataset, record=oracle)
+    return folder
+
+
+def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Path) -> None:
+    (table,) = across_tables(read([compared]))
+    assert table.columns[1:] == ["debian", "rank", "wordnet", "rank", "mean rank", "less HAG-Meta"]
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+    assert rows["GPN"][1::2] == ["1", "1", "more on all"]
+    assert rows["iCaRL"][1::2] == ["4", "2", "more on wordnet; less on debian"]
+    assert rows["iCaRL"][-2] == "3.0"
+    assert rows["CEC"][-1] == "less on all"
+    assert rows["Proto-GCN"][-1] == "on none"
+    assert rows["Joint (oracle)"][1::2] == ["", "", "more on all"]  # it is no rival, and has no rank
+
+
+def test_findings_begin_with_what_holds_everywhere(compared: Path) -> None:
+    assert findings(read([compared]))[0] == (
+        "At the last session on debian, wordnet, beside HAG-Meta: ahead on all: GPN; behind on all: CEC; "
+        "certain on none: Proto-GCN; on some only: iCaRL."
+    )
+
+
+def test_effects_on_every_dataset(write: Write) -> None:
+    for dataset, gain in (("debian", 0.05), ("wordnet", -0.05)):
+        for nla in (False, True):
+            for tla in (False, True):
+                last = 0.5 + gain * nla + 0.1 * tla
+                folder = write(curves(last, (1, -1)), dataset=dataset, nla=nla, tla=tla)
+    panels = by_dataset(read([folder]))
+    ((effects),) = compared_effects(panels, "last").values()
+    assert {each.name: each.verdict for each in effects} == {
+        "NLA": "more on debian; less on wordnet",
+        "TLA": "more on all",
+    }
+    words = list(across_words(read([folder])))
+    assert words[-1] == "At the last session on debian, wordnet: above zero on all: TLA; on some only: NLA."
+
+
+def test_one_dataset_or_several_settings_of_one_are_not_compared(compared: Path, write: Write) -> None:
+    results = read([compared])
+    assert not by_dataset(results.where({"dataset": "debian"}))
+    for method in ("hag-meta", "cec"):
+        write(curves(0.5), method=method, dataset="wordnet", k_shot=3)
+    assert not by_dataset(read([compared]))
+
+
+def test_released_runs_take_no_part(compared: Path, write: Write) -> None:
+    for method in ("hag-meta", "cec"):
+        write(curves(0.5), method=method, dataset="debian", protocol="released")
+    assert set(by_dataset(read([compared]))) == {"debian", "wordnet"}
