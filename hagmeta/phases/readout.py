@@ -34,18 +34,18 @@ class ReadOut:
     @torch.no_grad()
     def scores(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task) -> Tensor:
         """(pack, queries, classes), after a session's steps."""
-        logits: Tensor
+        scores: Tensor
         if not self._smoothing:
-            (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
+            (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
             if not self._tau:
-                return logits
-            labels = list(self._labels(knowledge, task))
-            return logits + self._adjustment(labels, task).unsqueeze(1)
+                return scores
         labels = list(self._labels(knowledge, task))
+        adjustment = self._adjustment(labels, task)
+        if not self._smoothing:
+            return scores + adjustment.unsqueeze(1)
         device = self._context.device
-        nodes, position = (stack_padded(part).to(device) for part in zip(*labels, strict=True))
-        given = knowledge.view, task, self._adjustment(labels, task), nodes, position
-        scores: Tensor = pack.run("smoothed", (shared, self._smoothing), *given)
+        held = (stack_padded(part).to(device) for part in zip(*labels, strict=True))
+        scores = pack.run("smoothed", (shared, self._smoothing), knowledge.view, task, adjustment, *held)
         return scores
 
     def _labels(self, knowledge: Knowledge, task: Task) -> Iterator[Labels]:
