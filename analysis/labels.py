@@ -20,6 +20,11 @@ TOGGLES = ("gpil", "nla", "tla")
 SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings of which an ablation is made
 TRAINING = ("GPIL", "supervised", "nothing")  # what HAG-Meta may do between pre-training and the sessions
 ALL_OFF = "none of the three"
+SMOOTHED = "smoothed"  # configurations with smoothing: see `TRANSDUCTIVE`
+TRANSDUCTIVE = (
+    "What is smoothed (smoothing above 0) is transductive in its answers, too, not only in its encoder: a "
+    "node's scores are mixed with those of its visible neighbours, unlabelled ones and queries among them."
+)
 NAMES = {
     "hag-meta": "HAG-Meta",
     "proto-gcn": "Proto-GCN",
@@ -57,11 +62,16 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
     usual = {key: _usual(configs, key) for key in others}
 
     def name(config: dict[str, Any]) -> str:
-        parts = [
-            f"{key} {readable(config[key])}"
+        told_of = [
+            key
             for key in others
             if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
         ]
+        unnamed = is_on(config.get("smoothing")) and "smoothing" not in told_of
+        return named(config, told_of) + (f", {SMOOTHED}" if unnamed else "")
+
+    def named(config: dict[str, Any], told_of: list[str]) -> str:
+        parts = [f"{key} {readable(config[key])}" for key in told_of]
         whole = all(is_on(config.get(key)) for key in TOGGLES)
         told = several or (parts and len(others) > 1)  # by what is not as usual; all on goes without saying
         if switched and config["method"] == "hag-meta" and not (told and whole):
@@ -72,7 +82,8 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             return f"{method} ({', '.join(parts)})" if parts else method
         return ", ".join(parts)
 
-    columns = ["method", *(key for key in SWITCHES if key in configs), *others]
+    always = [key for key in (*SWITCHES, "smoothing") if key in configs and key not in others]
+    columns = ["method", *always, *others]
     return pd.Series([name(each) for each in configs[columns].to_dict("records")], index=configs.index)
 
 
@@ -123,6 +134,11 @@ def readable(value: Any) -> str:
     if pd.api.types.is_bool(value):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def transductive_words(runs: pd.DataFrame) -> list[str]:
+    """What to say beside runs some of which answer by smoothed scores."""
+    return [TRANSDUCTIVE] if "smoothing" in runs and runs["smoothing"].map(is_on).any() else []
 
 
 def slug(*parts: object) -> str:

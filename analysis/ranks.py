@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.frame import Results
-from analysis.labels import NAMES, readable, slug
+from analysis.labels import NAMES, readable, slug, transductive_words
 from analysis.statistics import FEWEST_SEEDS, Difference, difference, estimate, holm, rank_correlation
 from analysis.table import Cell, Table
 from analysis.tables import INTERVAL, difference_cell, estimate_cell
@@ -28,6 +28,7 @@ class Ranking:
     scores: dict[str, pd.DataFrame]  # by method: (seeds, values), at the last session
     oracles: frozenset[str]
     leaks: bool
+    notes: list[str]
 
     @property
     def rivals(self) -> list[str]:
@@ -64,7 +65,7 @@ def rankings(results: Results) -> Iterator[Ranking]:
                 where = f"{dataset}, {protocol}, {n_way}-way {k_shot}-shot"
                 leaks = bool(centre["leaks"].any())  # all know as much then
                 oracles = centre.loc[centre["oracle"] & (not leaks), "method"]
-                yield Ranking(where, key, *found, frozenset(oracles), leaks)
+                yield Ranking(where, key, *found, frozenset(oracles), leaks, transductive_words(centre))
 
 
 def _methods(runs: pd.DataFrame, key: str) -> tuple[list[str], dict[str, pd.DataFrame]] | None:
@@ -117,7 +118,7 @@ def rank_tables(results: Results) -> Iterator[Table]:
             ],
             rows=rows,
             numbers=pd.DataFrame(numbers),
-            notes=[rank_words(ranking, value) for value in rest],
+            notes=[*(rank_words(ranking, value) for value in rest), *ranking.notes],
             leaks=ranking.leaks,
         )
 

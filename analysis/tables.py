@@ -12,7 +12,7 @@ from analysis.attention import attention_table
 from analysis.bounds import above_oracles, bound_words
 from analysis.designs import Factorial, one_at_a_time, place, protocol_pairs, shapes, whole_factorials
 from analysis.frame import Panel, Results
-from analysis.labels import readable, slug
+from analysis.labels import readable, slug, transductive_words
 from analysis.searches import search_tables
 from analysis.statistics import (
     FEWEST_SEEDS,
@@ -268,7 +268,7 @@ def settings_tables(results: Results) -> Iterator[Table]:
             columns=["configuration", "N", "K", "seeds", "first session", "last session", "average", "PD"],
             rows=sorted(rows, key=lambda row: [str(row[0].value), row[1].value, row[2].value]),
             numbers=pd.DataFrame(numbers),
-            notes=[LEAKS] if runs["leaks"].any() else [],
+            notes=[*([LEAKS] if runs["leaks"].any() else []), *transductive_words(runs)],
             leaks=bool(runs["leaks"].any()),
         )
 
@@ -428,7 +428,7 @@ def _notes(panel: Panel, tested: bool) -> list[str]:
     notes += [bound_words(oracle, above) for oracle, above in above_oracles(panel).items()]
     if panel.leaks:
         notes.append(LEAKS)
-    return notes
+    return notes + transductive_words(panel.runs)
 
 
 def _listed(words: Sequence[str]) -> str:

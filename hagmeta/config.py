@@ -191,4 +191,8 @@ def remarks(config: RunConfig) -> list[str]:
         notes.append(
             one + (nothing if config.rehearsed == 0 else "new classes are fine-tuned as prototypes only")
         )
+    if config.smoothing:
+        notes.append(
+            "smoothing makes answers transductive, too: a query is scored by its visible neighbours as well"
+        )
     return notes + protocol.remarks()

@@ -82,10 +82,11 @@ def sessions_table(records: Sequence[Record]) -> Table:
     if config.get("instead_of_gpil", "nothing") != "nothing":
         toggles += f", {config['instead_of_gpil']} instead of GPIL"
     oracle = " (an oracle)" if first["oracle"] else ""
+    smoothed = ", smoothed," if config.get("smoothing") else ""
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(
-        title=f"{config['method']}{oracle} on {config['dataset']}, {config['n_way']}-way "
+        title=f"{config['method']}{oracle}{smoothed} on {config['dataset']}, {config['n_way']}-way "
         f"{config['k_shot']}-shot, {config['protocol']}{leak}" + (f"; {toggles}" if toggles else ""),
         caption=f"{len(records)} seeds, every class the same, mean ± 95 % interval, percent; "
         f"{seconds:.0f} s in all on {first['environment']['device']}",

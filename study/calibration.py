@@ -109,7 +109,8 @@ def _size(config: RunConfig) -> tuple[Any, ...]:
     widths = config.encoder == "gat", config.hidden, config.embedding
     trains = METHODS[config.method].training_of(config) is not MetaTraining.NONE
     parts = trains, config.nla, config.tla, config.inputs != "raw"
-    return (*widths, config.n_way * (config.k_shot + config.query_shot), *parts)
+    queries = config.n_way * (config.k_shot + config.query_shot)
+    return (*widths, queries, *parts, config.smoothing > 0)
 
 
 def _cut_short(config: RunConfig) -> RunConfig:

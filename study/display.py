@@ -66,7 +66,10 @@ def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Se
 
 
 def _readable(record: Record, key: str) -> str:
-    """A setting's value in a cell; an oracle is marked beside its name."""
+    """A setting's value in a cell; an oracle is marked beside its name, and so are smoothed answers."""
     value = record["config"].get(key, "")
-    mark = " (oracle)" if key == "method" and record.get("oracle") else ""
+    mark = ""
+    if key == "method":
+        mark += " (oracle)" if record.get("oracle") else ""
+        mark += ", smoothed" if record["config"].get("smoothing") else ""
     return {True: "yes", False: ""}[value] if isinstance(value, bool) else f"{value}{mark}"

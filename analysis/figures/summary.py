@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.frame import Panel
+from analysis.labels import transductive_words
 from hagmeta.common.interval import student
 
 MOST_PANELS = 4  # session curves; of other figures 2 of a kind: saving one takes up to a second
@@ -56,13 +57,13 @@ def band_words(runs: pd.DataFrame, drawn: str = "bands") -> str:
 
 
 def warning(panel: Panel) -> str:
-    """A sentence for captions of figures under the released protocol."""
-    if not panel.leaks:
-        return ""
-    return (
-        " Under the released protocol training sees queries that it is later scored on: these accuracies are"
+    """Sentences for captions of figures under the released protocol, or of smoothed answers."""
+    leak = (
+        "Under the released protocol training sees queries that it is later scored on: these accuracies are"
         " not those of unseen nodes."
     )
+    words = [*([leak] if panel.leaks else []), *transductive_words(panel.runs)]
+    return "".join(f" {sentence}" for sentence in words)
 
 
 def left_out(drawn: int, there: int, what: str = "settings") -> str:

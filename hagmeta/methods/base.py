@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from hagmeta.common.settings import setting
 from hagmeta.nn.encoders import EncoderSettings, make_encoder
 from hagmeta.nn.prototypes import mean_prototypes
+from hagmeta.nn.smoothing import smoothed_scores
 from hagmeta.packs.pack import State
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import ClassMeans, Graph, View
@@ -216,6 +217,26 @@ class Method(nn.Module, ABC):
         """Logits of each task after one pass over the graph, in evaluation mode."""
         encoded = self.encode(shared, view, None)
         return tuple(self.classify(shared, encoded, task) for task in tasks)
+
+    def smoothed(
+        self,
+        shared: Shared,
+        share: float,
+        view: View,
+        task: Task,
+        adjustment: Tensor,
+        labelled: Tensor,
+        position: Tensor,
+    ) -> Tensor:
+        """Scores (queries, classes), smoothed over what is visible; ``adjustment`` is added to all logits.
+
+        The nodes ``labelled`` (labels,) are of the classes at ``position`` (labels,).
+        """
+        nodes = torch.arange(shared.graph.num_nodes, device=task.query.device)
+        everywhere = nodes + torch.zeros_like(task.query[:1])  # a row a seed, as queries have
+        (scores,) = self.logits(shared, view, (task._replace(query=everywhere),))
+        scores = (scores + adjustment).softmax(-1)
+        return smoothed_scores(shared.graph, view, scores, labelled, position, share)[task.query]
 
     def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
         """Embeddings (nodes, width) of some nodes, in evaluation mode."""

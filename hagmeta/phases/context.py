@@ -36,6 +36,7 @@ class Knowledge:
 
     view: View
     class_means: ClassMeans
+    averaged_over: tuple[tuple[np.ndarray, np.ndarray], ...]  # by seed, nodes and the labels they were given
     all_averaged: bool = False  # every class met is known by an average, not only those known at the start
 
 
@@ -211,7 +212,8 @@ class Context:
             labels = [s.labels[nodes] for s, nodes in zip(self.scenarios, known_by, strict=True)]
         members = [self._members(*each) for each in zip(self.scenarios, known_by, labels, strict=True)]
         means = self.graph.class_means(members, np.stack(seen))
-        return Knowledge(self.view(self.scenarios, seen), means, all_averaged)
+        averaged_over = tuple(zip(known_by, labels, strict=True))
+        return Knowledge(self.view(self.scenarios, seen), means, averaged_over, all_averaged)
 
     def _members(self, scenario: Scenario, nodes: np.ndarray, labels: np.ndarray) -> scipy.sparse.csr_matrix:
         """Averages (classes, nodes) over some nodes, each counted with its class."""

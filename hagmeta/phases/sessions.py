@@ -17,6 +17,7 @@ from hagmeta.phases.lessons import HeldOutLesson, Lesson, ReplayLesson, recall
 from hagmeta.phases.meeting import meet
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.meta_training import Trained
+from hagmeta.phases.readout import ReadOut
 from hagmeta.phases.snapshots import Snapshots
 from hagmeta.protocol.evaluator import Evaluator
 from hagmeta.protocol.scenario import Stream
@@ -79,6 +80,7 @@ class _AnsweringAfterLearning(_Learner):
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         super().__init__(context, streams, purpose)
         self.kept: tuple[Tensor, ...] = ()  # prototypes (pack, classes, width), where nothing else is kept
+        self.read_out = ReadOut(context)
         self.memory: Memory | None = None
         self.lesson: Lesson
         if context.method.session_learning is SessionLearning.REPLAY:
@@ -117,12 +119,12 @@ class _AnsweringAfterLearning(_Learner):
         context, streams = self.context, self.streams
         task = context.task(streams, session, knowledge.all_averaged)._replace(kept=self.kept)
         shared = context.shared(knowledge, len(streams[0].known), session)
-        (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
-        assert logits.shape[-1] == task.classes.shape[-1], "a method answers among all classes, kept ones too"
+        scores = self.read_out.scores(pack, shared, knowledge, task)
+        assert scores.shape[-1] == task.classes.shape[-1], "a method answers among all classes, kept ones too"
         self._diagnose(pack, shared, knowledge.view, task)
         if context.keeps_prototypes:
             self.kept = (pack.run("prototypes", (shared,), knowledge.view, task),)
-        rows = logits.argmax(-1).cpu().numpy()
+        rows = scores.argmax(-1).cpu().numpy()
         queries = [stream.queries[session] for stream in streams]
         return [
             (asked, stream.met(session)[row[: len(asked)]])

@@ -78,7 +78,27 @@ class MemorySettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReadOutSettings(Settings):
+    """What is made of a method's logits before the queries of a session are answered."""
+
+    smoothing: float = setting(
+        0.0,
+        "share of every node's scores that is taken from its visible neighbours, round by round (0: none)",
+        at_least=0,
+        at_most=1,
+        birth=0.0,
+    )
+    logit_adjustment: float = setting(
+        0.0,
+        "so many times the logarithm of a class's share of the labels is taken off its logits (0: none)",
+        at_least=0,
+        birth=0.0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PhaseSettings(
+    ReadOutSettings,
     MemorySettings,
     PrototypeSettings,
     SessionSettings,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.figures import published
+from analysis.figures import curves, published
 from analysis.findings import findings
 from analysis.frame import read
 from analysis.published import published_tables
@@ -200,6 +200,31 @@ def test_the_oracle_is_never_best(write: Write) -> None:
         "Joint (oracle)": False,
     }
     assert any("upper bound" in note for note in table.notes)
+
+
+def test_smoothed_answers_are_marked_as_transductive(write: Write) -> None:
+    write(FULL, smoothing=0.5, hidden=64)
+    write(WITHOUT, method="proto-gcn")
+    folder = write(WITHOUT, method="gpn", smoothing=0.25)
+    table = next(t for t in tables(folder).values() if t.name.startswith("sessions"))
+    assert {row[0].text for row in table.rows} == {"HAG-Meta, smoothed", "Proto-GCN", "GPN, smoothed"}
+    assert any("transductive in its answers, too" in note for note in table.notes)
+    (drawing,) = curves.draw(read([folder]))
+    assert "transductive in its answers, too" in drawing.caption
+
+
+def test_smoothing_that_is_named_is_not_marked_again(write: Write, study: Path) -> None:
+    assert not [note for table in tables(study).values() for note in table.notes if "transductive" in note]
+    folder = write(FULL, study="other")
+    write(WITHOUT, study="other", smoothing=0.5)
+    table = tables(folder)["sessions-debian-strict-3-way-5-shot"]
+    assert [row[0].text for row in table.rows] == ["smoothing 0", "smoothing 0.5"]
+    assert "transductive" in table.notes[-1]
+    # Where it is what most have, it is not named but marked.
+    write(WITHOUT, study="other", smoothing=0.5, hidden=64)
+    write(WITHOUT, study="other", smoothing=0.5, hidden=128)
+    names = {row[0].text for row in tables(folder)["sessions-debian-strict-3-way-5-shot"].rows}
+    assert names == {"HAG-Meta, smoothed", "smoothing 0", "hidden 64, smoothed", "hidden 128, smoothed"}
 
 
 def shifted(by: float) -> dict[int, tuple[float, ...]]:

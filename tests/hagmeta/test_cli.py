@@ -87,6 +87,13 @@ def test_an_oracle_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
     assert "note: joint is an oracle" in shown.err and "(an oracle)" in " ".join(shown.out.split())
 
 
+def test_smoothed_answers_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TINY, "--seeds", "1", "--method", "frozen", "--set", "smoothing=0.5"]) == 0
+    shown = capsys.readouterr()
+    assert "note: smoothing makes answers transductive, too" in " ".join(shown.err.split())
+    assert "frozen, smoothed, on" in " ".join(shown.out.split())
+
+
 def test_datasets_are_listed() -> None:
     done = call("datasets")
     assert done.returncode == 0, done.stderr

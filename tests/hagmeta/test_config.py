@@ -126,6 +126,15 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("nla_decay", math.inf, "inf"),
     ("nla_decay", None, "None"),
     ("tla_weights", "learned", "'learned'"),
+    ("smoothing", -0.1, "-0.1"),
+    ("smoothing", 1.1, "1.1"),
+    ("smoothing", "much", "'much'"),
+    ("smoothing", math.nan, "nan"),
+    ("smoothing", True, "True"),
+    ("smoothing", None, "no value"),
+    ("logit_adjustment", -0.5, "-0.5"),
+    ("logit_adjustment", "inf", "'inf'"),
+    ("logit_adjustment", None, "no value"),
 ]
 
 
@@ -309,6 +318,14 @@ def test_what_is_done_instead_of_gpil_is_a_setting_only_without_gpil() -> None:
         assert resolve(other) == plain and resolve(other).hash() == plain.hash()
     # A setting that was there from the start is in every hash: an encoder that has no use for it keeps it.
     assert RunConfig(encoder="gcn").applies("heads") and not RunConfig(method="proto-gcn").applies("heads")
+
+
+def test_smoothing_and_logit_adjustment_off_leave_every_hash_as_it_was() -> None:
+    plain = RunConfig()
+    assert {"smoothing", "logit_adjustment"} <= set(plain.unhashed())
+    assert RunConfig(smoothing=0, logit_adjustment=-0.0).hash() == plain.hash()
+    hashes = {plain.hash(), RunConfig(smoothing=0.5).hash(), RunConfig(logit_adjustment=0.5).hash()}
+    assert len(hashes) == 3
 
 
 def test_a_revision_above_the_first_changes_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:

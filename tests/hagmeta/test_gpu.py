@@ -18,6 +18,7 @@ from hagmeta.packs.capture import Steps, ahead, stream_of
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.meta_training import EPISODES
+from hagmeta.phases.readout import ReadOut
 from hagmeta.pipeline import prepare, pretrain, run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -148,6 +149,25 @@ def test_a_run_with_fewer_labels_is_the_same_eagerly(
     for key in ("gpil", "stream"):
         values = [np.mean([record["validation"][key] for record in pack]) for pack in (replayed, eager)]
         assert abs(values[0] - values[1]) < 0.02
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("method", METHODS)
+def test_smoothed_answers_are_those_of_the_cpu(
+    dataset: NodeDataset, small: Small, method: str, encoder: str
+) -> None:
+    config = small(method=method, encoder=encoder, pretrain_epochs=0, smoothing=0.5, logit_adjustment=1.0)
+    scores = []
+    for device in (CPU, GPU):
+        with stream_of(device):
+            context = prepare(config, [0, 3, 1], dataset, device)
+            pack = pretrain(context, None, no_progress)
+            streams = [scenario.test for scenario in context.scenarios]
+            knowledge = context.session(streams, 2)
+            task = context.task(streams, 2, knowledge.all_averaged)
+            shared = context.shared(knowledge, len(streams[0].known), 2)
+            scores.append(ReadOut(context).scores(pack, shared, knowledge, task).cpu())
+    torch.testing.assert_close(*scores, rtol=1e-3, atol=1e-3)
 
 
 def test_a_run_leaves_no_memory_behind(dataset: NodeDataset, small: Small) -> None:

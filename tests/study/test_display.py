@@ -32,6 +32,11 @@ def test_methods_are_compared_by_name_and_an_oracle_is_marked() -> None:
     assert sum("oracle" in line for line in lines) == 1
 
 
+def test_smoothed_answers_are_marked_beside_their_method() -> None:
+    lines = shown([record(0, method="frozen"), record(0, method="gpn", smoothing=0.5)])
+    assert sum("gpn, smoothed" in line for line in lines) == sum("smoothed" in line for line in lines) == 1
+
+
 def test_a_setting_that_varies_is_shown_for_the_methods_that_have_it() -> None:
     lines = shown([record(0, method="er-gnn", memory=m) for m in (5, 10)] + [record(0, method="frozen")])
     assert lines[1].split()[:2] == ["method", "memory"]

@@ -126,6 +126,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
     own = OWN_SAMPLED.get(method, set())
     sampled = {dimension.key for dimension in found.dimensions(found.configs[0])}
     everyones = {"learning_rate", "weight_decay", "dropout", "hidden", "embedding", "pretrain_on", "inputs"}
+    everyones |= {"smoothing", "logit_adjustment"}
     assert sampled == everyones | steps | own
     assert space.read("tune", quick=True, settings={"method": method}).name == "tune-quick"
 

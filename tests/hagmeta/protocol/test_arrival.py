@@ -42,6 +42,7 @@ from hagmeta.phases import sessions
 from hagmeta.phases.context import Context
 from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson
 from hagmeta.phases.meta_training import Trained, meta_train
+from hagmeta.phases.readout import Labels, ReadOut
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.scenario import Scenario, Stream
@@ -197,12 +198,16 @@ def has_a_row_a_node(value: Any, nodes: int) -> bool:
     return isinstance(value, np.ndarray) and value.size > 0 and value.size % nodes == 0
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+WAYS: dict[str, dict[str, Any]] = {protocol: {"protocol": protocol} for protocol in PROTOCOLS}
+WAYS |= {"smoothed": {"smoothing": 0.5, "logit_adjustment": 1.0}}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_cannot_tell_when_a_node_arrived(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, protocol: str
+    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, way: str
 ) -> None:
-    config = tiny(method=method, protocol=protocol)
+    config = tiny(method=method, **WAYS[way])
     life = lived(config, tiny_graph, monkeypatch, anew=False)
     other = lived(config, tiny_graph, monkeypatch, anew=True)
     assert {session for session, _, _ in life.steps} >= {1, 2}
@@ -292,6 +297,25 @@ def test_labels_chosen_by_arrival_are_noticed(
 
     config = tiny(method="proto-gcn")
     monkeypatch.setattr(Scenario, "nodes_of", of_the_first)
+    lives = [lived(config, tiny_graph, monkeypatch, anew=anew) for anew in (False, True)]
+    assert not lives[0].same_steps(lives[1])
+
+
+def test_labels_held_by_arrival_are_noticed(
+    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A leak in what smoothing is given: the labels of nodes that came with the session alone.
+    honest = ReadOut._labels
+
+    def of_the_newest(self: ReadOut, *arguments: Any) -> Iterator[Labels]:
+        for seed, (nodes, position) in enumerate(honest(self, *arguments)):
+            arrival = self._context.scenarios[seed].test.arrival[nodes]
+            newest = arrival == arrival.max()
+            yield Labels(nodes[newest], position[newest])
+
+    config = tiny(method="proto-gcn", smoothing=0.5)
+    monkeypatch.setattr(ReadOut, "_labels", of_the_newest)
+    monkeypatch.setattr(ReadOut, "_adjustment", lambda self, labels, task: torch.zeros(task.classes.shape))
     lives = [lived(config, tiny_graph, monkeypatch, anew=anew) for anew in (False, True)]
     assert not lives[0].same_steps(lives[1])
 

@@ -1,0 +1,72 @@
+"""From a method's logits to the scores that answer queries: adjusted, and smoothed over the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hagmeta.methods.base import Shared, Task
+from hagmeta.packs.pack import Pack, stack_padded
+from hagmeta.phases.context import Context, Knowledge
+
+
+class Labels(NamedTuple):
+    """One seed's labelled nodes that a method is handed in a session, each once, as they were given."""
+
+    nodes: np.ndarray  # (labels,)
+    position: np.ndarray  # (labels,) of their classes among those met
+
+
+class ReadOut:
+    """Scores of a stream's queries. With both settings off they are the method's logits."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        settings = context.settings
+        self._smoothing, self._tau = settings.smoothing, settings.logit_adjustment
+        # Where prototypes are all that is kept of a class: how many labels (pack, classes) they were made of.
+        self._kept = np.empty((len(context.scenarios), 0), dtype=np.int64)
+
+    @torch.no_grad()
+    def scores(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task) -> Tensor:
+        """(pack, queries, classes), after a session's steps."""
+        scores: Tensor
+        if not self._smoothing:
+            (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
+            if not self._tau:
+                return scores
+        labels = list(self._labels(knowledge, task))
+        adjustment = self._adjustment(labels, task)
+        if not self._smoothing:
+            return scores + adjustment.unsqueeze(1)
+        device = self._context.device
+        held = (stack_padded(part).to(device) for part in zip(*labels, strict=True))
+        scores = pack.run("smoothed", (shared, self._smoothing), knowledge.view, task, adjustment, *held)
+        return scores
+
+    def _labels(self, knowledge: Knowledge, task: Task) -> Iterator[Labels]:
+        """Of the classes known by averages the nodes of these, of the others the supports; no others."""
+        for seed, (nodes, labels) in enumerate(knowledge.averaged_over):
+            classes, averaged, support = (part[seed].cpu().numpy() for part in task[:3])
+            many = np.isin(labels, averaged)
+            few = np.arange(len(classes) - len(support), len(classes))
+            position = self._context.scenarios[seed].positions(classes)[labels[many]]
+            every = np.concatenate([nodes[many], support.ravel()])
+            # Supports may stand there several times: see `levelled`.
+            once, first = np.unique(every, return_index=True)
+            yield Labels(once, np.concatenate([position, np.repeat(few, support.shape[1])])[first])
+
+    def _adjustment(self, labels: list[Labels], task: Task) -> Tensor:
+        """What is added to logits (pack, classes): Menon et al. (ICLR 2021), with the labels as the prior."""
+        classes = task.classes.shape[-1]
+        counts = np.stack([np.bincount(each.position, minlength=classes) for each in labels])
+        if self._context.keeps_prototypes:
+            counts[:, : self._kept.shape[1]] = self._kept
+            self._kept = counts
+        assert counts.all(), "every class met is known by a label"
+        prior = counts / counts.sum(1, keepdims=True)
+        return torch.from_numpy(-self._tau * np.log(prior)).to(self._context.device, torch.float32)

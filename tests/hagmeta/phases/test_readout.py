@@ -1,0 +1,232 @@
+"""Smoothing and logit adjustment: what they do to every method's answers; off, they do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta.config import RunConfig, remarks, resolve
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.methods import METHODS
+from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.phases.context import Context
+from hagmeta.phases.readout import ReadOut
+from hagmeta.pipeline import live, prepare, pretrain, run
+from hagmeta.protocol.scenario import TRAIN, Stream
+
+CPU = torch.device("cpu")
+SEEDS = [0, 5]
+Tiny = Callable[..., RunConfig]
+BOTH: dict[str, Any] = {"smoothing": 0.5, "logit_adjustment": 1.0}
+HELD_OUT: dict[str, Any] = {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2}
+
+
+@torch.no_grad()
+def read_out(context: Context, pack: Pack, session: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The logits of a session's queries, and the scores that answer them."""
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.session(streams, session)
+    task = context.task(streams, session, knowledge.all_averaged)
+    shared = context.shared(knowledge, len(streams[0].known), session)
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
+    return logits, ReadOut(context).scores(pack, shared, knowledge, task)
+
+
+def outcome(config: RunConfig, dataset: NodeDataset, seeds: list[int], plain: bool = False) -> dict[str, Any]:
+    """Of seed 3."""
+    records = run(config, seeds, dataset=dataset, device=CPU, plain=plain)
+    return next({key: r[key] for key in ("matrix", "validation")} for r in records if r["seed"] == 3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_off_scores_are_logits_to_the_bit_and_nothing_else_is_computed(
+    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    context = prepare(tiny(method=method), SEEDS, tiny_graph, CPU)
+    pack = pretrain(context, None, no_progress)
+    steps, ordinary = [], Pack.run
+
+    def watched(self: Pack, step: str, *arguments: Any) -> Any:
+        steps.append((step, arguments[-1][0].query.shape))
+        return ordinary(self, step, *arguments)
+
+    monkeypatch.setattr(Pack, "run", watched)
+    monkeypatch.setattr(ReadOut, "_labels", None)  # no label is looked for
+    logits, scores = read_out(context, pack, 2)
+    assert torch.equal(logits, scores)
+    assert steps == [("logits", (2, logits.shape[1]))] * 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_with_both_alike_in_every_pack(
+    tiny_graph: NodeDataset, tiny: Tiny, method: str
+) -> None:
+    config = tiny(method=method, **HELD_OUT, **BOTH)
+    alone = outcome(config, tiny_graph, [3])
+    assert outcome(config, tiny_graph, [7, 3, 0]) == alone
+    # Validation streams are scored as test streams are; what stops training is as it was.
+    off = outcome(tiny(method=method, **HELD_OUT), tiny_graph, [3])
+    assert alone["matrix"] != off["matrix"]
+    assert alone["validation"]["average"] != off["validation"]["average"]
+    assert alone["validation"]["gpil"] == off["validation"]["gpil"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_changes_scores_without_the_other(tiny_graph: NodeDataset, tiny: Tiny, method: str) -> None:
+    # The same parameters for all: neither has a part in pre-training.
+    found = []
+    for change in ({"smoothing": 0.5}, {"logit_adjustment": 1.0}, BOTH):
+        context = prepare(tiny(method=method, **change), SEEDS, tiny_graph, CPU)
+        logits, scores = read_out(context, pretrain(context, None, no_progress), 2)
+        found.append(scores)
+    assert torch.allclose(found[1], logits + (found[1] - logits)[:, :1], atol=1e-4)  # of a class the same
+    assert not torch.equal(found[1], logits) and not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_plain_mode_answers_alike(tiny_graph: NodeDataset, tiny: Tiny, method: str) -> None:
+    config = tiny(method=method, **BOTH)
+    packed, plain = (outcome(config, tiny_graph, [3], plain=plain)["matrix"] for plain in (False, True))
+    for one, other in zip(packed, plain, strict=True):
+        np.testing.assert_allclose(one, other, atol=0.05)  # a query or two: sums in another order
+
+
+def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+    # From logits of every node, asked for as queries, by the formula.
+    context = prepare(tiny(method="proto-gcn", **BOTH), SEEDS, tiny_graph, CPU)
+    pack = pretrain(context, None, no_progress)
+    _, scores = read_out(context, pack, 2)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.session(streams, 2)
+    shared = context.shared(knowledge, len(streams[0].known), 2)
+    task = context.task(streams, 2)
+    halves = [part.expand(2, -1) for part in torch.arange(401).split(201)]
+    tasks = tuple(task._replace(query=half) for half in halves)
+    with torch.no_grad():
+        logits = torch.cat(pack.run("logits", (shared,), knowledge.view, tasks), dim=1)
+    for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
+        known = scenario.nodes_of(stream.known, TRAIN)
+        positions = scenario.positions(stream.met(2))
+        counts = np.bincount(positions[scenario.labels[known]], minlength=8)
+        counts[4:] = 2
+        truth = np.eye(8)[positions[scenario.labels]]
+        held = np.concatenate([known, stream.support[:2].ravel()])
+        adjusted = logits[seed].double() - torch.from_numpy(np.log(counts / counts.sum()))
+        first = adjusted.softmax(-1).numpy()
+        first[held] = truth[held]
+        seen = context.protocol.visible(scenario, stream, 2).astype(float)
+        adjacency = context.graph.loops.toarray() * np.outer(seen, seen)
+        degree = np.maximum(adjacency.sum(1), 1)
+        now = first
+        for _ in range(5):
+            now = 0.5 * (adjacency / np.sqrt(np.outer(degree, degree))) @ now + 0.5 * first
+            now[held] = truth[held]
+        asked = stream.queries[2]
+        np.testing.assert_allclose(scores[seed, : len(asked)], now[asked], rtol=0, atol=1e-4)
+
+
+def counts_of(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """By session, how many labels (pack, classes) adjustment took a class to be known by."""
+    found: list[np.ndarray] = []
+    ordinary = ReadOut._adjustment
+
+    def watched(self: ReadOut, labels: Any, task: Any) -> torch.Tensor:
+        adjustment = ordinary(self, labels, task)
+        prior = np.exp(-adjustment.numpy().astype(float))  # tau is 1
+        assert np.allclose(prior.sum(1), 1, atol=1e-5)
+        found.append(prior / prior.min(1, keepdims=True))
+        return adjustment
+
+    monkeypatch.setattr(ReadOut, "_adjustment", watched)
+    live(context, pretrain(context, None, no_progress))
+    return found
+
+
+def known_counts(stream: Stream, context: Context, seed: int, most: int = 1000) -> np.ndarray:
+    labels = context.scenarios[seed].labels[context.scenarios[seed].nodes_of(stream.known, TRAIN)]
+    return np.minimum([(labels == c).sum() for c in stream.known], most)
+
+
+@pytest.mark.parametrize(
+    ("method", "rehearsal", "base", "later"),
+    [
+        *((method, "all", (1000, 1000), (2, 2)) for method in ("frozen", "hag-meta", "meta-gnn")),
+        ("frozen", "1", (1000, 1), (1, 2)),  # at session 0 its labels are all there
+        ("frozen", "none", (1000, 1000), (2, 2)),  # so many made the prototypes that are kept
+        ("er-gnn", "none", (1000, 1000), (2, 2)),
+        ("er-gnn", "all", (3, 3), (2, 2)),  # what its memory holds
+        ("icarl", "1", (1, 1), (1, 1)),
+    ],
+)
+def test_logits_are_adjusted_to_the_labels_that_a_class_is_known_by(
+    tiny_graph: NodeDataset,
+    tiny: Tiny,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    rehearsal: str,
+    base: tuple[int, int],
+    later: tuple[int, int],
+) -> None:
+    config = tiny(method=method, rehearsal=rehearsal, logit_adjustment=1.0)
+    context = prepare(config, SEEDS, tiny_graph, CPU)
+    sessions = counts_of(context, monkeypatch)
+    assert [each.shape for each in sessions] == [(2, 4), (2, 6), (2, 8)]
+    earlier, own = later
+    for seed, scenario in enumerate(context.scenarios):
+        first, again = (known_counts(scenario.test, context, seed, most) for most in base)
+        expected = [first, [*again, own, own], [*again, earlier, earlier, own, own]]
+        for found, counts in zip(sessions, expected, strict=True):
+            np.testing.assert_allclose(found[seed], np.array(counts) / min(counts), rtol=1e-5)
+
+
+def test_an_oracle_knows_each_class_by_all_its_train_labels(
+    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = prepare(tiny(method="joint", logit_adjustment=1.0), SEEDS, tiny_graph, CPU)
+    *_, last = counts_of(context, monkeypatch)
+    for seed, scenario in enumerate(context.scenarios):
+        labels = scenario.labels[scenario.train_nodes_met(scenario.test, 2)]
+        counts = np.array([(labels == c).sum() for c in scenario.test.met(2)])
+        np.testing.assert_allclose(last[seed], counts / counts.min(), rtol=1e-5)
+
+
+def test_wrong_labels_are_held_as_they_were_given(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+    config = tiny(method="proto-gcn", k_shot=3, mislabelled=1, smoothing=0.5)
+    context = prepare(config, SEEDS, tiny_graph, CPU)
+    streams = [scenario.test for scenario in context.scenarios]
+    found = list(ReadOut(context)._labels(context.session(streams, 2), context.task(streams, 2)))
+    for labels, scenario, stream in zip(found, context.scenarios, streams, strict=True):
+        place = dict(zip(labels.nodes, labels.position, strict=True))
+        given = np.array([[place[node] for node in row] for row in stream.support.reshape(4, 3)])
+        assert (given == np.arange(4, 8)[:, None]).all()
+        assert (scenario.labels[stream.support] != stream.arriving[..., None]).sum() == 4
+
+
+def test_supports_that_are_repeated_count_once(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+    # One label of earlier classes beside three of the new ones: rows of one length have it three times.
+    context = prepare(tiny(method="frozen", k_shot=3, rehearsal="1", smoothing=0.5), SEEDS, tiny_graph, CPU)
+    streams = [scenario.test for scenario in context.scenarios]
+    task = context.task(streams, 2)
+    assert task.support.shape == (2, 4, 3)
+    for labels in ReadOut(context)._labels(context.session(streams, 2), task):
+        assert np.bincount(labels.position).tolist() == [1, 1, 1, 1, 1, 1, 3, 3]
+        assert len(set(labels.nodes)) == len(labels.nodes)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_neither_applies_to_released(method: str) -> None:
+    plain = resolve(RunConfig(method=method, protocol="released"))
+    config = RunConfig(method=method, protocol="released", **BOTH)
+    for name in BOTH:
+        assert not config.applies(name) and name not in config.canonical()
+        assert RunConfig(method=method).applies(name)
+    assert resolve(config) == plain and resolve(config).hash() == plain.hash()
+
+
+def test_a_run_is_told_that_smoothing_is_transductive() -> None:
+    assert "transductive" in " ".join(remarks(resolve(RunConfig(smoothing=0.5))))
+    assert not remarks(resolve(RunConfig())) and not remarks(resolve(RunConfig(logit_adjustment=1.0)))
