@@ -69,7 +69,7 @@ class Sizes(NamedTuple):
     base_classes: int
     n_way: int
     classes: int  # of the whole dataset
-    narrow: int  # inputs of few columns, for methods that propagate them as they are
+    narrow: int = 0  # inputs of few columns, for methods that propagate them as they are
 
 
 class OwnSteps(NamedTuple):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-CHUNK = 256  # nodes of a class at a time: those of another seed add nothing, to the bit
+CHUNK = 128  # nodes of a class at a time: those of another seed add nothing, to the bit
+LEAST = 1e-12  # variance that is taken for some where there is none, as with one node a class
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ClassNodes:
 
 def shrunk(covariance: Tensor, share: float) -> Tensor:
     """Covariances (..., width, width) with a share of equal, uncorrelated variances put in their place."""
-    variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+    variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=LEAST)
     return (1 - share) * covariance + share * _diagonal(variance, covariance)
 
 
