@@ -119,7 +119,7 @@ for _group in reversed(RunConfig.__mro__):
 def resolve(config: RunConfig) -> RunConfig:
     """Fill in what the dataset, the protocol and the method decide: equal runs are equal configurations."""
     choose("method", config.method, METHODS)
-    config = _settled(config)
+    config = _settled(_with_own_defaults(config))
     info = datasets.describe(config.dataset, Path())
     classes = config.classes or info.class_split
     if classes is None:
@@ -143,6 +143,13 @@ def resolve(config: RunConfig) -> RunConfig:
     )
     check_ways(resolved)
     return resolved
+
+
+def _with_own_defaults(config: RunConfig) -> RunConfig:
+    """With the method's defaults in place of settings that have none for all."""
+    own = METHODS[config.method].defaults
+    changes: dict[str, Any] = {name: value for name, value in own.items() if getattr(config, name) is None}
+    return replace(config, **changes)
 
 
 def _left_open(config: RunConfig, setting: str) -> bool:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from hagmeta import datasets
+from hagmeta.common.errors import UserError
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.methods import Sizes, make_method
+from hagmeta.methods import METHODS, make_method
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.environment import Clock, environment, forget_peaks
 from hagmeta.packs.pack import Pack, Progress, no_progress
@@ -27,9 +28,10 @@ from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
-from hagmeta.sparse.inputs import check_inputs
+from hagmeta.sparse.inputs import check_inputs, narrow_kind, width_of
 from hagmeta.sparse.plain import PlainGraph
 
+MOST_NARROW = 4096  # columns of which a covariance is made
 Validation = dict[str, float | None]
 NOT_REHEARSED: Validation = {"stream": None, "last": None, "average": None}
 
@@ -123,22 +125,33 @@ def prepare(
 ) -> Context:
     """Draw every seed's scenario, and put the graph on its device."""
     config = resolve(config)
-    check_inputs(config.inputs, dataset)
+    check_features(config, dataset)
     scenarios = [make_scenario(dataset, config, seed) for seed in seeds]
     graph = (PlainGraph if plain else Graph)(dataset, device, config.normalisation)
     context = Context(graph, scenarios, config, eager, plain, cache)
-    _ = context.inputs  # now, so that their time counts as preparation
+    _ = context.inputs, context.narrow  # now, so that their time counts as preparation
     return context
 
 
+def check_features(config: RunConfig, dataset: NodeDataset) -> None:
+    """Refuse features that a resolved configuration cannot be run on."""
+    check_inputs(config.inputs, dataset)
+    columns = width_of(narrow_kind(dataset.has_counts), dataset.num_features)
+    made = METHODS[config.method].narrow_columns(config, columns)
+    if made > MOST_NARROW:
+        raise UserError(
+            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}, which are "
+            f"not counts that an svd could make fewer of; it can do with {MOST_NARROW}."
+        )
+
+
 def pretrain(context: Context, cache: Cache | None, progress: Progress) -> Pack:
-    """The methods of a pack, each over its seed's pre-trained encoder."""
-    encoders = pretrained_encoders(context, cache, progress)
-    scenario = context.scenarios[0]
-    sizes = Sizes(context.num_inputs, len(scenario.split.base), context.n_way, scenario.num_classes)
-    methods = [make_method(context.settings, sizes, seed) for seed in context.seeds]
-    for method, encoder in zip(methods, encoders, strict=True):
-        method.encoder.load_state_dict(encoder)
+    """The methods of a pack, each over its seed's pre-trained encoder, if it has one."""
+    methods = [make_method(context.settings, context.sizes, seed) for seed in context.seeds]
+    if context.method.has_encoder(context.settings):
+        encoders = pretrained_encoders(context, cache, progress)
+        for method, encoder in zip(methods, encoders, strict=True):
+            method.encoder.load_state_dict(encoder)
     return context.pack(methods)
 
 

@@ -21,9 +21,9 @@ from hagmeta.common.command import parse_seeds, parse_settings, show_error
 from hagmeta.common.differences import varied
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, remarks, resolve
+from hagmeta.pipeline import check_features
 from hagmeta.protocol import ProtocolSettings
 from hagmeta.protocol.splits import make_split
-from hagmeta.sparse.inputs import check_inputs
 from study import data, mps
 from study import space as spaces
 from study.carry_out import carry_out, finished
@@ -172,8 +172,9 @@ def _check_data(configs: Sequence[RunConfig]) -> None:
         by_dataset.setdefault(config.dataset, set()).add(ProtocolSettings(**drawn_by))
     for name in sorted(by_dataset, reverse=True):  # the one that was loaded last is still there
         dataset = data.load(name)
-        for inputs in {config.inputs for config in configs if config.dataset == name}:
-            check_inputs(inputs, dataset)
+        for config in configs:
+            if config.dataset == name:
+                check_features(config, dataset)
         for settings in by_dataset[name]:
             make_split(dataset, settings, 0)
 

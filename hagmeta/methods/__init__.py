@@ -7,11 +7,14 @@ from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLe
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec
 from hagmeta.methods.er_gnn import ErGnn
+from hagmeta.methods.fecam import FeCam
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
+from hagmeta.methods.ranpac import RanPac
+from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
 
 __all__ = [
     "METHODS",
@@ -34,6 +37,11 @@ METHODS: dict[str, type[Method]] = {
     "er-gnn": ErGnn,
     "icarl": ICarl,
     "cec": Cec,
+    "sgc-ncm": SgcNcm,
+    "sgc-ridge": SgcRidge,
+    "sgc-lda": SgcLda,
+    "ranpac": RanPac,
+    "fecam": FeCam,
     "frozen": Frozen,
     "joint": Joint,
 }

@@ -46,7 +46,7 @@ class Task(NamedTuple):
     support: Tensor  # (classes known by supports, shots) nodes
     query: Tensor  # (queries,) nodes
     recalled: tuple[Tensor, ...] = ()  # what ``Method.recall`` gave when the session began
-    kept: tuple[Tensor, ...] = ()  # (classes, width) what ``Method.prototypes`` gave, where labels are gone
+    kept: tuple[Tensor, ...] = ()  # what ``Method.keep`` gave, where labels are gone
 
     def on(self, device: torch.device) -> Task:
         """The same on a device."""
@@ -70,6 +70,7 @@ class Sizes(NamedTuple):
     base_classes: int
     n_way: int
     classes: int  # of the whole dataset
+    narrow: int = 0  # inputs of few columns, for methods that propagate them as they are
 
 
 class OwnSteps(NamedTuple):
@@ -101,6 +102,7 @@ class Method(nn.Module, ABC):
 
     own_settings: ClassVar[type[MethodSettings] | None] = None
     decides: ClassVar[Mapping[str, Any]] = {}  # settings that the method fixes, whatever is configured
+    defaults: ClassVar[Mapping[str, Any]] = {}  # what its own settings are that have no default for all
     revision: ClassVar[int] = 1  # raise it when the same settings would give other results
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
@@ -111,11 +113,23 @@ class Method(nn.Module, ABC):
 
     def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__()
+        if not self.has_encoder(settings):
+            return
         twice = self.differentiates_twice(settings)
         self.encoder = seeded(
             seed, "init/encoder", lambda: make_encoder(sizes.features, settings, twice=twice)
         )
         self.encoder.requires_grad_(not self.freezes_encoder)
+
+    @classmethod
+    def has_encoder(cls, settings: Any) -> bool:
+        """Whether a configuration of it has an encoder, and so anything to pre-train."""
+        return True
+
+    @classmethod
+    def narrow_columns(cls, settings: Any, columns: int) -> int:
+        """How many columns it makes of the narrow inputs' ``columns`` (`View.narrow`); 0: it needs none."""
+        return 0
 
     @classmethod
     def differentiates_twice(cls, settings: Any) -> bool:
@@ -178,8 +192,12 @@ class Method(nn.Module, ABC):
         """The same in a session; its classes are the last of the task."""
         return self.loss(shared, view, task, target, key)
 
+    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        """What is kept of a task's classes, where their labels may not be read again."""
+        return (self.prototypes(shared, view, task),)
+
     def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
-        """What is kept (classes, width) of a task's classes, where their labels may not be read again."""
+        """What a task's classes (classes, width) are known by: all that most methods keep of them."""
         embedding = self.encoder(shared.graph, view, None)
         return mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hagmeta.methods import METHODS
-from hagmeta.methods.base import MetaTraining, Method, Shared, Task
+from hagmeta.methods.base import MetaTraining, Method, Shared, Sizes, Task
 from hagmeta.packs.capture import Capture, Steps, ahead
 from hagmeta.packs.pack import Pack, stack, stack_padded
 from hagmeta.packs.plain import PlainPack
@@ -24,7 +24,7 @@ from hagmeta.protocol import Protocol, make_protocol
 from hagmeta.protocol.episodes import PseudoStream
 from hagmeta.protocol.scenario import Scenario, Stream
 from hagmeta.sparse.graph import ClassMeans, Graph, View
-from hagmeta.sparse.inputs import width_of
+from hagmeta.sparse.inputs import narrow_kind, width_of
 
 Arrays = Sequence[np.ndarray] | np.ndarray  # one a seed
 Item = TypeVar("Item")
@@ -128,7 +128,7 @@ class Context:
 
     @property
     def keeps_prototypes(self) -> bool:
-        """Whether nothing but its prototype is left of a class met earlier: no label of it is read again."""
+        """Whether nothing but what was computed is left of a class met earlier: no label is read again."""
         return self.protocol.most_rehearsed == 0
 
     @property
@@ -136,10 +136,32 @@ class Context:
         """How many inputs a node has in the first layer."""
         return width_of(self.settings.inputs, self.graph.num_features)
 
+    @property
+    def num_narrow(self) -> int:
+        """How many there are of few columns."""
+        return width_of(narrow_kind(self.graph.has_counts), self.graph.num_features)
+
+    @property
+    def sizes(self) -> Sizes:
+        """What the method is told of the data."""
+        scenario = self.scenarios[0]
+        base = len(scenario.split.base)
+        return Sizes(self.num_inputs, base, self.n_way, scenario.num_classes, self.num_narrow)
+
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:
         """How each seed's features enter the first layer, in all phases: by what it sees in training."""
-        kind = self.settings.inputs
+        return self._inputs(self.settings.inputs)
+
+    @cached_property
+    def narrow(self) -> tuple[Tensor, ...]:
+        """The same for inputs of few columns, where the method propagates such."""
+        kind = narrow_kind(self.graph.has_counts)
+        if not self.method.narrow_columns(self.settings, self.num_narrow):
+            return ()
+        return self.inputs if kind == self.settings.inputs else self._inputs(kind)
+
+    def _inputs(self, kind: str) -> tuple[Tensor, ...]:
         if kind == "raw":
             return ()
         made = [shared_inputs(kind, self.graph, self.seen_first(s), self.cache) for s in self.scenarios]
@@ -151,11 +173,11 @@ class Context:
 
     def view(self, scenarios: Sequence[Scenario], visible: Sequence[np.ndarray]) -> View:
         """What some of the seeds see, from a boolean array (nodes,) of each."""
-        inputs = self.inputs
+        inputs, narrow = self.inputs, self.narrow
         if len(scenarios) < len(self.scenarios):
             places = [self.seeds.index(scenario.seed) for scenario in scenarios]
-            inputs = tuple(part[places] for part in inputs)
-        return self.graph.view(np.stack(visible))._replace(inputs=inputs)
+            inputs, narrow = (tuple(part[places] for part in parts) for parts in (inputs, narrow))
+        return self.graph.view(np.stack(visible))._replace(inputs=inputs, narrow=narrow)
 
     def training(self) -> Knowledge:
         """What is known in meta-training: of novel-test and held-out classes nothing, at most their nodes."""

@@ -79,7 +79,7 @@ class _AnsweringAfterLearning(_Learner):
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         super().__init__(context, streams, purpose)
-        self.kept: tuple[Tensor, ...] = ()  # prototypes (pack, classes, width), where nothing else is kept
+        self.kept: tuple[Tensor, ...] = ()  # of classes met earlier, with a pack axis, where labels are not
         self.read_out = ReadOut(context)
         self.memory: Memory | None = None
         self.lesson: Lesson
@@ -123,7 +123,7 @@ class _AnsweringAfterLearning(_Learner):
         assert scores.shape[-1] == task.classes.shape[-1], "a method answers among all classes, kept ones too"
         self._diagnose(pack, shared, knowledge.view, task)
         if context.keeps_prototypes:
-            self.kept = (pack.run("prototypes", (shared,), knowledge.view, task),)
+            self.kept = pack.run("keep", (shared,), knowledge.view, task)
         rows = scores.argmax(-1).cpu().numpy()
         queries = [stream.queries[session] for stream in streams]
         return [

@@ -68,7 +68,7 @@ class Validation:
             meet(self._context, pack, part.knowledge, self._streams, part.sessions[0])
             count = partial(self._correct, part)
             counts, kept = self._capture.run(("validation", *part.sessions), count, (kept,))
-            kept = tuple(prototypes.clone() for prototypes in kept)  # what a capture returns does not last
+            kept = tuple(part.clone() for part in kept)  # what a capture returns does not last
             right, asked = counts.cpu().numpy(), part.asked
             by_class = np.divide(right, asked, out=np.zeros(asked.shape), where=asked > 0)
             shares.append(by_class.sum(-1) / (asked > 0).sum(-1))
@@ -77,13 +77,13 @@ class Validation:
         return np.array([np.mean(row) for row in np.concatenate(shares, axis=1)])
 
     def _correct(self, part: _Together, kept: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Right answers (pack, sessions, classes), and the prototypes to keep where labels are not."""
+        """Right answers (pack, sessions, classes), and what to keep of classes where labels are not."""
         arguments = (part.shared,), part.knowledge.view
         tasks = tuple(task._replace(kept=kept) for task in part.tasks)
         pairs = zip(self._pack.run("logits", *arguments, tasks), part.truth, strict=True)
         counts = torch.stack([self._right(logits, truth) for logits, truth in pairs], dim=1)
         if self._context.keeps_prototypes:
-            kept = (self._pack.run("prototypes", *arguments, tasks[-1]),)
+            kept = self._pack.run("keep", *arguments, tasks[-1])
         return counts, kept
 
     def _right(self, logits: Tensor, truth: Tensor) -> Tensor:

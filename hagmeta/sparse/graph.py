@@ -19,7 +19,7 @@ from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_drop
 from hagmeta.sparse.inputs import Inputs, InputSettings, make_inputs
 from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
 from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
-from hagmeta.sparse.products import aggregate, aggregate_at, hidden_layer, matmul
+from hagmeta.sparse.products import aggregate, aggregate_at, hidden_layer, matmul, matmul_transposed
 
 if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import attention_kernels
@@ -46,6 +46,7 @@ class View(NamedTuple):
     log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
     propagated: tuple[Tensor, ...] = ()  # what a frozen encoder made of it, once for all steps
     inputs: tuple[Tensor, ...] = ()  # ``Inputs``, words and rows, where features do not enter as they are
+    narrow: tuple[Tensor, ...] = ()  # the same for few columns, of methods that propagate them as they are
 
 
 class Graph:
@@ -60,6 +61,7 @@ class Graph:
         self.normalisation = normalisation
         self.num_nodes = dataset.num_nodes
         self.num_features = dataset.num_features
+        self.has_counts = dataset.has_counts
         self.device = device
         self.loops = dataset.adjacency
         self._host_features = dataset.features
@@ -92,6 +94,12 @@ class Graph:
         # Factors come second: a product lies in memory as its first operand does, seeds beside the columns.
         weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
         return matmul(self.features, weight) * rows.unsqueeze(-1)
+
+    def narrow_inputs(self, view: View, columns: int) -> Tensor:
+        """The inputs (nodes, columns) of few columns themselves; those of nodes out of sight are zeros."""
+        identity = torch.eye(columns, device=self.device)
+        inputs = self.mapped(identity, view._replace(inputs=view.narrow))
+        return inputs * view.visible.unsqueeze(-1)
 
     @cached_property
     def degree(self) -> Tensor:
@@ -154,7 +162,7 @@ class ClassMeans:
         self._graph, self._members, self._visible = graph, members, visible
 
     @cached_property
-    def direct(self) -> SeedwiseMatrix | PlainMatrix:
+    def direct(self) -> SeedwiseMatrix | PlainSparseMatrix:
         """(classes, nodes): for embeddings that are there for every node."""
         return SeedwiseMatrix(self._members, self._graph.device)
 
@@ -164,6 +172,19 @@ class ClassMeans:
         if self._graph.adjacency.on_gpu:
             return SeedwiseMatrix.from_transposed(self._aggregated_transposed())
         return SeedwiseMatrix(self._members_aggregated(), self._graph.device)
+
+    def nodes(self, classes: Tensor, multiple: int) -> tuple[Tensor, Tensor]:
+        """The nodes (classes, most) that some classes are averaged over, ascending, and what each counts.
+
+        ``most`` is a multiple of that number. Where a class has fewer nodes, others stand that count nothing.
+        """
+        rows = torch.arange(self._members[0].shape[0], device=classes.device)
+        chosen = (rows.unsqueeze(-1) == classes).to(torch.float32)
+        shares = matmul_transposed(self.direct, chosen).mT  # (classes, nodes)
+        share, nodes = shares.sort(stable=True, dim=-1, descending=True)
+        longest = max(int(np.diff(members.indptr).max()) for members in self._members)
+        most = min(-(-longest // multiple) * multiple, self._graph.num_nodes)
+        return nodes[:, :most], share[:, :most]
 
     def _members_aggregated(self) -> list[scipy.sparse.csr_matrix]:
         """One matrix (classes, nodes) a seed, computed on the host."""

@@ -50,6 +50,11 @@ def width_of(inputs: str, num_features: int) -> int:
     return min(BASIS, num_features) if inputs == "svd" else num_features
 
 
+def narrow_kind(has_counts: bool) -> str:
+    """The inputs with few columns, for methods that need such: features that are not counts stay as they are."""
+    return "svd" if has_counts else "raw"
+
+
 def check_inputs(inputs: str, dataset: NodeDataset) -> None:
     """Refuse inputs that a dataset's features do not allow."""
     if inputs != "raw" and not dataset.has_counts:

@@ -33,6 +33,14 @@ def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | PlainMatrix, de
     return result
 
 
+def matmul_transposed(matrix: SeedwiseMatrix | PlainSparseMatrix, dense: Tensor) -> Tensor:
+    """``matrix.T @ dense`` (rows, width), of a seed's own matrix."""
+    if isinstance(matrix, PlainSparseMatrix):
+        return matrix.transposed.product(dense)
+    result: Tensor = _SeedwiseProduct.apply(matrix, dense, True)
+    return result
+
+
 def row_maximum(incidence: SparseMatrix | PlainSparseMatrix, values: Tensor) -> Tensor:
     """The largest of the values (columns, width) that each row sums; not differentiable."""
     if isinstance(incidence, PlainSparseMatrix):

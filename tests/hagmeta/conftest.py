@@ -42,6 +42,7 @@ def small() -> Callable[..., RunConfig]:
             "finetune_steps": 3,
             "inner_steps": 2,
             "memory": 4,
+            "projection": 40,
         }
         return RunConfig(**(settings | changes))
 
@@ -73,6 +74,7 @@ def tiny() -> Callable[..., RunConfig]:
             "finetune_steps": 2,
             "inner_steps": 1,
             "memory": 3,
+            "projection": 40,
         }
         return RunConfig(**(settings | changes))
 

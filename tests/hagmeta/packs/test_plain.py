@@ -89,6 +89,8 @@ def assert_same(plain: Outcome, packed: Outcome) -> None:
     assert plain.accuracy == pytest.approx(packed.accuracy, abs=0.005)
     assert list(plain.parameters) == list(packed.parameters)
     difference = {name: (plain.parameters[name] - value).abs() for name, value in packed.parameters.items()}
+    if not difference:  # of a method in which nothing learns
+        return
     assert float(difference.pop("encoder.second.bias").max()) < 0.02
     others = torch.cat([values.flatten() for values in difference.values()])
     assert float(others.max()) < 2e-3

@@ -170,9 +170,7 @@ def lived(
 
 
 def fresh_method(context: Context) -> Method:
-    scenario = context.scenarios[0]
-    sizes = Sizes(context.graph.num_features, len(scenario.split.base), context.n_way, scenario.num_classes)
-    return make_method(context.settings, sizes, scenario.seed)
+    return make_method(context.settings, context.sizes, context.scenarios[0].seed)
 
 
 def held_by(method: nn.Module) -> Iterator[Leaf]:
@@ -228,7 +226,7 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
         now = np.stack([context.protocol.visible(*pair, session) for pair in pairs])
         for part in seedwise:
             if isinstance(part, View):
-                found &= same(list(leaves(part)), list(leaves(context.graph.view(now))))
+                found &= same(list(leaves(part)), list(leaves(context.view(context.scenarios, list(now)))))
             else:
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in leaves(part))
         for means in (part.class_means for part in shared if isinstance(part, Shared)):

@@ -1,0 +1,139 @@
+"""Methods that take no gradient step in a session: a head in closed form, on features that are there."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hagmeta.common.settings import setting
+from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.nn.statistics import CHUNK, ClassNodes
+from hagmeta.sparse.graph import Graph, View
+
+# What only an encoder, or its pre-training, has a use for.
+OF_THE_ENCODER = (
+    *("inputs", "encoder", "hidden", "embedding", "heads", "dropout"),
+    *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience", "pretrain_on"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedFormSettings(MethodSettings):
+    """What the head is put on."""
+
+    features: str | None = setting(
+        None,
+        "hops of the features, propagated without learning, the pre-trained encoder's output, or both side by"
+        " side (default: propagated for the sgc methods, encoder for the others)",
+        choices=("propagated", "encoder", "both"),
+    )
+    hops: int = setting(3, "propagated features are those of hops 0 to so many", at_least=0, at_most=16)
+
+
+class ClosedForm(Method):
+    """A head that is computed anew in every session from means and covariances of classes.
+
+    Features, every part of them at unit length:
+    - propagated: the inputs after 0, 1, ... `hops` rounds of a GCN's propagation among what is visible, side
+      by side. Inputs are the svd of word counts that `inputs: svd` is, whatever the encoder is given: a
+      covariance of thousands of words would be too wide. Features that are not counts stay as they are.
+      Without an encoder nothing is pre-trained.
+    - encoder: the output of the encoder, pre-trained on the train labels of all known classes, as `frozen`'s.
+    Labels: a class is known by its train nodes or its supports, as far as `rehearsal` allows, and every class
+    weighs the same, however many labels it has. With none, what was computed of a class in its session stays
+    (its mean, its share in a sum of covariances), as the graph was then.
+    Under `released` it answers as ever, and takes no step on the queries.
+    """
+
+    defaults: ClassVar = {"features": "propagated"}
+    meta_training = MetaTraining.NONE
+    session_learning = SessionLearning.NONE
+    freezes_encoder = True
+
+    def __init__(self, settings: ClosedFormSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
+        self.features, self.hops, self.narrow = settings.features, settings.hops, sizes.narrow
+        self.width = self.narrow_columns(settings, sizes.narrow)
+        self.width += settings.embedding if self.has_encoder(settings) else 0
+
+    @classmethod
+    def has_encoder(cls, settings: ClosedFormSettings) -> bool:
+        return settings.features != "propagated"
+
+    @classmethod
+    def narrow_columns(cls, settings: ClosedFormSettings, columns: int) -> int:
+        return 0 if settings.features == "encoder" else (settings.hops + 1) * columns
+
+    @classmethod
+    def idle(cls, settings: ClosedFormSettings) -> tuple[str, ...]:
+        if settings.features == "propagated":
+            return OF_THE_ENCODER
+        return ("hops",) if settings.features == "encoder" else ()
+
+    def propagate(self, graph: Graph, view: View) -> Tensor:
+        """The features (nodes, width)."""
+        parts = [] if self.features == "encoder" else self._hops(graph, view)
+        if self.features != "propagated":
+            parts.append(self.encoder(graph, view, None).all())
+        return torch.cat([F.normalize(part, dim=-1) for part in parts], dim=-1)
+
+    def _hops(self, graph: Graph, view: View) -> list[Tensor]:
+        """The inputs (nodes, columns) after every number of rounds."""
+        hops = [graph.narrow_inputs(view, self.narrow)]
+        for _ in range(self.hops):
+            hops.append(graph.aggregate(hops[-1], view))
+        return hops
+
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Tensor:
+        (features,) = view.propagated or (self.propagate(shared.graph, view),)
+        return features
+
+    def classify(self, shared: Shared, encoded: Tensor, task: Task) -> Tensor:
+        return self.answer(self.statistics(shared, encoded, task), self.transformed(encoded[task.query]))
+
+    def loss(
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        logits = self.classify(shared, self.encode(shared, view, key), task)
+        return F.cross_entropy(logits, target), logits
+
+    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        return self.statistics(shared, self.encode(shared, view, None), task)
+
+    def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
+        return self.propagate(shared.graph, view)[nodes]
+
+    def transformed(self, rows: Tensor) -> Tensor:
+        """What the head makes of features (..., width) before anything else."""
+        return rows
+
+    def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
+        """What is known of a task's classes: their means (classes, width), the sum of their covariances."""
+        means, scatters = [*task.kept[:1]], [*task.kept[1:]]
+        for known in self.known(shared, features, task):
+            means.append(known.means())
+            scatters.append(known.scatter(means[-1]))
+        return torch.cat(means), torch.stack(scatters).sum(0)
+
+    @abstractmethod
+    def answer(self, statistics: Any, query: Tensor) -> Tensor:
+        """Logits (queries, classes) of transformed queries (queries, width)."""
+
+    def known(self, shared: Shared, features: Tensor, task: Task) -> list[ClassNodes]:
+        """The classes of which labels may be read: those known by averages, then those known by supports."""
+
+        def rows(nodes: Tensor) -> Tensor:
+            return self.transformed(features[nodes])
+
+        found = []
+        if len(task.averaged):
+            found.append(ClassNodes(*shared.class_means.nodes(task.averaged, CHUNK), rows))
+        if len(task.support):
+            alike = torch.full_like(features[task.support, 0], 1 / task.support.shape[-1])
+            found.append(ClassNodes(task.support, alike, rows))
+        return found

@@ -1,0 +1,93 @@
+"""Heads on propagated features, after SGC (Wu et al., ICML 2019): nearest mean, ridge regression, LDA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hagmeta.common.settings import setting
+from hagmeta.methods.base import Shared, Sizes, Task
+from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings
+from hagmeta.nn.statistics import ridged, shrunk, solve
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeSettings(ClosedFormSettings):
+    """The strength of the regression's penalty."""
+
+    ridge: float = setting(
+        0.1, "ridge regression's penalty, in units of the mean eigenvalue of what it inverts", above=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShrinkageSettings(ClosedFormSettings):
+    """How far covariances are trusted."""
+
+    shrinkage: float | None = setting(
+        None,
+        "share of a covariance in whose place equal variances stand (default: 0.1 for sgc-lda, 0.5 for fecam)",
+        above=0,
+        at_most=1,
+    )
+
+
+class SgcNcm(ClosedForm):
+    """The nearest class mean, by cosine."""
+
+    own_settings = ClosedFormSettings
+
+    def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
+        return (torch.cat([*task.kept, *(known.means() for known in self.known(shared, features, task))]),)
+
+    def answer(self, statistics: tuple[Tensor], query: Tensor) -> Tensor:
+        (means,) = statistics
+        return F.normalize(query, dim=-1) @ F.normalize(means, dim=-1).mT
+
+
+class SgcRidge(ClosedForm):
+    """Ridge regression with an intercept, from features to 1 for a node's class and 0 for each other.
+
+    Every class weighs the same, whatever the number of its labels: with every label weighing the same, K of
+    them beside hundreds would be drowned.
+    """
+
+    own_settings = RidgeSettings
+
+    def __init__(self, settings: RidgeSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
+        self.ridge = settings.ridge
+
+    def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
+        means, scatter = statistics
+        classes, centre = len(means), means.mean(0)
+        apart = means - centre
+        variance = (scatter + apart.mT @ apart) / classes
+        slopes = solve(ridged(variance, self.ridge), apart.mT / classes)
+        return (query - centre) @ slopes + 1 / classes
+
+
+class SgcLda(ClosedForm):
+    """Linear discriminant analysis: one covariance for all classes, all equally likely.
+
+    The covariance is the mean of the classes' own, each divided by the number of its nodes.
+    """
+
+    own_settings = ShrinkageSettings
+    defaults: ClassVar = {**ClosedForm.defaults, "shrinkage": 0.1}
+
+    def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
+        assert settings.shrinkage is not None
+        self.shrinkage = settings.shrinkage
+
+    def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
+        means, scatter = statistics
+        centre = means.mean(0)  # all can be taken from it: smaller numbers round less
+        apart = means - centre
+        slopes = solve(shrunk(scatter / len(means), self.shrinkage), apart.mT)
+        return (query - centre) @ slopes - (apart * slopes.mT).sum(-1) / 2

@@ -1,0 +1,326 @@
+"""Heads in closed form, each against a reference in float64, and the features that they are put on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge
+
+from hagmeta import pipeline
+from hagmeta.common.errors import UserError
+from hagmeta.config import RunConfig, resolve
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.methods import METHODS, closed_form
+from hagmeta.methods.closed_form import OF_THE_ENCODER, ClosedForm
+from hagmeta.nn import statistics
+from hagmeta.nn.statistics import ClassNodes, ridged, shrunk, solve
+from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.phases.context import Context
+from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.protocol.scenario import TRAIN
+
+CPU = torch.device("cpu")
+SEED, SESSION = 3, 2
+CLOSED = [name for name, method in METHODS.items() if issubclass(method, ClosedForm)]
+FEATURES = ("propagated", "encoder", "both")
+Tiny = Callable[..., RunConfig]
+Small = Callable[..., RunConfig]
+
+
+class Lived(NamedTuple):
+    """One seed of a pack in a session: what its head is given, and what it answers."""
+
+    context: Context
+    pack: Pack
+    classes: list[np.ndarray]  # features (nodes, width) in float64 of the nodes that each class is known by
+    many: int  # of which the first so many are known by averages
+    query: np.ndarray  # (queries, width)
+    logits: np.ndarray  # (queries, classes)
+
+    @property
+    def rows(self) -> np.ndarray:
+        return np.concatenate(self.classes)
+
+    @property
+    def labels(self) -> np.ndarray:
+        return np.repeat(np.arange(len(self.classes)), [len(rows) for rows in self.classes])
+
+    @property
+    def shares(self) -> np.ndarray:
+        """What each row counts, where every class weighs 1."""
+        return np.concatenate([np.full(len(rows), 1 / len(rows)) for rows in self.classes])
+
+    def transformed(self, change: Callable[[np.ndarray], np.ndarray]) -> Lived:
+        return self._replace(classes=[change(rows) for rows in self.classes], query=change(self.query))
+
+
+def lived(config: RunConfig, dataset: NodeDataset) -> Lived:
+    context = prepare(config, [7, SEED], dataset, CPU)
+    pack = pretrain(context, None, no_progress)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.session(streams, SESSION)
+    shared = context.shared(knowledge, len(streams[0].known), SESSION)
+    everyone = torch.arange(context.graph.num_nodes).expand(2, -1)
+    features = pack.run("embeddings", (shared,), knowledge.view, everyone)[1].double().numpy()
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, SESSION),))
+    scenario, stream = context.scenarios[1], streams[1]
+    nodes = [scenario.nodes_of(np.array([c]), TRAIN) for c in stream.known]
+    nodes += list(stream.support[:SESSION].reshape(-1, stream.support.shape[-1]))
+    queries = stream.queries[SESSION]
+    of_classes = [features[of] for of in nodes]
+    answers = logits[1, : len(queries)].double().numpy()
+    return Lived(context, pack, of_classes, len(stream.known), features[queries], answers)
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
+def means_of(life: Lived) -> np.ndarray:
+    return np.stack([rows.mean(0) for rows in life.classes])
+
+
+def nearest_mean(life: Lived, **_: float) -> np.ndarray:
+    return unit(life.query) @ unit(means_of(life)).T
+
+
+def ridge_regression(life: Lived, ridge: float) -> np.ndarray:
+    weights = life.shares / len(life.classes)
+    apart = life.rows - weights @ life.rows
+    eigenvalue = np.trace((apart * weights[:, None]).T @ apart) / apart.shape[1]
+    model = Ridge(alpha=len(life.classes) * ridge * eigenvalue)
+    model.fit(life.rows, np.eye(len(life.classes))[life.labels], sample_weight=life.shares)
+    return model.predict(life.query)
+
+
+def discriminant_analysis(life: Lived, shrinkage: float) -> np.ndarray:
+    equal = np.full(len(life.classes), 1 / len(life.classes))
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, priors=equal)
+    return model.fit(life.rows, life.labels).decision_function(life.query)
+
+
+def decorrelated_prototypes(life: Lived, ridge: float) -> np.ndarray:
+    projection = life.pack.parameters["projection"].select(-2, 1).double().numpy()
+    life = life.transformed(lambda rows: np.maximum(rows @ projection, 0))
+    gram = (life.rows * life.shares[:, None]).T @ life.rows
+    penalty = ridge * np.linalg.eigvalsh(gram).mean() * np.eye(len(gram))
+    return life.query @ np.linalg.inv(gram + penalty) @ means_of(life).T
+
+
+def mahalanobis_distances(life: Lived, shrinkage: float, tukey: float = 0.5) -> np.ndarray:
+    life = life.transformed(lambda rows: np.sign(rows) * np.abs(rows) ** tukey)
+    own = [np.cov(rows.T, bias=True) for rows in life.classes[: life.many]]
+    found = []
+    for number, mean in enumerate(unit(means_of(life))):
+        covariance = own[number] if number < life.many else np.mean(own, axis=0)
+        variance = np.trace(covariance) / len(covariance)
+        covariance = (1 - shrinkage) * covariance + shrinkage * variance * np.eye(len(covariance))
+        scale = np.sqrt(np.diag(covariance))
+        apart = unit(life.query) - mean
+        found.append(-(apart @ np.linalg.inv(covariance / np.outer(scale, scale)) * apart).sum(1))
+    return np.stack(found, axis=1)
+
+
+HEADS: dict[str, tuple[Callable[..., np.ndarray], list[dict[str, float]]]] = {
+    "sgc-ncm": (nearest_mean, [{}]),
+    "sgc-ridge": (ridge_regression, [{"ridge": 0.1}, {"ridge": 0.001}, {"ridge": 10.0}]),
+    "sgc-lda": (discriminant_analysis, [{"shrinkage": 0.1}, {"shrinkage": 0.001}, {"shrinkage": 1.0}]),
+    "ranpac": (decorrelated_prototypes, [{"ridge": 0.1}, {"ridge": 0.001}]),
+    "fecam": (
+        mahalanobis_distances,
+        [{"shrinkage": 0.5}, {"shrinkage": 0.01}, {"shrinkage": 0.5, "tukey": 1.0}],
+    ),
+}
+CASES = [(method, settings) for method, (_, several) in HEADS.items() for settings in several]
+
+
+def test_every_head_has_a_reference() -> None:
+    assert list(HEADS) == CLOSED
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize(("method", "settings"), CASES)
+def test_a_head_is_its_reference(
+    dataset: NodeDataset, small: Small, method: str, settings: dict[str, float], features: str
+) -> None:
+    life = lived(small(method=method, features=features, pretrain_epochs=5, **settings), dataset)
+    expected = HEADS[method][0](life, **settings)
+    # What all classes of a query have in common decides nothing.
+    answers, expected = (x - x.mean(1, keepdims=True) for x in (life.logits, expected))
+    assert answers.shape == expected.shape and expected.std() > 0
+    assert np.abs(answers - expected).max() < 2e-3 * np.abs(expected).max()
+    assert (answers.argmax(1) == expected.argmax(1)).mean() > 0.995
+
+
+# Features.
+
+
+def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+    context = prepare(tiny(method="sgc-ncm", hops=2), [7, SEED], tiny_graph, CPU)
+    pack = pretrain(context, None, no_progress)
+    for session in (0, 1):
+        streams = [scenario.test for scenario in context.scenarios]
+        knowledge = context.session(streams, session)
+        features = pack.run("propagate", (context.graph,), knowledge.view)[1].double().numpy()
+        visible = streams[1].arrived(session)
+        adjacency = tiny_graph.adjacency.toarray() * np.outer(visible, visible)
+        scale = 1 / np.sqrt(np.maximum(adjacency.sum(1), 1))
+        words, rows = (part[1].double().numpy() for part in context.narrow)
+        hop = visible[:, None] * rows[:, None] * (tiny_graph.features.toarray() @ words)
+        expected = []
+        for _ in range(3):
+            expected.append(unit(hop))
+            hop = scale[:, None] * (adjacency @ (scale[:, None] * hop))
+        np.testing.assert_allclose(features, np.concatenate(expected, axis=1), atol=1e-5)
+        assert not features[~visible].any() and features[visible].any(1).all()
+
+
+@pytest.mark.parametrize("method", CLOSED)
+@pytest.mark.parametrize("features", FEATURES)
+def test_any_head_on_any_features_is_the_same_in_any_pack(
+    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, features: str
+) -> None:
+    for module in (statistics, closed_form):
+        monkeypatch.setattr(module, "CHUNK", 8)  # so that seeds need more or fewer of them
+    config = tiny(method=method, features=features)
+
+    def of_seed(seeds: list[int]) -> Any:
+        records = run(config, seeds, dataset=tiny_graph, device=CPU)
+        return next(record["matrix"] for record in records if record["seed"] == SEED)
+
+    alone = of_seed([SEED])
+    assert alone == of_seed([7, SEED, 1]) == of_seed([0, SEED])
+
+
+def test_nodes_that_count_nothing_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "CHUNK", 4)
+    rng = torch.Generator().manual_seed(0)
+    numbers = torch.randn(50, 6, generator=rng)
+    nodes = torch.randint(50, (3, 12), generator=rng)
+    share = torch.where(torch.arange(12) < torch.tensor([[5], [8], [7]]), 0.125, 0.0)
+    short, long = (
+        ClassNodes(nodes[:, :most], share[:, :most], lambda nodes: numbers[nodes]) for most in (8, 12)
+    )
+    means = short.means()
+    assert torch.equal(means, long.means())
+    assert torch.equal(short.scatter(means), long.scatter(means))
+    assert torch.equal(short.covariances(means), long.covariances(means))
+    torch.testing.assert_close(short.scatter(means), short.covariances(means).sum(0))
+
+
+def test_the_encoder_is_the_frozen_one(dataset: NodeDataset, small: Small) -> None:
+    packs = [
+        pretrain(prepare(small(method=method), [0, SEED], dataset, CPU), None, no_progress)
+        for method in ("fecam", "frozen")
+    ]
+    assert packs[0].parameters.keys() == packs[1].parameters.keys()
+    assert all(torch.equal(value, packs[1].parameters[name]) for name, value in packs[0].parameters.items())
+
+
+def test_without_an_encoder_nothing_is_pre_trained(
+    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: Any) -> None:
+        raise AssertionError("pre-trained")
+
+    monkeypatch.setattr(pipeline, "pretrained_encoders", forbidden)
+    run(tiny(method="sgc-ridge"), [0], dataset=tiny_graph, device=CPU)
+    with pytest.raises(AssertionError, match="pre-trained"):
+        run(tiny(method="sgc-ridge", features="both"), [0], dataset=tiny_graph, device=CPU)
+
+
+@pytest.mark.parametrize("method", CLOSED)
+def test_what_features_have_no_use_for_makes_no_other_run(method: str) -> None:
+    other: dict[str, Any] = {"inputs": "tf-idf", "encoder": "gat", "hidden": 8, "embedding": 8, "heads": 2}
+    other |= {"dropout": 0.1, "learning_rate": 0.1, "weight_decay": 0.1, "pretrain_on": "base"}
+    other |= {"pretrain_epochs": 3, "pretrain_patience": 3}
+    assert set(other) == set(OF_THE_ENCODER)
+
+    def resolved(**settings: Any) -> RunConfig:
+        return resolve(RunConfig(method=method, **settings))
+
+    assert resolved(features="propagated", **other) == resolved(features="propagated")
+    assert resolved(features="encoder", hops=1) == resolved(features="encoder")
+    assert resolved(features="propagated", hops=1) != resolved(features="propagated")
+    for name, value in (*other.items(), ("hops", 1)):
+        if name != "heads":
+            assert resolved(features="both", **{name: value}).hash() != resolved(features="both").hash()
+    default = "encoder" if method in ("ranpac", "fecam") else "propagated"
+    assert resolved() == resolved(features=default) and resolved().given() == []
+
+
+def test_features_that_are_not_counts_stay_as_they_are_unless_they_are_too_many(
+    tiny_graph: NodeDataset, tiny: Tiny
+) -> None:
+    dense = replace(tiny_graph, features=tiny_graph.features.toarray() - 0.5)
+    context = prepare(tiny(method="sgc-lda", hops=1), [0], dense, CPU)
+    features = pretrain(context, None, no_progress).run(
+        "propagate", (context.graph,), context.training().view
+    )
+    visible = context.seen_first(context.scenarios[0])
+    np.testing.assert_allclose(features[0, visible, :60], unit(dense.features[visible]), atol=1e-5)
+    run(tiny(method="sgc-lda", features="both"), [0], dataset=dense, device=CPU)
+    wide = replace(dense, features=np.tile(dense.features, (1, 20)))
+    with pytest.raises(UserError) as caught:
+        run(tiny(method="sgc-lda"), [0], dataset=wide, device=CPU)
+    assert str(caught.value) == (
+        f"sgc-lda would make 4800 columns of the 1200 features of {wide.name}, which are not counts that an "
+        "svd could make fewer of; it can do with 4096."
+    )
+    run(tiny(method="sgc-lda", features="encoder"), [0], dataset=wide, device=CPU)
+
+
+# What is kept.
+
+
+@pytest.mark.parametrize("method", CLOSED)
+@pytest.mark.parametrize("features", ["propagated", "encoder"])
+def test_what_is_kept_of_classes_is_all_that_labels_told_of_them(
+    dataset: NodeDataset, small: Small, method: str, features: str
+) -> None:
+    # With the whole graph there from the start, features stay the same: no label need be read again.
+    config = small(method=method, features=features, visibility="whole", pretrain_epochs=5)
+    kept, read = (
+        run(replace(config, rehearsal=rehearsal), [0, SEED], dataset=dataset, device=CPU)
+        for rehearsal in ("none", "all")
+    )
+    for one, other in zip(kept, read, strict=True):
+        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.005)
+    # Where the graph grows they are of the graph as it was.
+    growing = [
+        run(replace(config, rehearsal=rehearsal, visibility="arriving"), [SEED], dataset=dataset, device=CPU)
+        for rehearsal in ("none", "all")
+    ]
+    assert growing[0][0]["accuracy"][0] == growing[1][0]["accuracy"][0]
+    assert growing[0][0]["matrix"] != growing[1][0]["matrix"]
+
+
+@pytest.mark.parametrize("method", CLOSED)
+def test_one_label_a_class_is_enough(dataset: NodeDataset, small: Small, method: str) -> None:
+    # No class has any variance then. One answer to everything would be right for one class of 13.
+    config = small(method=method, k_shot=1, rehearsal="1", pretrain_epochs=60)
+    records = run(config, [0, 1, 2, SEED], dataset=dataset, device=CPU)
+    assert np.mean([record["macro_accuracy"][-1] for record in records]) > 1.3 / 13
+
+
+# Algebra.
+
+
+def test_covariances_are_shrunk_towards_their_mean_variance() -> None:
+    covariance = torch.tensor([[3.0, 1.0], [1.0, 1.0]])
+    torch.testing.assert_close(shrunk(covariance, 0.5), torch.tensor([[2.5, 0.5], [0.5, 1.5]]))
+    torch.testing.assert_close(shrunk(covariance.expand(2, 2, 2), 1.0), 2 * torch.eye(2).expand(2, 2, 2))
+    assert (shrunk(torch.zeros(2, 2), 0.1).diagonal() > 0).all()
+
+
+def test_a_ridge_is_relative_to_the_mean_eigenvalue() -> None:
+    moment = torch.diag(torch.tensor([1.0, 2.0, 3.0]))
+    torch.testing.assert_close(ridged(moment, 0.5), torch.diag(torch.tensor([2.0, 3.0, 4.0])))
+    torch.testing.assert_close(solve(moment, torch.eye(3)), torch.diag(torch.tensor([1.0, 0.5, 1 / 3])))
