@@ -7,6 +7,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from hagmeta.common.records import Record
 from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
 from hagmeta.datasets.command import datasets_command
 from hagmeta.display import ProgressDisplay, sessions_table
-from hagmeta.methods import METHODS
+from hagmeta.methods import METHODS, Method
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.device import choose_device
 from hagmeta.pipeline import run
@@ -118,9 +119,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser() -> Parser:
-    settings = "\n".join(
-        f"  {name:18} {_help(name)} [{_default(item.default)}]" for name, item in SETTINGS.items()
-    )
+    settings = "\n".join(f"  {name:18} {_help(name)} [{_default(item)}]" for name, item in SETTINGS.items())
     protocols = ", ".join(name + " (it leaks)" * protocol.leaks for name, protocol in PROTOCOLS.items())
     parser = Parser(
         prog="python -m hagmeta",
@@ -168,7 +167,10 @@ def _help(name: str) -> str:
     return ": ".join(filter(None, [few, SETTINGS[name].metadata["help"]]))
 
 
-def _default(value: Any) -> str:
+def _default(item: Field[Any]) -> str:
+    if item.metadata["by_method"]:
+        return f"{Method.defaults[item.name]} for most methods"
+    value = item.default
     return "by dataset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

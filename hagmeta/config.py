@@ -147,7 +147,7 @@ def resolve(config: RunConfig) -> RunConfig:
 
 def _with_own_defaults(config: RunConfig) -> RunConfig:
     """With the method's defaults in place of settings that have none for all."""
-    own = METHODS[config.method].defaults
+    own = METHODS[config.method].all_defaults()
     changes: dict[str, Any] = {name: value for name, value in own.items() if getattr(config, name) is None}
     return replace(config, **changes)
 
@@ -158,9 +158,12 @@ def _left_open(config: RunConfig, setting: str) -> bool:
 
 def _settled(config: RunConfig) -> RunConfig:
     """Settings that do not apply, or do nothing, have their defaults, or what method or protocol decides."""
-    idle = METHODS[config.method].idle(config)
+    method = METHODS[config.method]
+    idle, own = method.idle(config), method.all_defaults()
     changes: dict[str, Any] = {
-        name: item.default for name, item in SETTINGS.items() if name in idle or not config.applies(name)
+        name: own.get(name, item.default)
+        for name, item in SETTINGS.items()
+        if name in idle or not config.applies(name)
     }
     return replace(config, **(changes | _decided(config)))
 

@@ -32,9 +32,12 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     only_with: tuple[str, Any] | None = None,
+    by_method: bool = False,
     birth: Any = ALWAYS,
 ) -> Any:
     """A field with its documentation and its range; a ``None`` default is filled in when a run is resolved.
+
+    ``by_method`` says that it is filled in with the method's own default: see `Method.defaults`.
 
     ``words`` may stand in place of a number, whole without ``fractions``, which then is text like them unless
     the field may be an ``int``. ``only_with`` names another setting and a value of it: where that setting is
@@ -45,7 +48,7 @@ def setting(
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
-    metadata |= {"fractions": fractions, "only_with": only_with, "birth": birth}
+    metadata |= {"fractions": fractions, "only_with": only_with, "by_method": by_method, "birth": birth}
     return field(default=default, metadata=metadata)
 
 
@@ -80,7 +83,7 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
         word = _word_or_number(item, value)
         return int(word) if kind.startswith("int") and word.isdigit() else word
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
-        if "None" in kind:
+        if "None" in kind or item.metadata["by_method"]:
             return None
         raise UserError(f"{item.name} has no value; it must be {_readable(kind)}.")
     try:

@@ -12,6 +12,7 @@ from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
 from hagmeta.methods.meta_gnn import MetaGnn
+from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
 from hagmeta.methods.ranpac import RanPac
 from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
@@ -42,6 +43,7 @@ METHODS: dict[str, type[Method]] = {
     "sgc-lda": SgcLda,
     "ranpac": RanPac,
     "fecam": FeCam,
+    "posterior-means": PosteriorMeans,
     "frozen": Frozen,
     "joint": Joint,
 }

@@ -102,7 +102,13 @@ class Method(nn.Module, ABC):
 
     own_settings: ClassVar[type[MethodSettings] | None] = None
     decides: ClassVar[Mapping[str, Any]] = {}  # settings that the method fixes, whatever is configured
-    defaults: ClassVar[Mapping[str, Any]] = {}  # what its own settings are that have no default for all
+    # What settings are, if not given, that have no default for all; a class adds to those of its bases.
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "hidden": 32,
+        "embedding": 16,
+        "inputs": "raw",
+        "classifier": "linear",
+    }
     revision: ClassVar[int] = 1  # raise it when the same settings would give other results
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
@@ -122,6 +128,14 @@ class Method(nn.Module, ABC):
         self.encoder.requires_grad_(not self.freezes_encoder)
 
     @classmethod
+    def all_defaults(cls) -> dict[str, Any]:
+        """Its own, and those of its bases that it leaves as they are."""
+        found: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            found |= vars(base).get("defaults", {})
+        return found
+
+    @classmethod
     def has_encoder(cls, settings: Any) -> bool:
         """Whether a configuration of it has an encoder, and so anything to pre-train."""
         return True
@@ -130,6 +144,11 @@ class Method(nn.Module, ABC):
     def narrow_columns(cls, settings: Any, columns: int) -> int:
         """How many columns it makes of the narrow inputs' ``columns`` (`View.narrow`); 0: it needs none."""
         return 0
+
+    @classmethod
+    def refits_words(cls, settings: Any) -> bool:
+        """Whether its narrow inputs are the tf-idf of what is visible at the time, not of what was at first."""
+        return False
 
     @classmethod
     def differentiates_twice(cls, settings: Any) -> bool:

@@ -35,8 +35,8 @@ class ClosedFormSettings(MethodSettings):
     hops: int = setting(3, "propagated features are those of hops 0 to so many", at_least=0, at_most=16)
 
 
-class ClosedForm(Method):
-    """A head that is computed anew in every session from means and covariances of classes.
+class OnFeatures(Method):
+    """A head that is computed anew in every session, without gradients, on features that need no step.
 
     Features, every part of them at unit length:
     - propagated: the inputs after 0, 1, ... `hops` rounds of a GCN's propagation among what is visible, side
@@ -84,17 +84,19 @@ class ClosedForm(Method):
 
     def _hops(self, graph: Graph, view: View) -> list[Tensor]:
         """The inputs (nodes, columns) after every number of rounds."""
-        hops = [graph.narrow_inputs(view, self.narrow)]
+        hops = [self.inputs_of(graph, view)]
         for _ in range(self.hops):
             hops.append(graph.aggregate(hops[-1], view))
         return hops
 
-    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Tensor:
+    def inputs_of(self, graph: Graph, view: View) -> Tensor:
+        """What is propagated (nodes, columns)."""
+        return graph.narrow_inputs(view, torch.eye(self.narrow, device=graph.device))
+
+    def features_of(self, shared: Shared, view: View) -> Tensor:
+        """The same, computed once where it can be."""
         (features,) = view.propagated or (self.propagate(shared.graph, view),)
         return features
-
-    def classify(self, shared: Shared, encoded: Tensor, task: Task) -> Tensor:
-        return self.answer(self.statistics(shared, encoded, task), self.transformed(encoded[task.query]))
 
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
@@ -102,27 +104,12 @@ class ClosedForm(Method):
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        return self.statistics(shared, self.encode(shared, view, None), task)
-
     def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
         return self.propagate(shared.graph, view)[nodes]
 
     def transformed(self, rows: Tensor) -> Tensor:
         """What the head makes of features (..., width) before anything else."""
         return rows
-
-    def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
-        """What is known of a task's classes: their means (classes, width), the sum of their covariances."""
-        means, scatters = [*task.kept[:1]], [*task.kept[1:]]
-        for known in self.known(shared, features, task):
-            means.append(known.means())
-            scatters.append(known.scatter(means[-1]))
-        return torch.cat(means), torch.stack(scatters).sum(0)
-
-    @abstractmethod
-    def answer(self, statistics: Any, query: Tensor) -> Tensor:
-        """Logits (queries, classes) of transformed queries (queries, width)."""
 
     def known(self, shared: Shared, features: Tensor, task: Task) -> list[ClassNodes]:
         """The classes of which labels may be read: those known by averages, then those known by supports."""
@@ -137,3 +124,28 @@ class ClosedForm(Method):
             alike = torch.full_like(features[task.support, 0], 1 / task.support.shape[-1])
             found.append(ClassNodes(task.support, alike, rows))
         return found
+
+
+class ClosedForm(OnFeatures):
+    """A head from means and covariances of classes."""
+
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Tensor:
+        return self.features_of(shared, view)
+
+    def classify(self, shared: Shared, encoded: Tensor, task: Task) -> Tensor:
+        return self.answer(self.statistics(shared, encoded, task), self.transformed(encoded[task.query]))
+
+    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        return self.statistics(shared, self.features_of(shared, view), task)
+
+    def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
+        """What is known of a task's classes: their means (classes, width), the sum of their covariances."""
+        means, scatters = [*task.kept[:1]], [*task.kept[1:]]
+        for known in self.known(shared, features, task):
+            means.append(known.means())
+            scatters.append(known.scatter(means[-1]))
+        return torch.cat(means), torch.stack(scatters).sum(0)
+
+    @abstractmethod
+    def answer(self, statistics: Any, query: Tensor) -> Tensor:
+        """Logits (queries, classes) of transformed queries (queries, width)."""

@@ -36,7 +36,7 @@ class RanPac(ClosedForm):
     """
 
     own_settings = RanPacSettings
-    defaults: ClassVar = {**ClosedForm.defaults, "features": "encoder"}
+    defaults: ClassVar = {"features": "encoder"}
 
     def __init__(self, settings: RanPacSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)

@@ -78,7 +78,7 @@ class SgcLda(ClosedForm):
     """
 
     own_settings = ShrinkageSettings
-    defaults: ClassVar = {**ClosedForm.defaults, "shrinkage": 0.1}
+    defaults: ClassVar = {"shrinkage": 0.1}
 
     def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)

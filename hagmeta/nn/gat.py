@@ -93,7 +93,7 @@ class GAT(Encoder):
 
     @classmethod
     def check(cls, settings: GatSettings) -> None:
-        if settings.hidden % settings.heads:
+        if settings.hidden and settings.hidden % settings.heads:
             raise UserError(f"hidden is {settings.hidden}; it must be a multiple of heads, {settings.heads}.")
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:

@@ -24,7 +24,7 @@ from hagmeta.protocol import Protocol, make_protocol
 from hagmeta.protocol.episodes import PseudoStream
 from hagmeta.protocol.scenario import Scenario, Stream
 from hagmeta.sparse.graph import ClassMeans, Graph, View
-from hagmeta.sparse.inputs import narrow_kind, width_of
+from hagmeta.sparse.inputs import Inputs, narrow_kind, width_of
 
 Arrays = Sequence[np.ndarray] | np.ndarray  # one a seed
 Item = TypeVar("Item")
@@ -157,14 +157,22 @@ class Context:
     def narrow(self) -> tuple[Tensor, ...]:
         """The same for inputs of few columns, where the method propagates such."""
         kind = narrow_kind(self.graph.has_counts)
-        if not self.method.narrow_columns(self.settings, self.num_narrow):
+        if self.refits_words or not self.method.narrow_columns(self.settings, self.num_narrow):
             return ()
         return self.inputs if kind == self.settings.inputs else self._inputs(kind)
+
+    @property
+    def refits_words(self) -> bool:
+        """Whether those are made of the words that are visible at the time."""
+        return self.method.refits_words(self.settings) and self.graph.has_counts
 
     def _inputs(self, kind: str) -> tuple[Tensor, ...]:
         if kind == "raw":
             return ()
         made = [shared_inputs(kind, self.graph, self.seen_first(s), self.cache) for s in self.scenarios]
+        return self._stacked(made)
+
+    def _stacked(self, made: list[Inputs]) -> tuple[Tensor, ...]:
         return tuple(stack(part).to(self.device) for part in zip(*made, strict=True))
 
     def seen_first(self, scenario: Scenario) -> np.ndarray:
@@ -177,6 +185,8 @@ class Context:
         if len(scenarios) < len(self.scenarios):
             places = [self.seeds.index(scenario.seed) for scenario in scenarios]
             inputs, narrow = (tuple(part[places] for part in parts) for parts in (inputs, narrow))
+        if self.refits_words:
+            narrow = self._stacked([self.graph.inputs("tf-idf", seen) for seen in visible])
         return self.graph.view(np.stack(visible))._replace(inputs=inputs, narrow=narrow)
 
     def training(self) -> Knowledge:

@@ -23,31 +23,43 @@ from hagmeta.packs.pack import EarlyStopping, Pack, Progress, State, stack
 from hagmeta.packs.randomness import fold, keys, seeded
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.context import Context
-from hagmeta.phases.settings import PretrainSettings
+from hagmeta.phases.settings import PhaseSettings, PretrainSettings
 from hagmeta.protocol.scenario import TRAIN, VAL, Scenario
 from hagmeta.sparse.graph import Graph, View
 
 EVALUATE_EVERY = 10  # epochs
+COSINE_SCALE = 16.0
+LABEL_SMOOTHING = 0.1  # under a cosine classifier
 CACHE_VERSION = 1  # raise it when pre-training would give other parameters for the same settings
 
 
 class Pretrainer(nn.Module):
-    """The encoder under a linear classifier."""
+    """The encoder under a classifier."""
 
-    def __init__(self, num_inputs: int, num_classes: int, settings: EncoderSettings, seed: int) -> None:
+    def __init__(self, num_inputs: int, num_classes: int, settings: PhaseSettings, seed: int) -> None:
         super().__init__()
+        self.cosine = settings.classifier == "cosine"
         self.encoder = seeded(seed, "init/encoder", lambda: make_encoder(num_inputs, settings))
         self.head = seeded(seed, "init/head", lambda: nn.Linear(settings.embedding, num_classes))
 
     def loss(
         self, graph: Graph, view: View, target: Tensor, weight: Tensor, key: Tensor
     ) -> tuple[Tensor, Tensor]:
-        logits = self.head(self.encoder(graph, view, key).all())
-        return (weight * F.cross_entropy(logits, target, reduction="none")).sum(), logits
+        logits = self._logits(graph, view, key)
+        smoothing = LABEL_SMOOTHING if self.cosine else 0.0
+        losses = F.cross_entropy(logits, target, reduction="none", label_smoothing=smoothing)
+        return (weight * losses).sum(), logits
 
     def accuracy(self, graph: Graph, view: View, target: Tensor, weight: Tensor) -> Tensor:
-        logits = self.head(self.encoder(graph, view, None).all())
+        logits = self._logits(graph, view, None)
         return (weight * (logits.argmax(-1) == target)).sum()
+
+    def _logits(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
+        embedded = self.encoder(graph, view, key).all()
+        if not self.cosine:
+            logits: Tensor = self.head(embedded)
+            return logits
+        return COSINE_SCALE * F.normalize(embedded, dim=-1) @ F.normalize(self.head.weight, dim=-1).mT
 
     def forward(self, step: str, *arguments: Any) -> Any:
         return getattr(self, step)(*arguments)
@@ -129,7 +141,11 @@ def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.n
         nodes = scenario.nodes_of(classes, role)
         target[nodes] = scenario.positions(classes)[scenario.labels[nodes]]
         weight = np.zeros(len(scenario.labels), dtype=np.float32)
-        weight[nodes] = 1 / len(nodes)
+        if context.settings.classifier == "cosine":  # every class weighs the same
+            sizes = np.bincount(target[nodes], minlength=len(classes))
+            weight[nodes] = 1 / (len(classes) * sizes[target[nodes]])
+        else:
+            weight[nodes] = 1 / len(nodes)
         weights.append(weight)
     return target, weights[0], weights[1]
 

@@ -24,6 +24,13 @@ class PretrainSettings(TrainingSettings):
 
     pretrain_epochs: int = setting(2000, "at most so many epochs of pre-training", at_least=0)
     pretrain_patience: int = setting(10, "stop after so many evaluations without a better one", at_least=1)
+    classifier: str = setting(
+        None,
+        "over the encoder in pre-training: linear, or by cosine, labels smoothed and classes alike in weight",
+        choices=("linear", "cosine"),
+        by_method=True,
+        birth="linear",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

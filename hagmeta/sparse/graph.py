@@ -95,11 +95,16 @@ class Graph:
         weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
         return matmul(self.features, weight) * rows.unsqueeze(-1)
 
-    def narrow_inputs(self, view: View, columns: int) -> Tensor:
-        """The inputs (nodes, columns) of few columns themselves; those of nodes out of sight are zeros."""
-        identity = torch.eye(columns, device=self.device)
-        inputs = self.mapped(identity, view._replace(inputs=view.narrow))
-        return inputs * view.visible.unsqueeze(-1)
+    def narrow_inputs(self, view: View, weight: Tensor) -> Tensor:
+        """The narrow inputs (`View.narrow`) of every node times a weight; zeros where it is out of sight."""
+        return self.mapped(weight, view._replace(inputs=view.narrow)) * view.visible.unsqueeze(-1)
+
+    def narrow_words(self, view: View, rows: Tensor) -> Tensor:
+        """The transposed of the same, where words are weighed one by one: (nodes, width) to (features, width)."""
+        assert isinstance(self.features, (SparseMatrix, PlainSparseMatrix)), "words are sparse"
+        words, scale = view.narrow
+        rows = rows * (scale * view.visible).unsqueeze(-1)
+        return matmul(self.features.transposed, rows) * words.unsqueeze(-1)
 
     @cached_property
     def degree(self) -> Tensor:
@@ -178,13 +183,16 @@ class ClassMeans:
 
         ``most`` is a multiple of that number. Where a class has fewer nodes, others stand that count nothing.
         """
-        rows = torch.arange(self._members[0].shape[0], device=classes.device)
-        chosen = (rows.unsqueeze(-1) == classes).to(torch.float32)
-        shares = matmul_transposed(self.direct, chosen).mT  # (classes, nodes)
-        share, nodes = shares.sort(stable=True, dim=-1, descending=True)
+        share, nodes = self.shares(classes).sort(stable=True, dim=-1, descending=True)
         longest = max(int(np.diff(members.indptr).max()) for members in self._members)
         most = min(-(-longest // multiple) * multiple, self._graph.num_nodes)
         return nodes[:, :most], share[:, :most]
+
+    def shares(self, classes: Tensor) -> Tensor:
+        """What each node counts for some classes: (classes, nodes)."""
+        rows = torch.arange(self._members[0].shape[0], device=classes.device)
+        chosen = (rows.unsqueeze(-1) == classes).to(torch.float32)
+        return matmul_transposed(self.direct, chosen).mT
 
     def _members_aggregated(self) -> list[scipy.sparse.csr_matrix]:
         """One matrix (classes, nodes) a seed, computed on the host."""

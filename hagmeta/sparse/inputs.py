@@ -31,9 +31,10 @@ class InputSettings(Settings):
     """What the first layer is given."""
 
     inputs: str = setting(
-        "raw",
+        None,
         "features as they are or, where they are counts, by tf-idf or its svd over the nodes there at first",
         choices=("raw", "tf-idf", "svd"),
+        by_method=True,
         birth="raw",
     )
 

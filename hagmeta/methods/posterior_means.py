@@ -1,0 +1,249 @@
+"""Posterior means: what few labels, unlabelled nodes and the classes known before tell of a class's mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hagmeta.common.settings import setting
+from hagmeta.methods.base import Shared, Sizes, Task
+from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures
+from hagmeta.nn.statistics import LEAST, shrunk
+from hagmeta.nn.subspaces import leading_words, spectrum
+from hagmeta.sparse.graph import Graph, View
+
+TEMPERATURE = 0.3  # of log-likelihoods: the features of a node are far from independent of each other
+TOTAL = 0.1  # share of the covariance of all visible nodes in that within classes,
+RIDGE = 0.02  # of equal variances in that,
+PRIOR = 0.1  # and of that within classes in that of class means
+MOST = 50.0  # the unlabelled nodes of a class count for so many labels at most
+ROUNDS = 3  # in which unlabelled nodes are shared out among classes
+SPECTRUM = 64  # columns
+HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # times that nodes hear their neighbours' answers
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorMeansSettings(ClosedFormSettings):
+    """How far unlabelled nodes and neighbours are trusted."""
+
+    unlabelled: float = setting(
+        0.1, "an unlabelled node counts as so much of a labelled one (0: not at all)", at_least=0, at_most=1
+    )
+    refitted: bool = setting(
+        True,
+        "the basis of the words and the graph's spectrum are found anew in every session (not if rehearsal is none)",
+    )
+    coupling: float = setting(
+        4.0, "weight of the neighbours' answers where all labelled neighbours agree (0: none)", at_least=0
+    )
+
+
+class Evidence(NamedTuple):
+    """All that labels tell of the classes met: of those known at session 0, then of those known by supports."""
+
+    means: Tensor  # (known, width)
+    counts: Tensor  # (known,) labels of each
+    scatter: Tensor  # (width, width) the sum of the known classes' covariances
+    agreement: Tensor  # (1,) how far labelled neighbours are of one class: 0 as by chance, 1 all
+    sums: Tensor  # (others, width) over the labels of each
+    shots: Tensor  # (others,) labels of each
+
+
+class PosteriorMeans(OnFeatures):
+    """Classes are Gaussians around means that were drawn from a Gaussian themselves; answers are posteriors.
+
+    How features vary within a class, and how class means vary, is learnt from the classes known at session 0,
+    which have many labels (a two-covariance model, as probabilistic LDA is). So the mean of a class with K
+    labels has a posterior: it is drawn towards the mean of all classes, most where classes hardly differ, and
+    how uncertain it stays widens the class. Unlabelled visible nodes then count as labels of the classes that
+    they may be of, in fractions (EM), and nodes hear what their neighbours answer, as far as labelled
+    neighbours are of one class. docs/our_method.md has the derivation. Nothing is learnt by gradient but the
+    encoder, before the sessions.
+
+    Labels: as of the other closed forms. With rehearsal none the sums, counts and covariances of earlier
+    sessions are kept, as the graph was then. That a node became visible late is not used.
+    """
+
+    own_settings = PosteriorMeansSettings
+    defaults: ClassVar = {
+        "features": "both",
+        "hidden": 256,
+        "embedding": 256,
+        "classifier": "cosine",
+        "inputs": "svd",
+    }
+
+    def __init__(self, settings: PosteriorMeansSettings, sizes: Sizes, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
+        self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
+        self.refitted = self._refits(settings)
+
+    @classmethod
+    def _refits(cls, settings: Any) -> bool:
+        """Statistics of earlier sessions are worth nothing in another basis."""
+        return bool(settings.refitted) and settings.rehearsal != "none" and settings.features != "encoder"
+
+    @classmethod
+    def refits_words(cls, settings: Any) -> bool:
+        return cls._refits(settings)
+
+    @classmethod
+    def idle(cls, settings: Any) -> tuple[str, ...]:
+        useless = settings.rehearsal == "none" or settings.features == "encoder"
+        return (*super().idle(settings), *(["refitted"] if useless else []))
+
+    def propagate(self, graph: Graph, view: View) -> Tensor:
+        features = super().propagate(graph, view)
+        if not self.refitted:
+            return features
+        return torch.cat([features, F.normalize(spectrum(graph, view, SPECTRUM), dim=-1)], dim=-1)
+
+    def inputs_of(self, graph: Graph, view: View) -> Tensor:
+        if self.refitted and view.narrow:  # there are words
+            return leading_words(graph, view, self.narrow)
+        return super().inputs_of(graph, view)
+
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor, View]:
+        return self.features_of(shared, view), view
+
+    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        features = self.features_of(shared, view)
+        return self._evidence(shared, features, view, task, self._labels(shared, features, task))
+
+    def classify(self, shared: Shared, encoded: tuple[Tensor, View], task: Task) -> Tensor:
+        features, view = encoded
+        labels = self._labels(shared, features, task)
+        evidence = self._evidence(shared, features, view, task, labels)
+        model = TwoCovariances(evidence, features, view)
+        known = len(evidence.means)
+        count, total = model.labels(evidence)
+        likely = TEMPERATURE * model.log_likelihood(count, total)
+        neighbours = Neighbours(shared.graph, view)
+        free = view.visible.unsqueeze(-1) * (1 - labels.sum(-1, keepdim=True))
+
+        def answers(times: int) -> Tensor:
+            """Logits (nodes, classes), after neighbours were heard so many times."""
+            logits = likely
+            for _ in range(times if self.coupling else 0):
+                heard = neighbours.mean(logits.softmax(-1) * free + labels)
+                logits = likely + self.coupling * evidence.agreement * heard
+            return logits
+
+        for _ in range(ROUNDS if self.unlabelled and len(count) > known else 0):
+            soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, known:]
+            soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
+            again = model.log_likelihood(count[known:] + soft.sum(0), total[known:] + soft.mT @ model.points)
+            likely = torch.cat([likely[:, :known], TEMPERATURE * again], -1)
+        return answers(HEARD_AT_LAST)[task.query].log_softmax(-1)
+
+    def _labels(self, shared: Shared, features: Tensor, task: Task) -> Tensor:
+        """(nodes, classes): 1 where a label may be read now."""
+        nodes = torch.arange(shared.graph.num_nodes, device=features.device)
+        few = (nodes[:, None, None] == task.support).any(-1)
+        many = [shared.class_means.shares(task.averaged).mT > 0] if len(task.averaged) else []
+        gone = few.new_zeros(len(nodes), len(task.classes) - len(task.averaged) - len(task.support))
+        return torch.cat([gone, *many, few], -1).to(features.dtype)
+
+    def _evidence(self, shared: Shared, features: Tensor, view: View, task: Task, labels: Tensor) -> Evidence:
+        if task.kept:
+            kept = Evidence(*task.kept)
+        else:
+            many = self.known(shared, features, task)[0]
+            means, known = many.means(), labels[:, : len(task.averaged)]
+            agreement = Neighbours(shared.graph, view).agreement(known)
+            nothing = features.new_zeros(0, features.shape[-1])
+            kept = Evidence(means, known.sum(0), many.scatter(means), agreement, nothing, nothing[:, 0])
+        few = labels[:, labels.shape[-1] - len(task.support) :]
+        sums, shots = torch.cat([kept.sums, few.mT @ features]), torch.cat([kept.shots, few.sum(0)])
+        return kept._replace(sums=sums, shots=shots)
+
+
+class TwoCovariances:
+    """Means drawn with one covariance, nodes around them with another, in coordinates where that is one.
+
+    There the first is `floor` in all directions, and more in those that the known classes' means span: with
+    fewer of them than features no other directions are told apart.
+    """
+
+    def __init__(self, evidence: Evidence, features: Tensor, view: View) -> None:
+        known, width = evidence.means.shape
+        self.centre = evidence.means.mean(0)
+        apart = evidence.means - self.centre
+        within = (1 - TOTAL) * evidence.scatter / known + TOTAL * _covariance(features, view.visible)
+        within = shrunk(within, RIDGE)
+        self._root = torch.linalg.cholesky_ex(within).L
+        self.points = self._moved(features - self.centre)  # (nodes, width)
+        spread = self._moved(apart) / (known - 1) ** 0.5
+        values, vectors = torch.linalg.eigh(spread @ spread.mT)
+        values, vectors = values[1:].clamp(min=LEAST), vectors[:, 1:]  # means around their own have one less
+        self._axes = spread.mT @ (vectors / values.sqrt())  # (width, known - 1)
+        self._floor = PRIOR * apart.square().sum() / (known - 1) / within.diagonal().sum()
+        self._spread = self._floor + (1 - PRIOR) * values  # (known - 1,)
+        self._others = width - known + 1
+        self._along = self.points @ self._axes
+        self._aside = self.points.square().sum(-1) - self._along.square().sum(-1)
+
+    def _moved(self, rows: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self._root, rows.mT, upper=False).mT
+
+    def labels(self, evidence: Evidence) -> tuple[Tensor, Tensor]:
+        """How many labels (classes,) tell of each class, and the sum (classes, width) of their points."""
+        counts = torch.cat([evidence.counts, evidence.shots])
+        sums = torch.cat([evidence.means * evidence.counts.unsqueeze(-1), evidence.sums])
+        return counts, self._moved(sums - counts.unsqueeze(-1) * self.centre)
+
+    def log_likelihood(self, counts: Tensor, sums: Tensor) -> Tensor:
+        """(nodes, classes): of each node if it were of a class of which so many nodes of this sum are known."""
+        along = sums @ self._axes
+        # A mean's variance after n nodes is b / (1 + n b), and the mean is that times their sum.
+        rest = self._floor / (1 + counts * self._floor)
+        variance = self._spread / (1 + counts.unsqueeze(-1) * self._spread)
+        mean, width = variance * along, 1 + variance
+        inner = self.points @ sums.mT - self._along @ along.mT
+        length = sums.square().sum(-1) - along.square().sum(-1)
+        distance = (
+            self._along.square() @ (1 / width).mT
+            - 2 * self._along @ (mean / width).mT
+            + (mean.square() / width + width.log()).sum(-1)
+            + (self._aside.unsqueeze(-1) - 2 * rest * inner + rest.square() * length) / (1 + rest)
+            + self._others * rest.log1p()
+        )
+        return -distance / 2
+
+
+class Neighbours:
+    """Means over a node's visible neighbours."""
+
+    def __init__(self, graph: Graph, view: View) -> None:
+        self._graph, self._view = graph, view
+        self._root = torch.where(view.scale > 0, 1 / view.scale.clamp(min=LEAST), 0.0).unsqueeze(-1)
+        self._count = (view.log_degree.exp() - 1).clamp(min=1).unsqueeze(-1)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """(nodes, columns), of values that are zero where nothing is to be heard."""
+        return self._sum(values) / self._count
+
+    def agreement(self, labels: Tensor) -> Tensor:
+        """(1,) From labels (nodes, classes): how much more often neighbours share one than by chance."""
+        seen = self._sum(labels)  # (nodes, classes) labelled neighbours of each class
+        pairs = labels.mT @ seen  # (classes, classes)
+        edges = pairs.sum().clamp(min=1)
+        chance = (pairs.sum(0) / edges).square().sum()
+        return (
+            ((pairs.diagonal().sum() / edges - chance) / (1 - chance).clamp(min=LEAST)).clamp(min=0).view(1)
+        )
+
+    def _sum(self, values: Tensor) -> Tensor:
+        around = self._graph.aggregate(self._root * values, self._view) * self._root
+        return around - values * self._view.visible.unsqueeze(-1)  # propagation counts the node itself
+
+
+def _covariance(features: Tensor, visible: Tensor) -> Tensor:
+    """(width, width), of the visible nodes."""
+    share = (visible / visible.sum()).unsqueeze(-1)
+    apart = features - (share * features).sum(0)
+    return (share * apart).mT @ apart
