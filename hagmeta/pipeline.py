@@ -140,8 +140,9 @@ def check_features(config: RunConfig, dataset: NodeDataset) -> None:
     made = METHODS[config.method].narrow_columns(config, columns)
     if made > MOST_NARROW:
         raise UserError(
-            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}, which are "
-            f"not counts that an svd could make fewer of; it can do with {MOST_NARROW}."
+            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}, and at most "
+            f"{MOST_NARROW} are possible. They are not counts, of which an svd is taken: give fewer hops, or "
+            f"features=encoder."
         )
 
 
