@@ -118,9 +118,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser() -> Parser:
-    settings = "\n".join(
-        f"  {name:18} {_help(name)} [{_default(item.default)}]" for name, item in SETTINGS.items()
-    )
+    settings = "\n".join(f"  {name:18} {_help(name)} [{_default(name)}]" for name in SETTINGS)
     protocols = ", ".join(name + " (it leaks)" * protocol.leaks for name, protocol in PROTOCOLS.items())
     parser = Parser(
         prog="python -m hagmeta",
@@ -168,8 +166,11 @@ def _help(name: str) -> str:
     return ": ".join(filter(None, [few, SETTINGS[name].metadata["help"]]))
 
 
-def _default(value: Any) -> str:
-    return "by dataset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+def _default(name: str) -> str:
+    value: Any = SETTINGS[name].default
+    if value is None:
+        return "by method" if any(name in method.defaults for method in METHODS.values()) else "by dataset"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 if __name__ == "__main__":
