@@ -34,6 +34,11 @@ NAMES = {
     "er-gnn": "ER-GNN",
     "icarl": "iCaRL",
     "cec": "CEC",
+    "sgc-ncm": "SGC-NCM",
+    "sgc-ridge": "SGC-Ridge",
+    "sgc-lda": "SGC-LDA",
+    "ranpac": "RanPAC",
+    "fecam": "FeCAM",
     "joint": "Joint (oracle)",
     "frozen": "Frozen",
 }

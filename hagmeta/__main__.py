@@ -7,7 +7,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +118,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser() -> Parser:
-    settings = "\n".join(f"  {name:18} {_help(name)} [{_default(item)}]" for name, item in SETTINGS.items())
+    settings = "\n".join(f"  {name:18} {_help(name)} [{_default(name)}]" for name in SETTINGS)
     protocols = ", ".join(name + " (it leaks)" * protocol.leaks for name, protocol in PROTOCOLS.items())
     parser = Parser(
         prog="python -m hagmeta",
@@ -167,11 +166,13 @@ def _help(name: str) -> str:
     return ": ".join(filter(None, [few, SETTINGS[name].metadata["help"]]))
 
 
-def _default(item: Field[Any]) -> str:
-    if item.metadata["by_method"]:
-        return f"{Method.defaults[item.name]} for most methods"
-    value = item.default
-    return "by dataset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+def _default(name: str) -> str:
+    value: Any = SETTINGS[name].default
+    if value is None and name in Method.defaults:
+        return f"{Method.defaults[name]} for most methods"
+    if value is None:
+        return "by method" if any(name in method.defaults for method in METHODS.values()) else "by dataset"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 if __name__ == "__main__":

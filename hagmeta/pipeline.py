@@ -140,8 +140,9 @@ def check_features(config: RunConfig, dataset: NodeDataset) -> None:
     made = METHODS[config.method].narrow_columns(config, columns)
     if made > MOST_NARROW:
         raise UserError(
-            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}, which are "
-            f"not counts that an svd could make fewer of; it can do with {MOST_NARROW}."
+            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}, above "
+            f"{MOST_NARROW}. Only of counts an svd is taken, which these are not: give fewer hops, or "
+            f"features=encoder."
         )
 
 

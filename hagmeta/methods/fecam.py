@@ -28,9 +28,9 @@ class FeCam(ClosedForm):
 
     What had to be decided on graphs and with K labels:
     - features of either sign are raised to a power by their size and keep their sign; the publication's come
-      out of ReLU. Means and covariances are those of features so transformed;
-    - a class known by supports has no covariance of its own, of which K nodes tell nothing in most directions:
-      it takes the mean of the covariances of the classes known by many labels;
+      out of ReLU, and its authors raise no others. Means and covariances are of features so transformed;
+    - a class known by supports has no covariance of its own, since K nodes span K - 1 directions: it takes
+      the mean of the covariances of the classes known by many labels;
     - covariances are shrunk towards equal variances alone, as the authors do with few labels (their many-shot
       formula adds a mean covariance, too): a share s is their gamma = s / (1 - s), since covariances are made
       correlations afterwards, as published.
@@ -48,7 +48,7 @@ class FeCam(ClosedForm):
         return rows.sign() * rows.abs() ** self.tukey
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
-        """Means (classes, width) of all, and the covariances of those that have their own, which are first."""
+        """The means (classes, width), and the covariances of those that have their own, which are first."""
         known = self.known(shared, features, task)
         means = [of.means() for of in known]
         if task.kept:

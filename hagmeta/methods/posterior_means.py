@@ -35,7 +35,7 @@ class PosteriorMeansSettings(ClosedFormSettings):
     )
     refitted: bool = setting(
         True,
-        "the basis of the words and the graph's spectrum are found anew in every session (not if rehearsal is none)",
+        "words have a new basis in every session, and the graph's spectrum stands beside them",
     )
     coupling: float = setting(
         4.0, "weight of the neighbours' answers where all labelled neighbours agree (0: none)", at_least=0
@@ -43,7 +43,7 @@ class PosteriorMeansSettings(ClosedFormSettings):
 
 
 class Evidence(NamedTuple):
-    """All that labels tell of the classes met: of those known at session 0, then of those known by supports."""
+    """What labels tell of the classes met: of those known at session 0, then of those known by supports."""
 
     means: Tensor  # (known, width)
     counts: Tensor  # (known,) labels of each
@@ -197,7 +197,7 @@ class TwoCovariances:
         return counts, self._moved(sums - counts.unsqueeze(-1) * self.centre)
 
     def log_likelihood(self, counts: Tensor, sums: Tensor) -> Tensor:
-        """(nodes, classes): of each node if it were of a class of which so many nodes of this sum are known."""
+        """(nodes, classes): of each node, if it were of a class of which nodes of such a sum are known."""
         along = sums @ self._axes
         # A mean's variance after n nodes is b / (1 + n b), and the mean is that times their sum.
         rest = self._floor / (1 + counts * self._floor)

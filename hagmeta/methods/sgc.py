@@ -1,4 +1,7 @@
-"""Heads on propagated features, after SGC (Wu et al., ICML 2019): nearest mean, ridge regression, LDA."""
+"""Heads on propagated features: nearest mean, ridge regression, linear discriminant analysis.
+
+Features are as in SGC (Wu et al., ICML 2019), which has the last hop alone, under logistic regression.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class ShrinkageSettings(ClosedFormSettings):
 
     shrinkage: float | None = setting(
         None,
-        "share of a covariance in whose place equal variances stand (default: 0.1 for sgc-lda, 0.5 for fecam)",
+        "share of a covariance that gives way to equal variances (default: 0.1 for sgc-lda, 0.5 for fecam)",
         above=0,
         at_most=1,
     )

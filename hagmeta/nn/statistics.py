@@ -41,7 +41,7 @@ class ClassNodes:
         return total
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Shares (classes, nodes, 1) and rows (classes, nodes, width), some nodes of every class at a time."""
+        """Shares (classes, nodes, 1) and rows (classes, nodes, width), some of each class at a time."""
         for nodes, share in zip(self.nodes.split(CHUNK, -1), self.share.split(CHUNK, -1), strict=True):
             yield share.unsqueeze(-1), self.rows(nodes)
 

@@ -17,7 +17,7 @@ LEAST = 1e-12  # share of all variance below which a column is noise
 
 
 def leading_words(graph: Graph, view: View, columns: int, rounds: int = 4) -> Tensor:
-    """The visible nodes' tf-idf rows (nodes, columns) in the basis of their leading right singular vectors."""
+    """The visible nodes' tf-idf (nodes, columns) in the basis of its leading right singular vectors."""
     words = _start(graph.num_features, columns + MORE, graph.device)
     for _ in range(rounds):
         rows = graph.narrow_inputs(view, words)
@@ -28,7 +28,7 @@ def leading_words(graph: Graph, view: View, columns: int, rounds: int = 4) -> Te
 
 
 def spectrum(graph: Graph, view: View, columns: int, rounds: int = 6) -> Tensor:
-    """Leading eigenvectors of the visible graph's propagation, times their eigenvalues' squares: (nodes, columns)."""
+    """Leading eigenvectors (nodes, columns) of the visible graph's propagation, times squared eigenvalues."""
     basis = _start(graph.num_nodes, columns + MORE, graph.device) * view.visible.unsqueeze(-1)
     for _ in range(rounds):
         basis = _orthonormal(graph.aggregate(graph.aggregate(basis, view), view))
@@ -44,7 +44,7 @@ def _start(rows: int, columns: int, device: torch.device) -> Tensor:
 
 
 def _orthonormal(columns: Tensor) -> Tensor:
-    """A basis of the span of (rows, columns): by Cholesky in double precision, which no device does slowly."""
+    """A basis (rows, columns) of the columns' span: by Cholesky in double precision, fast on any device."""
     exact = F.normalize(columns, dim=0).double()
     gram = exact.mT @ exact
     gram = gram + LEAST * gram.diagonal().sum() * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)

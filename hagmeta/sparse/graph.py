@@ -100,7 +100,7 @@ class Graph:
         return self.mapped(weight, view._replace(inputs=view.narrow)) * view.visible.unsqueeze(-1)
 
     def narrow_words(self, view: View, rows: Tensor) -> Tensor:
-        """The transposed of the same, where words are weighed one by one: (nodes, width) to (features, width)."""
+        """The same transposed, where words are weighed one by one: (nodes, width) to (features, width)."""
         assert isinstance(self.features, (SparseMatrix, PlainSparseMatrix)), "words are sparse"
         words, scale = view.narrow
         rows = rows * (scale * view.visible).unsqueeze(-1)

@@ -52,7 +52,7 @@ def width_of(inputs: str, num_features: int) -> int:
 
 
 def narrow_kind(has_counts: bool) -> str:
-    """The inputs with few columns, for methods that need such: features that are not counts stay as they are."""
+    """The inputs of few columns, for methods that need such; what are not counts can only be raw."""
     return "svd" if has_counts else "raw"
 
 

@@ -38,7 +38,7 @@ def other_value(item: Field[Any]) -> Any:
 
 
 def test_defaults_are_the_paper_s() -> None:
-    config = RunConfig()
+    config = resolve(RunConfig())
     assert (config.method, config.protocol, config.encoder, config.loss) == (
         "hag-meta",
         "strict",

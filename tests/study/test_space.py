@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
-from hagmeta.methods import METHODS
+from hagmeta.methods import METHODS, SessionLearning
+from hagmeta.methods.closed_form import ClosedForm
 from study import space
 from study.space import Dimension, Search, Space
 
 Write = Callable[..., str]
 TOGGLES = ("gpil", "nla", "tla")
+CLOSED = [name for name, method in METHODS.items() if issubclass(method, ClosedForm)]
 EMBEDDED = ("debian", "metamath", "wordnet")
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
 
@@ -111,6 +113,11 @@ OWN_SAMPLED = {
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
+    "sgc-ncm": {"features", "hops"},
+    "sgc-ridge": {"features", "hops", "ridge"},
+    "sgc-lda": {"features", "hops", "shrinkage"},
+    "ranpac": {"features", "hops", "ridge", "projection"},
+    "fecam": {"features", "hops", "shrinkage", "tukey"},
 }
 
 
@@ -122,7 +129,9 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
     assert settings_of(found, "dataset", "method", "val_classes") == [
         (name, method, "half") for name in EMBEDDED
     ]
-    steps = {"finetune_steps", "finetune_rate"} if method not in ("frozen", "cec", "meta-gnn") else set()
+    learns = METHODS[method].session_learning is not SessionLearning.NONE
+    assert learns == (method not in ("frozen", "cec", "meta-gnn", *CLOSED))
+    steps = {"finetune_steps", "finetune_rate"} if learns else set()
     own = OWN_SAMPLED.get(method, set())
     sampled = {dimension.key for dimension in found.dimensions(found.configs[0])}
     everyones = {"learning_rate", "weight_decay", "dropout", "hidden", "embedding", "pretrain_on", "inputs"}
@@ -156,7 +165,7 @@ def test_a_setting_for_all_methods_is_harmless_where_it_does_not_apply() -> None
     assert len({config.hash() for config in found.configs}) == len(METHODS)
     plain = {c.method: c.hash() for c in space.read("comparison", datasets=["debian"]).configs}
     same = {config.method for config in found.configs if config.hash() == plain[config.method]}
-    assert same == {"proto-gcn", "proto-gat", "frozen"}
+    assert same == {"proto-gcn", "proto-gat", "frozen", *CLOSED}
 
 
 def test_sensitivity_changes_one_setting_at_a_time() -> None:
@@ -670,7 +679,7 @@ def test_mutated_files_give_a_space_or_one_line(
         assert found.seeds
 
 
-def test_the_tuned_comparison_has_every_method_and_no_seed_of_the_search() -> None:
+def test_the_tuned_comparison_has_every_older_method_and_no_seed_of_the_search() -> None:
     found = space.read("comparison_tuned")
-    assert {config.method for config in found.configs} == set(METHODS)
+    assert {config.method for config in found.configs} == set(METHODS) - set(CLOSED)
     assert not set(found.seeds) & set(space.read("tune").seeds)
