@@ -39,6 +39,7 @@ NAMES = {
     "sgc-lda": "SGC-LDA",
     "ranpac": "RanPAC",
     "fecam": "FeCAM",
+    "posterior-means": "Posterior means",
     "joint": "Joint (oracle)",
     "frozen": "Frozen",
 }

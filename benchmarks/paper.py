@@ -37,7 +37,8 @@ from study.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 DATASETS = ("amazon-clothing", "dblp", "reddit")
-LEFT_OUT = ("frozen", "joint", "sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac", "fecam")  # not in the paper
+# Not in the paper.
+LEFT_OUT = ("frozen", "joint", "sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac", "fecam", "posterior-means")
 PHASES = ("prepare", "pretrain", "gpil", "evaluate")
 SCALED_BY = {"pretrain": "pretrain_epochs", "gpil": "episodes", "evaluate": "finetune_steps"}
 FULL = {name: getattr(RunConfig(), name) for name in SCALED_BY.values()}

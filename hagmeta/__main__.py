@@ -18,6 +18,7 @@ from hagmeta.common.errors import UserError, choose
 from hagmeta.common.files import written_whole
 from hagmeta.common.home import DEFAULT_HOME, home
 from hagmeta.common.records import Record
+from hagmeta.common.settings import BY_METHOD
 from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
 from hagmeta.datasets.command import datasets_command
 from hagmeta.display import ProgressDisplay, sessions_table
@@ -168,7 +169,7 @@ def _help(name: str) -> str:
 
 def _default(name: str) -> str:
     value: Any = SETTINGS[name].default
-    if value is None and name in Method.defaults:
+    if value is BY_METHOD:
         return f"{Method.defaults[name]} for most methods"
     if value is None:
         return "by method" if any(name in method.defaults for method in METHODS.values()) else "by dataset"

@@ -11,9 +11,9 @@ from typing import Any
 from hagmeta import datasets
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records import config_hash
-from hagmeta.common.settings import ALWAYS, Settings
+from hagmeta.common.settings import ALWAYS, BY_METHOD, Settings
 from hagmeta.datasets import DatasetSettings
-from hagmeta.methods import METHODS, SessionLearning
+from hagmeta.methods import METHODS, Method, SessionLearning
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import PROTOCOLS, make_protocol
 from hagmeta.protocol.streams import check_ways, half_of
@@ -28,6 +28,13 @@ _MethodsOwn: Any = make_dataclass("_MethodsOwn", [], bases=tuple(_BASES), frozen
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
     """One configuration. With one seed it makes a run."""
+
+    def __post_init__(self) -> None:
+        method = METHODS.get(str(self.method), Method)  # an unknown one is refused later
+        for name, value in method.all_defaults().items():
+            if getattr(self, name) is BY_METHOD:
+                object.__setattr__(self, name, value)
+        super().__post_init__()
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> RunConfig:

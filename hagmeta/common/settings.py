@@ -14,6 +14,7 @@ from typing import Any
 
 from hagmeta.common.errors import UserError, choose
 
+BY_METHOD: Any = object()  # the default of a setting that methods have their own for
 ALWAYS = object()  # the birth value of a setting that was there from the start
 HOLDS = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
@@ -32,12 +33,11 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     only_with: tuple[str, Any] | None = None,
-    by_method: bool = False,
     birth: Any = ALWAYS,
 ) -> Any:
     """A field with its documentation and its range; a ``None`` default is filled in when a run is resolved.
 
-    ``by_method`` says that it is filled in with the method's own default: see `Method.defaults`.
+    A default `BY_METHOD` is one of the method's own, which a configuration has from the start.
 
     ``words`` may stand in place of a number, whole without ``fractions``, which then is text like them unless
     the field may be an ``int``. ``only_with`` names another setting and a value of it: where that setting is
@@ -48,7 +48,7 @@ def setting(
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
-    metadata |= {"fractions": fractions, "only_with": only_with, "by_method": by_method, "birth": birth}
+    metadata |= {"fractions": fractions, "only_with": only_with, "birth": birth}
     return field(default=default, metadata=metadata)
 
 
@@ -58,7 +58,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value = _typed(item, getattr(self, item.name))
+            value = getattr(self, item.name)
+            if value is BY_METHOD:
+                continue
+            value = _typed(item, value)
             object.__setattr__(self, item.name, value)
             if value is not None:
                 _check_range(item, value)
@@ -83,7 +86,7 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
         word = _word_or_number(item, value)
         return int(word) if kind.startswith("int") and word.isdigit() else word
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
-        if "None" in kind or item.metadata["by_method"]:
+        if "None" in kind:
             return None
         raise UserError(f"{item.name} has no value; it must be {_readable(kind)}.")
     try:

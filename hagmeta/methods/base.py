@@ -147,7 +147,7 @@ class Method(nn.Module, ABC):
 
     @classmethod
     def refits_words(cls, settings: Any) -> bool:
-        """Whether its narrow inputs are the tf-idf of what is visible at the time, not of what was at first."""
+        """Whether its narrow inputs are the tf-idf of what is visible at the time, not at first."""
         return False
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hagmeta.common.settings import setting
+from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.sparse.graph import ClassMeans, Graph, GraphSettings, View
 
 
@@ -21,9 +21,9 @@ class LayerSettings(GraphSettings):
     """What every encoder has."""
 
     hidden: int = setting(
-        None, "width of the encoder's first layer", at_least=1, at_most=4096, by_method=True
+        BY_METHOD, "width of the encoder's first layer", at_least=1, at_most=4096
     )
-    embedding: int = setting(None, "width of the encoder's output", at_least=1, at_most=4096, by_method=True)
+    embedding: int = setting(BY_METHOD, "width of the encoder's output", at_least=1, at_most=4096)
     dropout: float = setting(0.5, "share of hidden units dropped in training", at_least=0, below=1)
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.settings import setting
+from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
 from hagmeta.packs.randomness import dropout
 from hagmeta.sparse.graph import ClassMeans, Graph, View
@@ -93,7 +93,7 @@ class GAT(Encoder):
 
     @classmethod
     def check(cls, settings: GatSettings) -> None:
-        if settings.hidden and settings.hidden % settings.heads:
+        if settings.hidden is not BY_METHOD and settings.hidden % settings.heads:
             raise UserError(f"hidden is {settings.hidden}; it must be a multiple of heads, {settings.heads}.")
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:

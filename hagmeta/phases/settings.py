@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hagmeta.common.settings import Settings, setting
+from hagmeta.common.settings import BY_METHOD, Settings, setting
 from hagmeta.methods import MetaTraining, MethodSettings, SessionLearning
 from hagmeta.protocol import ProtocolSettings
 
@@ -25,10 +25,9 @@ class PretrainSettings(TrainingSettings):
     pretrain_epochs: int = setting(2000, "at most so many epochs of pre-training", at_least=0)
     pretrain_patience: int = setting(10, "stop after so many evaluations without a better one", at_least=1)
     classifier: str = setting(
-        None,
+        BY_METHOD,
         "over the encoder in pre-training: linear, or by cosine, labels smoothed and classes alike in weight",
         choices=("linear", "cosine"),
-        by_method=True,
         birth="linear",
     )
 

@@ -19,7 +19,7 @@ from scipy.sparse.linalg import svds
 from threadpoolctl import threadpool_limits
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.settings import Settings, setting
+from hagmeta.common.settings import BY_METHOD, Settings, setting
 from hagmeta.datasets.base import NodeDataset
 
 BASIS = 128  # singular vectors, where there are as many features
@@ -31,10 +31,9 @@ class InputSettings(Settings):
     """What the first layer is given."""
 
     inputs: str = setting(
-        None,
+        BY_METHOD,
         "features as they are or, where they are counts, by tf-idf or its svd over the nodes there at first",
         choices=("raw", "tf-idf", "svd"),
-        by_method=True,
         birth="raw",
     )
 

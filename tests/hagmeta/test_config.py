@@ -12,9 +12,9 @@ from hagmeta import config as config_module
 from hagmeta import datasets
 from hagmeta.common.command import parse_seeds
 from hagmeta.common.errors import UserError
-from hagmeta.common.settings import Settings, setting
+from hagmeta.common.settings import BY_METHOD, Settings, setting
 from hagmeta.config import RunConfig, resolve
-from hagmeta.methods import METHODS
+from hagmeta.methods import METHODS, Method
 from hagmeta.methods.hag_meta import HagMetaSettings
 from hagmeta.nn.encoder import LayerSettings
 from hagmeta.phases.settings import PhaseSettings
@@ -23,7 +23,7 @@ from hagmeta.protocol import PROTOCOLS, TaskSettings
 
 def other_value(item: Field[Any]) -> Any:
     """A valid value that is not the default."""
-    default: Any = item.default
+    default: Any = Method.defaults[item.name] if item.default is BY_METHOD else item.default
     if item.name == "classes":
         return (4, 5, 5)
     if item.metadata["words"]:
@@ -38,7 +38,7 @@ def other_value(item: Field[Any]) -> Any:
 
 
 def test_defaults_are_the_paper_s() -> None:
-    config = resolve(RunConfig())
+    config = RunConfig()
     assert (config.method, config.protocol, config.encoder, config.loss) == (
         "hag-meta",
         "strict",

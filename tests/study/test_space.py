@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.methods import METHODS, SessionLearning
-from hagmeta.methods.closed_form import ClosedForm
+from hagmeta.methods.closed_form import OnFeatures
 from study import space
 from study.space import Dimension, Search, Space
 
 Write = Callable[..., str]
 TOGGLES = ("gpil", "nla", "tla")
-CLOSED = [name for name, method in METHODS.items() if issubclass(method, ClosedForm)]
+CLOSED = [name for name, method in METHODS.items() if issubclass(method, OnFeatures)]
 EMBEDDED = ("debian", "metamath", "wordnet")
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
 
@@ -118,6 +118,7 @@ OWN_SAMPLED = {
     "sgc-lda": {"features", "hops", "shrinkage"},
     "ranpac": {"features", "hops", "ridge", "projection"},
     "fecam": {"features", "hops", "shrinkage", "tukey"},
+    "posterior-means": {"features", "hops", "unlabelled", "coupling"},
 }
 
 
@@ -135,7 +136,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
     own = OWN_SAMPLED.get(method, set())
     sampled = {dimension.key for dimension in found.dimensions(found.configs[0])}
     everyones = {"learning_rate", "weight_decay", "dropout", "hidden", "embedding", "pretrain_on", "inputs"}
-    everyones |= {"smoothing", "logit_adjustment"}
+    everyones |= {"classifier", "smoothing", "logit_adjustment"}
     assert sampled == everyones | steps | own
     assert space.read("tune", quick=True, settings={"method": method}).name == "tune-quick"
 

@@ -17,7 +17,7 @@ import torch
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS
-from hagmeta.methods.closed_form import ClosedForm
+from hagmeta.methods.closed_form import OnFeatures
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
@@ -125,7 +125,7 @@ def test_released_learns_from_the_labels_that_strict_ignores(
     other_pack, other_answers = live(with_other_labels(context, "permuted"))
     learns = any(value.requires_grad for value in pack.parameters.values())
     assert same_parameters(pack, other_pack) == (not learns)
-    assert learns != (way == "frozen" or issubclass(METHODS[WAYS[way]["method"]], ClosedForm))
+    assert learns != (way == "frozen" or issubclass(METHODS[WAYS[way]["method"]], OnFeatures))
     assert not same_answers(answers, other_answers)
 
 
