@@ -17,9 +17,8 @@ $(READY): pyproject.toml constraints.txt
 ablation: setup  ## what NLA, TLA and GPIL are worth, on an embedded dataset: a first look
 	$(BIN)/python study/launch.py --space ablation --quick
 
-test: setup  ## what needs no Ray in two processes; then real studies, which use all cores themselves
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/study
-	$(BIN)/python -m pytest tests/study
+test: setup  ## in two processes: real studies wait half of their time, in which the other goes on
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .

@@ -69,7 +69,7 @@ def difference(differences: Sequence[float] | np.ndarray) -> Difference:
     if len(array) == 0:
         return Difference(np.nan, np.nan, np.nan, 0, np.nan, np.nan)
     low, high = bootstrap_interval(array)
-    p = _wilcoxon(array) if len(array) >= FEWEST_SEEDS else np.nan
+    p = _wilcoxon(tuple(array)) if len(array) >= FEWEST_SEEDS else np.nan
     return Difference(float(array.mean()), low, high, len(array), p, p)
 
 
@@ -86,10 +86,11 @@ def _picks(count: int) -> np.ndarray:
     return np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
 
 
-def _wilcoxon(array: np.ndarray) -> float:
-    if not np.any(array):
+@cache  # tables, figures and findings ask for the same, which takes up to a second where values are tied
+def _wilcoxon(differences: tuple[float, ...]) -> float:
+    if not np.any(differences):
         return 1.0
-    return float(scipy.stats.wilcoxon(array).pvalue)
+    return float(scipy.stats.wilcoxon(differences).pvalue)
 
 
 def holm(differences: Sequence[Difference]) -> list[Difference]:

@@ -135,9 +135,10 @@ def run_tuner(
     retries: int,
 ) -> None:
     """Tune with our resources, store, retries and silence."""
+    cpus = resources.cpus  # this number alone goes to the workers, with the function that needs it
 
     def request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        return tune.PlacementGroupFactory([{"CPU": resources.cpus, "GPU": config["spec"]["gpu_share"]}])
+        return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": config["spec"]["gpu_share"]}])
 
     tune.Tuner(
         tune.with_resources(trainable, request),

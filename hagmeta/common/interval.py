@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-import scipy.stats
+import scipy.special
 
 
 @cache
 def student(count: int) -> float:
     """Half the width of the 95 % interval of a mean, in standard errors; NaN for a single value."""
-    return float(scipy.stats.t.ppf(0.975, count - 1)) if count > 1 else float("nan")
+    return float(scipy.special.stdtrit(count - 1, 0.975)) if count > 1 else float("nan")

@@ -20,9 +20,7 @@ from hagmeta.sparse.graph import ClassMeans, Graph, GraphSettings, View
 class LayerSettings(GraphSettings):
     """What every encoder has."""
 
-    hidden: int = setting(
-        BY_METHOD, "width of the encoder's first layer", at_least=1, at_most=4096
-    )
+    hidden: int = setting(BY_METHOD, "width of the encoder's first layer", at_least=1, at_most=4096)
     embedding: int = setting(BY_METHOD, "width of the encoder's output", at_least=1, at_most=4096)
     dropout: float = setting(0.5, "share of hidden units dropped in training", at_least=0, below=1)
 

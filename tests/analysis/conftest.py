@@ -13,19 +13,24 @@ from hagmeta.protocol import PROTOCOLS
 Write = Callable[..., Path]
 
 
-def make_record(config: RunConfig, seed: int, accuracy: Sequence[float], **changes: Any) -> dict[str, Any]:
-    """A record as a run writes it, with these accuracies."""
-    sessions = range(len(accuracy))
-    drop = accuracy[0] - accuracy[-1]
-    record: dict[str, Any] = {
+def about(config: RunConfig) -> dict[str, Any]:
+    """What the records of all seeds of a configuration say of it."""
+    return {
         "config": config.canonical(),
         "config_hash": config.hash(),
-        "seed": seed,
         "leaks": PROTOCOLS[config.protocol].leaks,
         "given": config.given(),
         "unhashed": config.unhashed(),
         "births": config.births(),
         "revisions": config.revisions(),
+    }
+
+
+def figures(accuracy: Sequence[float]) -> dict[str, Any]:
+    """What a run writes beside, with these accuracies."""
+    sessions = range(len(accuracy))
+    drop = accuracy[0] - accuracy[-1]
+    return {
         "accuracy": list(accuracy),
         "base_accuracy": list(accuracy),
         "novel_accuracy": [None, *accuracy[1:]],
@@ -47,7 +52,6 @@ def make_record(config: RunConfig, seed: int, accuracy: Sequence[float], **chang
             "commit": "0" * 40,
         },
     }
-    return record | changes
 
 
 @pytest.fixture
@@ -62,11 +66,11 @@ def write(tmp_path: Path) -> Write:
         **settings: Any,
     ) -> Path:
         config = resolve(RunConfig(**({"sessions": len(next(iter(curves.values()))) - 1} | settings)))
-        folder = tmp_path / study
+        folder, told = tmp_path / study, about(config)
         for seed, accuracy in curves.items():
             path = folder / "runs" / config.hash() / f"{seed}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(make_record(config, seed, accuracy, **(record or {}))))
+            path.write_text(json.dumps(told | {"seed": seed} | figures(accuracy) | (record or {})))
         return folder
 
     return runs

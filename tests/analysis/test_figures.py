@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -490,9 +488,3 @@ def test_saving_writes_three_formats_the_same_each_time(studies: dict[str, Resul
         assert path.read_bytes() == written[1][kind].read_bytes()
     assert len(written[0]["svg"].read_bytes()) < 150_000
     assert plt.get_fignums() == []
-
-
-def test_figures_need_neither_torch_nor_ray() -> None:
-    code = "import sys, analysis.figures; print([m for m in ('torch', 'ray') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -126,11 +126,11 @@ def test_gpil_s_worth_is_told_from_the_labels_worth(write: Write) -> None:
 
 
 def test_findings_tell_gpil_s_worth_from_the_labels_worth(write: Write) -> None:
-    for seed in range(6, 12):  # enough seeds for the corrected tests
-        for nla in (True, False):
-            write({seed: (0.83, 0.5, 0.58)}, nla=nla)
-            write({seed: (0.81, 0.5, 0.58)}, nla=nla, gpil=False, instead_of_gpil="supervised")
-            write({seed: (0.61, 0.5, 0.58)}, nla=nla, gpil=False)
+    more = (6, 7)  # eight seeds: 2/256 is below 0.05 for all five effects together
+    for nla in (True, False):
+        write(dict.fromkeys(more, (0.83, 0.5, 0.58)), nla=nla)
+        write(dict.fromkeys(more, (0.81, 0.5, 0.58)), nla=nla, gpil=False, instead_of_gpil="supervised")
+        write(dict.fromkeys(more, (0.61, 0.5, 0.58)), nla=nla, gpil=False)
     told = findings(read([with_controls(write)]))
     assert told[0] == (
         "Of the 22.0 points [22.0, 22.0] that GPIL adds over nothing at session 0, 20.0 points [20.0, 20.0] "

@@ -36,7 +36,7 @@ def small() -> Callable[..., RunConfig]:
             "hidden": 16,
             "embedding": 8,
             "heads": 2,
-            "pretrain_epochs": 20,
+            "pretrain_epochs": 4,
             "episodes": 12,
             "validate_every": 4,
             "finetune_steps": 3,

@@ -94,12 +94,13 @@ def test_smoothed_answers_are_marked(capsys: pytest.CaptureFixture[str]) -> None
     assert "frozen, smoothed, on" in " ".join(shown.out.split())
 
 
-def test_datasets_are_listed() -> None:
-    done = call("datasets")
-    assert done.returncode == 0, done.stderr
+def test_datasets_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["datasets"]) == 0
+    shown = capsys.readouterr().out
     for name in datasets.names():
-        assert f" {name} " in done.stdout
-    assert "131,552" in done.stdout and "12/12/27" in done.stdout
+        assert f" {name} " in shown
+    assert "131,552" in shown and "12/12/27" in shown
 
 
 def test_a_bad_input_ends_a_real_process_with_status_2_and_one_line() -> None:

@@ -41,7 +41,7 @@ cluster.shutdown()
     address = nodes.stdout.readline().strip()
     command = [sys.executable, str(ROOT / "study" / "launch.py"), "--space", "tiny.yaml"]
     study = subprocess.Popen(
-        [*command, "--address", address, "--seeds-per-trial", "1"],
+        [*command, "--address", address, "--seeds-per-trial", "1", "--no-report"],
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,

@@ -69,7 +69,7 @@ def test_records_of_a_kept_worker_are_those_of_fresh_ones(
     order = [SMALL, SMALL, OTHER, SMALL]
     kept = [outcome(name) for name in order]
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "fresh"))
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as fresh:
-        alone = {name: fresh.submit(outcome, name).result() for name in (SMALL, OTHER)}
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), max_tasks_per_child=1) as fresh:
+        alone = dict(zip((SMALL, OTHER), fresh.map(outcome, (SMALL, OTHER)), strict=True))
     assert kept == [alone[name] for name in order]
     assert alone[SMALL] != alone[OTHER]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -20,6 +21,7 @@ import torch
 
 from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import read_predictions
+from study.launch import main
 from study.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,12 +38,19 @@ seeds: 2
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    (tmp_path / "tiny.yaml").write_text(SPACE)
-    yield tmp_path
+    with prepared(tmp_path):
+        yield tmp_path
+
+
+@contextmanager
+def prepared(folder: Path) -> Iterator[None]:
+    """A folder with the space to launch there."""
+    (folder / "tiny.yaml").write_text(SPACE)
+    yield
     # A killed driver may leave workers that are still on their way out.
     for process in psutil.process_iter(["environ"]):
         environment = process.info["environ"] or {}
-        if environment.get("HAGMETA_HOME") == str(tmp_path / "home") and process.pid != os.getpid():
+        if environment.get("HAGMETA_HOME") == str(folder / "home") and process.pid != os.getpid():
             process.kill()
 
 
@@ -63,6 +72,46 @@ def launch(folder: Path, *options: str) -> tuple[int, str]:
     return process.returncode, output
 
 
+Launch = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def launch_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Launch:
+    """The same in this process, for what starts no Ray: its imports take seconds."""
+
+    def launch(folder: Path, *options: str) -> tuple[int, str]:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("HAGMETA_HOME", str(folder / "home"))
+        monkeypatch.setenv("COLUMNS", "120")
+        given = ["--space", str(folder / "tiny.yaml"), "--results", str(folder / "results")]
+        code = main([*given, *options])
+        return code, "".join(capsys.readouterr())
+
+    return launch
+
+
+def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Until it holds, which it must while the process runs."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def workers(process: subprocess.Popen[str], named: str) -> list[psutil.Process]:
+    """Ray's workers below a driver that are called so."""
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if child.name().startswith("ray::") and named in "".join(child.cmdline()):
+                found.append(child)
+    return found
+
+
+def records_in(folder: Path) -> list[Path]:
+    return list((folder / "results" / "tiny" / "runs").glob("*/*.json"))
+
+
 def results(folder: Path) -> dict[tuple[str, int], Any]:
     """What the runs found, without what tells of time and place."""
     store = Store(folder / "results" / "tiny")
@@ -77,19 +126,46 @@ def assert_predictions_are_kept(folder: Path) -> None:
         assert metrics_of(predictions).items() <= record.items()
 
 
-def test_a_study_runs_once_extends_and_mends_itself(folder: Path) -> None:
-    code, output = launch(folder, "--save-embeddings", "1", "--no-report")
-    assert code == 0, output
-    assert "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in output
-    first = results(folder)
+class Finished(NamedTuple):
+    """A study that nothing disturbed, and what a second launch was told in the meantime."""
+
+    folder: Path
+    output: str
+    second: tuple[int, str]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+    folder = tmp_path_factory.mktemp("finished")
+    with prepared(folder):
+        process = start(folder, "--save-embeddings", "1", "--no-report")
+        wait_until((folder / "results" / "tiny" / ".lock").exists, process)
+        second = launch(folder)
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+        yield Finished(folder, output, second)
+
+
+def test_two_launches_at_once_do_not_meet(finished: Finished) -> None:
+    code, output = finished.second
+    assert code == 2 and "another launch is working on" in output
+    assert len(results(finished.folder)) == 8
+
+
+def test_a_study_runs_once_extends_and_mends_itself(
+    finished: Finished, folder: Path, launch_here: Launch
+) -> None:
+    assert "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in finished.output
+    first = results(finished.folder)
     assert len(first) == 8
     # Embeddings of the queries of session 1, with what a picture of them needs.
-    kept = sorted((folder / "results" / "tiny" / "embeddings").glob("*/*-1.npz"))
+    kept = sorted((finished.folder / "results" / "tiny" / "embeddings").glob("*/*-1.npz"))
     assert len(kept) == 8
     with np.load(kept[0]) as arrays:
         assert arrays["embeddings"].shape == (len(arrays["nodes"]), 8)
         assert set(arrays["arrived"]) == {0, 1} and len(set(arrays["labels"])) == 4 + 5 + 2
     # The same command again has nothing to do, starts no Ray, and makes the report that was not asked for.
+    shutil.copytree(finished.folder, folder, dirs_exist_ok=True)
     begin = time.monotonic()
     code, output = launch(folder)
     assert code == 0 and "8 done, 0 to go" in output
@@ -98,12 +174,12 @@ def test_a_study_runs_once_extends_and_mends_itself(folder: Path) -> None:
     assert f"report: {page}" in output.replace("\n", "") and page.stat().st_size > 10_000
     # In a bucket the same: what is there is not run again.
     os.rename(folder / "results" / "tiny", folder / "tiny")
-    code, output = launch(folder, "--results", folder.as_uri(), "--no-report")
+    code, output = launch_here(folder, "--results", folder.as_uri(), "--no-report")
     assert code == 0 and "8 done, 0 to go" in output, output
     os.makedirs(folder / "results", exist_ok=True)
     os.rename(folder / "tiny", folder / "results" / "tiny")
     # Another seed and another value on an axis run only what they add; a damaged and a lost record too.
-    paths = sorted((folder / "results" / "tiny" / "runs").glob("*/*.json"))
+    paths = sorted(records_in(folder))
     paths[0].write_text(paths[0].read_text()[:100])
     paths[1].unlink()
     (folder / "tiny.yaml").write_text(SPACE.replace("grid: {", "grid: {gpil: [false, true], "))
@@ -116,43 +192,37 @@ def test_a_study_runs_once_extends_and_mends_itself(folder: Path) -> None:
     assert {key: second[key] for key in first} == first
 
 
-def test_a_study_killed_three_times_ends_as_if_it_never_was(folder: Path) -> None:
-    rng = random.Random(0)
-    for _ in range(3):
+def test_a_study_killed_again_and_again_ends_as_if_it_never_was(folder: Path, finished: Finished) -> None:
+    def has_workers() -> object:
+        return workers(process, "")
+
+    def has_records() -> object:
+        return len(records_in(folder)) >= 3
+
+    for moment in (has_workers, has_records):  # while Ray starts, and in the midst of it
         process = start(folder, "--seeds-per-trial", "1", "--no-report")
-        time.sleep(rng.uniform(6, 14))
+        wait_until(moment, process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert_predictions_are_kept(folder)  # of what was finished by then
+    done = len(results(folder))
+    assert 3 <= done < 8
     code, output = launch(folder, "--seeds-per-trial", "1", "--no-report")
     assert code == 0, output
-    interrupted = results(folder)
-    assert len(interrupted) == 8
+    assert f"{done} done, {8 - done} to go" in output
     assert_predictions_are_kept(folder)
-    os.rename(folder / "results", folder / "interrupted")
-    code, output = launch(folder, "--no-report")
-    assert code == 0, output
-    assert results(folder) == interrupted
+    assert len(results(folder)) == 8 and results(folder) == results(finished.folder)
 
 
 def test_a_killed_worker_is_tried_again(folder: Path) -> None:
+    (folder / "tiny.yaml").write_text(SPACE.replace("tla: [false, true]", "tla: [true]"))
     process = start(folder, "--max-concurrent", "1", "--set", "episodes=150", "--no-report")
-    worker = None
-    deadline = time.monotonic() + 60
-    while worker is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-        for child in psutil.Process(process.pid).children(recursive=True):
-            try:
-                if child.name().startswith("ray::") and "train" in "".join(child.cmdline()):
-                    worker = child
-            except psutil.Error:
-                continue
-    assert worker is not None
-    worker.kill()
+    wait_until(lambda: workers(process, "train"), process)
+    workers(process, "train")[0].kill()
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     assert "is tried again" in output
-    assert len(results(folder)) == 8
+    assert len(results(folder)) == 4
 
 
 def test_runs_that_fail_are_kept_with_their_traceback_and_the_others_go_on(folder: Path) -> None:
@@ -193,19 +263,6 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
     assert len(list((folder / "results" / "runs").glob("*/*.json"))) == 2
 
 
-def test_two_launches_at_once_do_not_meet(folder: Path) -> None:
-    first = start(folder)
-    lock = folder / "results" / "tiny" / ".lock"
-    deadline = time.monotonic() + 60
-    while not lock.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    code, output = launch(folder)
-    assert code == 2 and "another launch is working on" in output
-    output, _ = first.communicate(timeout=300)
-    assert first.returncode == 0, output
-    assert len(results(folder)) == 8
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -227,8 +284,10 @@ def test_two_launches_at_once_do_not_meet(folder: Path) -> None:
         ),
     ],
 )
-def test_bad_input_is_one_line_before_anything_starts(folder: Path, options: list[str], named: str) -> None:
-    code, output = launch(folder, *options)
+def test_bad_input_is_one_line_before_anything_starts(
+    folder: Path, launch_here: Launch, options: list[str], named: str
+) -> None:
+    code, output = launch_here(folder, *options)
     assert code == 2, output
     error = [line for line in output.splitlines() if line.startswith("error: ")]
     assert len(error) == 1 and named in error[0]
@@ -236,18 +295,25 @@ def test_bad_input_is_one_line_before_anything_starts(folder: Path, options: lis
     assert not list(folder.glob("results/*/runs/*/*.json"))
 
 
-def test_a_dry_run_prints_the_trials_and_writes_nothing(folder: Path) -> None:
-    code, output = launch(folder, "--dry-run")
+def test_bad_input_ends_a_real_process_with_status_2_and_one_line(folder: Path) -> None:
+    code, output = launch(folder, "--seeds", "x")
+    assert code == 2 and output.startswith("error: seeds 'x'") and output.count("\n") == 1
+
+
+def test_a_dry_run_prints_the_trials_and_writes_nothing(folder: Path, launch_here: Launch) -> None:
+    code, output = launch_here(folder, "--dry-run")
     assert code == 0 and "0 done, 8 to go" in output and output.count("seeds 0,1") == 4
     assert not (folder / "results").exists()
 
 
-def test_a_dataset_that_is_not_available_is_replaced_by_every_fallback(folder: Path) -> None:
+def test_a_dataset_that_is_not_available_is_replaced_by_every_fallback(
+    folder: Path, launch_here: Launch
+) -> None:
     (folder / "tiny.yaml").write_text(
         "datasets: ['npz:absent.npz']\nfallback: [metamath, wordnet]\n"
         "fixed: {classes: [3, 3, 3], n_way: 1}\nseeds: 2\n"
     )
-    code, output = launch(folder, "--dry-run")
+    code, output = launch_here(folder, "--dry-run")
     assert code == 0 and "4 runs (2 configurations x 2 seeds)" in output
     flat = " ".join(output.split())
     assert "npz:absent.npz is not available (absent.npz: there is no such file.)" in flat

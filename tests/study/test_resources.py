@@ -132,7 +132,7 @@ class Lines(tune.Callback):
     def on_trial_result(self, iteration, trials, trial, result, **info):
         print("line", result["line"], flush=True)
 
-shares = [0.5] * 6 + [0.25] * 12
+shares = [0.5] * 3 + [0.25] * 6
 resources = choose_resources({{"CPU": 8, "GPU": 1}}, {{("a", "b"): 0.5, ("c", "d"): 0.25}}, None, None)
 specs = [{{"gpu_share": share, "number": number}} for number, share in enumerate(shares)]
 store, config = Store(Path({str(tmp_path)!r})), tune.TuneConfig(max_concurrent_trials=4, reuse_actors=True)
@@ -143,7 +143,7 @@ tuning.run_tuner(nothing, {{"spec": tune.grid_search(specs)}}, store, resources,
     )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("line ")]
-    assert sorted(share for share, *_ in lines) == [0.25] * 12 + [0.5] * 6
+    assert sorted(share for share, *_ in lines) == [0.25] * 6 + [0.5] * 3
     for _, _, start, _ in lines:
         together = sum(share for share, _, other, end in lines if other <= start < end)
         assert together <= 1

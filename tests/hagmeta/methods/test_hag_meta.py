@@ -76,7 +76,9 @@ def test_supervised_instead_of_gpil_teaches_the_encoder_and_tla_and_leaves_nla_a
 def test_supervised_instead_of_gpil_runs_alone_in_a_pack_and_plain(
     dataset: NodeDataset, small: Small, settings: dict[str, Any]
 ) -> None:
-    config = small(gpil=False, instead_of_gpil="supervised", pretrain_on="known", **settings)
+    config = small(
+        gpil=False, instead_of_gpil="supervised", pretrain_on="known", pretrain_epochs=20, **settings
+    )
     (alone,), (_, packed), (plain,) = (
         run(config, seeds, dataset=dataset, device=CPU, plain=plain)
         for seeds, plain in (([5], False), ([0, 5], False), ([5], True))

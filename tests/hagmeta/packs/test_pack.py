@@ -34,7 +34,7 @@ def results(config: RunConfig, seeds: list[int], dataset: NodeDataset) -> dict[i
 def test_a_run_is_the_same_to_the_bit_alone_again_and_in_any_pack(
     dataset: NodeDataset, small: Small, method: str, protocol: str
 ) -> None:
-    config = small(method=method, protocol=protocol, episodes=4, validate_every=2)
+    config = small(method=method, protocol=protocol, pretrain_epochs=20, episodes=4, validate_every=2)
     alone = results(config, [3], dataset)[3]
     for pack in ([3], [7, 1, 3, 0]):
         assert results(config, pack, dataset)[3] == alone, f"in the pack {pack}"
@@ -42,7 +42,7 @@ def test_a_run_is_the_same_to_the_bit_alone_again_and_in_any_pack(
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])
 def test_a_run_is_the_same_in_a_pack_of_ten(dataset: NodeDataset, small: Small, protocol: str) -> None:
-    config = small(protocol=protocol)
+    config = small(protocol=protocol, pretrain_epochs=20)
     pack = [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
     assert results(config, pack, dataset)[3] == results(config, [3], dataset)[3]
 
@@ -85,7 +85,7 @@ def test_inputs_of_a_seed_are_as_independent_of_its_pack(
 
 def test_seeds_stop_early_one_by_one(dataset: NodeDataset, small: Small) -> None:
     # A seed that stops keeps its best while the pack goes on for the others.
-    config = small(episodes=60, validate_every=2, patience=2)
+    config = small(pretrain_epochs=20, episodes=60, validate_every=2, patience=2)
     pack = results(config, [0, 1, 2], dataset)
     assert all(results(config, [seed], dataset)[seed] == pack[seed] for seed in (0, 1, 2))
 

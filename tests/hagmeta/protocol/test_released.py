@@ -39,10 +39,10 @@ def test_strict_can_have_what_does_not_leak() -> None:
     assert config.hash() != resolve(RunConfig()).hash()
 
 
-def test_strict_runs_with_the_authors_attentions(dataset: NodeDataset, small: Small) -> None:
+def test_strict_runs_with_the_authors_attentions(tiny_graph: NodeDataset, tiny: Small) -> None:
     harmless = {name: value for name, value in FORM.items() if name not in LEAKING}
     for name, value in harmless.items():
-        (record,) = run(small(**{name: value}), [3], dataset=dataset, device=CPU)
+        (record,) = run(tiny(**{name: value}), [3], dataset=tiny_graph, device=CPU)
         assert np.isfinite(record["accuracy"]).all() and name in record["given"]
 
 
