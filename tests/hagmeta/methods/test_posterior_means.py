@@ -1,0 +1,161 @@
+"""Posterior means, part by part against references in float64, and what they may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from scipy.stats import multivariate_normal
+from torch import Tensor
+
+from hagmeta.config import RunConfig, resolve
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.methods import posterior_means
+from hagmeta.methods.posterior_means import PRIOR, RIDGE, TOTAL, Evidence, Neighbours, TwoCovariances
+from hagmeta.nn.subspaces import leading_words, spectrum
+from hagmeta.pipeline import run
+from hagmeta.sparse.graph import Graph, View
+from hagmeta.sparse.inputs import make_inputs
+
+CPU = torch.device("cpu")
+KNOWN, EACH, WIDTH = 6, 30, 9
+Tiny = Callable[..., RunConfig]
+
+
+def seen(graph: Graph, visible: np.ndarray) -> View:
+    """One seed's view."""
+    return View(*(part[0] for part in graph.view(visible[None])[:3]))
+
+
+@pytest.fixture
+def visible(tiny_graph: NodeDataset) -> np.ndarray:
+    return np.random.default_rng(0).random(tiny_graph.num_nodes) < 0.7
+
+
+def made() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes (nodes, width) of known classes and five of a new one, their labels, and other nodes."""
+    rng = np.random.default_rng(1)
+    means = rng.normal(size=(KNOWN + 1, WIDTH))
+    labels = np.repeat(np.arange(KNOWN + 1), [*[EACH] * KNOWN, 5])
+    mixing = rng.normal(size=(WIDTH, WIDTH)) / 2
+    return means[labels] + rng.normal(size=(len(labels), WIDTH)) @ mixing, labels, rng.normal(size=(4, WIDTH))
+
+
+def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model() -> None:
+    nodes, labels, others = made()
+    old = [nodes[labels == c] for c in range(KNOWN)]
+    every = np.concatenate([nodes, others])
+    # The model, as its equations stand in docs/our_method.md.
+    means = np.stack([rows.mean(0) for rows in old])
+    scatter = sum(np.cov(rows.T, bias=True) for rows in old)
+    within = (1 - TOTAL) * scatter / KNOWN + TOTAL * np.cov(every.T, bias=True)
+    within = (1 - RIDGE) * within + RIDGE * np.trace(within) / WIDTH * np.eye(WIDTH)
+    between = np.cov(means.T)
+    between = (1 - PRIOR) * between + PRIOR * np.trace(between) / np.trace(within) * within
+    expected = []
+    for rows in [*old, nodes[labels == KNOWN]]:
+        # Of jointly Gaussian values: a new node given the mean of those that are known.
+        gain = between @ np.linalg.inv(between + within / len(rows))
+        mean = means.mean(0) + gain @ (rows.mean(0) - means.mean(0))
+        covariance = within + between - gain @ between
+        expected.append(multivariate_normal(mean, covariance).logpdf(every))
+    values = {"dtype": torch.float64}
+    evidence = Evidence(
+        torch.tensor(means, **values),
+        torch.full((KNOWN,), EACH, **values),
+        torch.tensor(scatter, **values),
+        torch.zeros(1),
+        torch.tensor(nodes[labels == KNOWN].sum(0)[None], **values),
+        torch.tensor([5.0], **values),
+    )
+    points = torch.tensor(every, **values)
+    model = TwoCovariances(evidence, points, View(*[torch.ones(len(every), **values)] * 3))
+    found = model.log_likelihood(*model.labels(evidence)).numpy()
+    # Up to what is the same for all classes: the scale of the coordinates.
+    expected = np.stack(expected, 1)
+    np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], rtol=1e-5, atol=1e-5)
+
+
+def test_neighbours_means_and_agreement_are_of_the_visible_graph(
+    tiny_graph: NodeDataset, visible: np.ndarray
+) -> None:
+    graph = Graph(tiny_graph, CPU)
+    hidden = scipy.sparse.diags(visible.astype(float))
+    adjacency = hidden @ (tiny_graph.adjacency - scipy.sparse.identity(tiny_graph.num_nodes)) @ hidden
+    neighbours = Neighbours(graph, seen(graph, visible))
+    values = np.random.default_rng(2).random((len(visible), 3)) * visible[:, None]
+    degree = np.maximum(adjacency.sum(1).A1, 1)[:, None]
+    found = neighbours.mean(torch.tensor(values, dtype=torch.float32))
+    np.testing.assert_allclose(found[visible], (adjacency @ values / degree)[visible], atol=1e-5)
+    labels = np.eye(3)[np.random.default_rng(3).integers(3, size=len(visible))] * visible[:, None]
+    pairs = labels.T @ adjacency @ labels
+    share, ends = np.trace(pairs) / pairs.sum(), pairs.sum(0) / pairs.sum()
+    expected = max((share - (ends**2).sum()) / (1 - (ends**2).sum()), 0)
+    assert neighbours.agreement(torch.tensor(labels, dtype=torch.float32)).item() == pytest.approx(
+        expected, abs=1e-5
+    )
+
+
+def same_span(found: Tensor, basis: np.ndarray, rows: np.ndarray) -> None:
+    """Whether both say the same of how rows lie to each other."""
+    mine = found.double().numpy()[rows]
+    np.testing.assert_allclose(mine @ mine.T, basis[rows] @ basis[rows].T, atol=2e-3 * np.abs(basis).max())
+
+
+def test_words_are_the_singular_vectors_of_what_is_visible_now(
+    tiny_graph: NodeDataset, visible: np.ndarray
+) -> None:
+    graph = Graph(tiny_graph, CPU)
+    words, rows = make_inputs("tf-idf", tiny_graph.features, visible)
+    view = seen(graph, visible)._replace(narrow=(torch.from_numpy(words), torch.from_numpy(rows)))
+    unit = (scipy.sparse.diags(rows) @ tiny_graph.features @ scipy.sparse.diags(words)).toarray()
+    left, values, _ = np.linalg.svd(unit * visible[:, None], full_matrices=False)
+    same_span(leading_words(graph, view, 8, rounds=30), left[:, :8] * values[:8], visible)
+
+
+def test_the_spectrum_is_that_of_the_visible_graph(tiny_graph: NodeDataset, visible: np.ndarray) -> None:
+    graph = Graph(tiny_graph, CPU)
+    scale = scipy.sparse.diags(graph.host_scale(visible))
+    values, vectors = np.linalg.eigh((scale @ tiny_graph.adjacency @ scale).toarray())
+    largest = np.argsort(-np.abs(values))[:6]
+    expected = vectors[:, largest] * values[largest] ** 2
+    same_span(spectrum(graph, seen(graph, visible), 6, rounds=40), expected, visible)
+
+
+def answers(config: RunConfig, dataset: NodeDataset) -> list[list[list[float]]]:
+    return [record["matrix"] for record in run(config, [0, 3], dataset=dataset, device=CPU)]
+
+
+@pytest.mark.parametrize("off", [{"unlabelled": 0}, {"coupling": 0}, {"refitted": False}])
+def test_every_part_counts(tiny_graph: NodeDataset, tiny: Tiny, off: dict[str, float]) -> None:
+    config = tiny(method="posterior-means")
+    assert answers(config, tiny_graph) != answers(tiny(method="posterior-means", **off), tiny_graph)
+
+
+def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
+    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Labelled nodes are fixed at their labels while these may be read: without neighbours nothing hears that.
+    settings = {"method": "posterior-means", "visibility": "whole", "refitted": False}
+    alone = settings | {"unlabelled": 0, "coupling": 0}
+    assert answers(tiny(**alone, rehearsal="none"), tiny_graph) == answers(tiny(**alone), tiny_graph)
+    # And no label of an earlier session is looked at.
+    read = posterior_means.PosteriorMeans._labels
+    gone: list[int] = []
+
+    def watched(*arguments: object) -> Tensor:
+        labels: Tensor = read(*arguments)  # type: ignore[arg-type]
+        gone.append(int((labels.sum(-2) == 0).sum()))
+        return labels
+
+    monkeypatch.setattr(posterior_means.PosteriorMeans, "_labels", watched)
+    run(tiny(**settings, rehearsal="none"), [0], dataset=tiny_graph, device=CPU, plain=True)
+    assert max(gone) == 6  # in the last session, four known classes and two that came in the first
+
+
+def test_without_labels_to_read_again_no_basis_is_refitted(tiny: Tiny) -> None:
+    config = resolve(tiny(method="posterior-means", rehearsal="none", refitted=False))
+    assert config.hash() == resolve(tiny(method="posterior-means", rehearsal="none")).hash()
