@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import psutil
@@ -73,6 +73,7 @@ def launch(folder: Path, *options: str) -> tuple[int, str]:
 
 
 Launch = Callable[..., tuple[int, str]]
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -90,12 +91,13 @@ def launch_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     return launch
 
 
-def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    """Until it holds, which it must while the process runs."""
+def wait_for(found: Callable[[], T], process: subprocess.Popen[str]) -> T:
+    """What is found at last, as it must be while the process runs."""
     deadline = time.monotonic() + 120
-    while not condition():
+    while not (result := found()):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
+    return result
 
 
 def workers(process: subprocess.Popen[str], named: str) -> list[psutil.Process]:
@@ -139,7 +141,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
     folder = tmp_path_factory.mktemp("finished")
     with prepared(folder):
         process = start(folder, "--save-embeddings", "1", "--no-report")
-        wait_until((folder / "results" / "tiny" / ".lock").exists, process)
+        wait_for((folder / "results" / "tiny" / ".lock").exists, process)
         second = launch(folder)
         output, _ = process.communicate(timeout=300)
         assert process.returncode == 0, output
@@ -193,15 +195,15 @@ def test_a_study_runs_once_extends_and_mends_itself(
 
 
 def test_a_study_killed_again_and_again_ends_as_if_it_never_was(folder: Path, finished: Finished) -> None:
-    def has_workers() -> object:
+    def some_workers() -> object:
         return workers(process, "")
 
-    def has_records() -> object:
+    def three_records() -> object:
         return len(records_in(folder)) >= 3
 
-    for moment in (has_workers, has_records):  # while Ray starts, and in the midst of it
+    for moment in (some_workers, three_records):  # while Ray starts, and in the midst of it
         process = start(folder, "--seeds-per-trial", "1", "--no-report")
-        wait_until(moment, process)
+        wait_for(moment, process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert_predictions_are_kept(folder)  # of what was finished by then
@@ -217,8 +219,8 @@ def test_a_study_killed_again_and_again_ends_as_if_it_never_was(folder: Path, fi
 def test_a_killed_worker_is_tried_again(folder: Path) -> None:
     (folder / "tiny.yaml").write_text(SPACE.replace("tla: [false, true]", "tla: [true]"))
     process = start(folder, "--max-concurrent", "1", "--set", "episodes=150", "--no-report")
-    wait_until(lambda: workers(process, "train"), process)
-    workers(process, "train")[0].kill()
+    worker, *_ = wait_for(lambda: workers(process, "train"), process)
+    worker.kill()
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     assert "is tried again" in output
