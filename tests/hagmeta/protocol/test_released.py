@@ -19,8 +19,9 @@ from hagmeta.protocol.released import Released
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
-LABELS = ("pretrain_on", "rehearsal", "mislabelled")  # which it has its own way with
-FORM = {name: value for name, value in Released.decides.items() if name not in LABELS}
+# What it has its own way with: labels, and answers.
+OWN = ("pretrain_on", "rehearsal", "mislabelled", "smoothing", "logit_adjustment")
+FORM = {name: value for name, value in Released.decides.items() if name not in OWN}
 LEAKING = {"normalisation": "whole", "nla_degree": "whole"}  # they tell of nodes that are not visible yet
 
 
