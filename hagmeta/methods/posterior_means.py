@@ -69,13 +69,7 @@ class PosteriorMeans(OnFeatures):
     """
 
     own_settings = PosteriorMeansSettings
-    defaults: ClassVar = {
-        "features": "both",
-        "hidden": 256,
-        "embedding": 256,
-        "classifier": "cosine",
-        "inputs": "svd",
-    }
+    defaults: ClassVar = {"features": "both", "hidden": 64, "embedding": 64, "classifier": "cosine"}
 
     def __init__(self, settings: PosteriorMeansSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
