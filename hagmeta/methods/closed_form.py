@@ -18,7 +18,7 @@ from hagmeta.sparse.graph import Graph, View
 # What only an encoder, or its pre-training, has a use for.
 OF_THE_ENCODER = (
     *("inputs", "encoder", "hidden", "embedding", "heads", "dropout"),
-    *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience", "pretrain_on"),
+    *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience", "pretrain_on", "classifier"),
 )
 
 

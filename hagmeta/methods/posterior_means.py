@@ -117,7 +117,9 @@ class PosteriorMeans(OnFeatures):
         count, total = model.labels(evidence)
         likely = TEMPERATURE * model.log_likelihood(count, total)
         neighbours = Neighbours(shared.graph, view)
-        free = view.visible.unsqueeze(-1) * (1 - labels.sum(-1, keepdim=True))
+        free = view.visible.unsqueeze(-1) * (
+            1 - labels.amax(-1, keepdim=True)
+        )  # a wrong label may be a second one
 
         def answers(times: int) -> Tensor:
             """Logits (nodes, classes), after neighbours were heard so many times."""
@@ -171,11 +173,12 @@ class TwoCovariances:
         within = shrunk(within, RIDGE)
         self._root = torch.linalg.cholesky_ex(within).L
         self.points = self._moved(features - self.centre)  # (nodes, width)
-        spread = self._moved(apart) / (known - 1) ** 0.5
+        freedom = max(known - 1, 1)
+        spread = self._moved(apart) / freedom**0.5
         values, vectors = torch.linalg.eigh(spread @ spread.mT)
         values, vectors = values[1:].clamp(min=LEAST), vectors[:, 1:]  # means around their own have one less
         self._axes = spread.mT @ (vectors / values.sqrt())  # (width, known - 1)
-        self._floor = PRIOR * apart.square().sum() / (known - 1) / within.diagonal().sum()
+        self._floor = PRIOR * apart.square().sum() / freedom / within.diagonal().sum()
         self._spread = self._floor + (1 - PRIOR) * values  # (known - 1,)
         self._others = width - known + 1
         self._along = self.points @ self._axes
