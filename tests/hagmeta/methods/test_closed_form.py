@@ -240,7 +240,7 @@ def test_without_an_encoder_nothing_is_pre_trained(
 def test_what_features_have_no_use_for_makes_no_other_run(method: str) -> None:
     other: dict[str, Any] = {"inputs": "tf-idf", "encoder": "gat", "hidden": 8, "embedding": 8, "heads": 2}
     other |= {"dropout": 0.1, "learning_rate": 0.1, "weight_decay": 0.1, "pretrain_on": "base"}
-    other |= {"pretrain_epochs": 3, "pretrain_patience": 3}
+    other |= {"pretrain_epochs": 3, "pretrain_patience": 3, "classifier": "cosine"}
     assert set(other) == set(OF_THE_ENCODER)
 
     def resolved(**settings: Any) -> RunConfig:
