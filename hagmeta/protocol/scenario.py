@@ -23,6 +23,8 @@ def mislabel(support: np.ndarray, count: int, rng: np.random.Generator) -> np.nd
     So each of a session's N classes has as many nodes of the next one, in places that are drawn, and no node
     is given to two. To whoever is handed them a support's class is its row.
     """
+    if not count:
+        return support
     shots = np.broadcast_to(np.arange(support.shape[-1]), support.shape)
     places = rng.permuted(shots, axis=-1)[..., :count]
     moved, given = np.take_along_axis(support, places, axis=-1), support.copy()
