@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.designs import Factorial, whole_factorials
 from analysis.frame import Panel, Results
+from analysis.labels import transductive_words
 from analysis.statistics import Difference, against, estimate
 from analysis.table import Cell, Table
 from analysis.tables import INTERVAL, difference_cell, estimate_cell
@@ -102,7 +103,7 @@ def across_words(results: Results) -> Iterator[str]:
     there = ", ".join(panels)
     if methods := compared_methods(panels):
         reference = _common(panels)[0]
-        oracles = set.union(*(panel.oracles for panel in panels.values()))
+        oracles = _oracles(panels)
         rivals = [each for each in methods if each.name not in oracles]
         yield _sorted_words(f"At the last session on {there}, beside {reference}", rivals, "ahead", "behind")
     for moment, when in (("first", "session 0"), ("last", "the last session")):
@@ -127,7 +128,7 @@ def _sorted_words(where: str, compared: list[Across], more: str, less: str) -> s
 def _methods_table(panels: Mapping[str, Panel], compared: list[Across]) -> Table:
     common = _common(panels)
     verdicts = {each.name: each.verdict for each in compared}
-    oracles = set.union(*(panel.oracles for panel in panels.values()))
+    oracles = _oracles(panels)
     rivals = [label for label in common if label not in oracles]
     ranks = {
         name: panel.by_seed("last")[rivals].mean().rank(ascending=False, method="min")
@@ -157,6 +158,7 @@ def _methods_table(panels: Mapping[str, Panel], compared: list[Across]) -> Table
         ],
         rows=rows,
         numbers=pd.DataFrame(numbers),
+        notes=transductive_words(pd.concat([panel.runs for panel in panels.values()])),
         reference=0,
     )
 
@@ -185,6 +187,10 @@ def _effects_table(panels: Mapping[str, Panel], name: str, moment: str, effects:
             ]
         ),
     )
+
+
+def _oracles(panels: Mapping[str, Panel]) -> set[str]:
+    return set.union(*(panel.oracles for panel in panels.values()))
 
 
 def _common(panels: Mapping[str, Panel]) -> list[str]:

@@ -29,7 +29,7 @@ class ClosedFormSettings(MethodSettings):
     features: str | None = setting(
         None,
         "hops of the features, propagated without learning, the pre-trained encoder's output, or both side by"
-        " side (default: propagated for the sgc methods, encoder for the others)",
+        " side (default: propagated for the sgc methods, both for posterior-means, encoder for the others)",
         choices=("propagated", "encoder", "both"),
     )
     hops: int = setting(3, "propagated features are those of hops 0 to so many", at_least=0, at_most=16)

@@ -74,19 +74,15 @@ class PosteriorMeans(OnFeatures):
     def __init__(self, settings: PosteriorMeansSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
-        self.refitted = self._refits(settings)
-
-    @classmethod
-    def _refits(cls, settings: Any) -> bool:
-        """Statistics of earlier sessions are worth nothing in another basis."""
-        return bool(settings.refitted) and settings.rehearsal != "none" and settings.features != "encoder"
+        self.refitted = self.refits_words(settings)
 
     @classmethod
     def refits_words(cls, settings: Any) -> bool:
-        return cls._refits(settings)
+        return bool(settings.refitted) and "refitted" not in cls.idle(settings)
 
     @classmethod
     def idle(cls, settings: Any) -> tuple[str, ...]:
+        # In another basis the statistics that are kept of earlier sessions would be worth nothing.
         useless = settings.rehearsal == "none" or settings.features == "encoder"
         return (*super().idle(settings), *(["refitted"] if useless else []))
 
@@ -117,9 +113,8 @@ class PosteriorMeans(OnFeatures):
         count, total = model.labels(evidence)
         likely = TEMPERATURE * model.log_likelihood(count, total)
         neighbours = Neighbours(shared.graph, view)
-        free = view.visible.unsqueeze(-1) * (
-            1 - labels.amax(-1, keepdim=True)
-        )  # a wrong label may be a second one
+        labelled = labels.amax(-1, keepdim=True)  # not the sum: a wrong label may be a second one
+        free = view.visible.unsqueeze(-1) * (1 - labelled)
 
         def answers(times: int) -> Tensor:
             """Logits (nodes, classes), after neighbours were heard so many times."""

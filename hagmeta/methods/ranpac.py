@@ -30,7 +30,7 @@ class RanPac(ClosedForm):
     - the pre-trained network that it needs is the encoder, pre-trained on the known classes: what its first
       session does to a network that was pre-trained on other data;
     - every class weighs the same in the Gram matrix, and prototypes are means, where the publication sums
-      over all labels: there K labels are drowned by hundreds (40 % at Debian's last session, against 56 %);
+      over all labels: there K labels are drowned by hundreds;
     - the ridge is a setting, and in units of the Gram matrix's mean eigenvalue, where the publication tries
       17 powers of ten on a fifth of each session's labels: here a session has K a class.
     """
