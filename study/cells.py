@@ -1,8 +1,8 @@
 """The searches of a launch, one a configuration: what each is, what it proposes, and what it has found.
 
-A sample has a number. Its values follow from the search, from that number, and from what samples with lower
-numbers have found: a search that was killed goes on as if it had not been, and one that runs beside others
-proposes what it would alone. Test labels play no part.
+A sample has a number. The first has the defaults. The values of another follow from the search, from its
+number, and from what samples with lower numbers have found: a search that was killed goes on as if it had not
+been, and one that runs beside others proposes what it would alone. Test labels play no part.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cell:
     def name(self) -> str:
         """Of its study in Optuna's storage: readable, and no other's."""
         ranges = [(item.key, item.kind, item.values) for item in self.dimensions]
-        whole = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective]
+        whole = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective, self.defaults]
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
         words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.config.dataset}-{self.config.method}").strip("-")
         return f"{words[-80:]}-{identity}"
@@ -84,6 +84,12 @@ class Cell:
         """What a sample must have room for."""
         widest = {item.key: max(item.values) for item in self.dimensions if item.key in WIDTHS}
         return Trial(self.sample(widest), self.seeds)
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What is tried first: the values without a search, as far as they are in the ranges."""
+        values = {item: getattr(self.config, item.key) for item in self.dimensions}
+        return {item.key: value for item, value in values.items() if item.holds(value)}
 
     @cached_property
     def distributions(self) -> dict[str, BaseDistribution]:
@@ -123,6 +129,8 @@ class Memory:
                 past.add_trial(self._trial(self._values[earlier], state=TrialState.RUNNING))
             elif earlier in self.found:
                 past.add_trial(self._trial(self._values[earlier], value=self.found[earlier].value))
+        if not number:
+            past.enqueue_trial(self.cell.defaults)
         self._values[number] = past.ask(self.cell.distributions).params
         return self._values[number]
 

@@ -44,6 +44,10 @@ class Dimension:
     kind: str  # uniform, loguniform, randint (values: low and high, both included) or choice
     values: tuple[Any, ...]
 
+    def holds(self, value: Any) -> bool:
+        """Whether it may be drawn."""
+        return value in self.values if self.kind == "choice" else self.values[0] <= value <= self.values[1]
+
 
 @dataclass(frozen=True)
 class SpaceFile:

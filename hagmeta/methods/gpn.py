@@ -23,3 +23,4 @@ class Gpn(HagMeta):
 
     decides: ClassVar = {"nla": True, "tla": False}
     meta_training = MetaTraining.FEW_SHOT
+    revision = 2  # where N is 1, tasks have two classes

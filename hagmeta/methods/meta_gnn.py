@@ -47,6 +47,7 @@ class MetaGnn(Method):
 
     own_settings = MetaGnnSettings
     meta_training = MetaTraining.FEW_SHOT
+    revision = 2  # where N is 1, tasks have two classes
     session_learning = SessionLearning.NONE
 
     def __init__(self, settings: MetaGnnSettings, sizes: Sizes, seed: int) -> None:

@@ -48,6 +48,11 @@ class ReadOut:
         scores = pack.run("smoothed", (shared, self._smoothing), knowledge.view, task, adjustment, *held)
         return scores
 
+    def confidence(self, scores: Tensor) -> Tensor:
+        """How probable the answers (pack, queries) are by these scores: what was smoothed were probabilities."""
+        shares = scores / scores.sum(-1, keepdim=True) if self._smoothing else scores.softmax(-1)
+        return shares.amax(-1)
+
     def _labels(self, knowledge: Knowledge, task: Task) -> Iterator[Labels]:
         """Of the classes known by averages the nodes of these, of the others the supports; no others."""
         for seed, (nodes, labels) in enumerate(knowledge.averaged_over):

@@ -23,7 +23,8 @@ from hagmeta.protocol.evaluator import Evaluator
 from hagmeta.protocol.scenario import Stream
 from hagmeta.sparse.graph import View
 
-Answers = list[tuple[np.ndarray, np.ndarray]]  # a pair a seed: queries, and the class given to each
+# A tuple a seed: queries, the class given to each, and how probable that is, where the method tells.
+Answers = list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]
 
 
 def play(
@@ -47,8 +48,8 @@ def play(
         knowledge = context.session(streams, session)
         meet(context, pack, knowledge, streams, session)
         answers = learner.learn_and_answer(pack, knowledge, session)
-        for evaluator, (queries, classes) in zip(evaluators, answers, strict=True):
-            evaluator.record(queries, classes)
+        for evaluator, answer in zip(evaluators, answers, strict=True):
+            evaluator.record(*answer)
         for seed, evaluator in enumerate(evaluators):
             evaluator.note({name: float(values[seed]) for name, values in learner.diagnosed.items()})
         if snapshots:
@@ -124,11 +125,11 @@ class _AnsweringAfterLearning(_Learner):
         self._diagnose(pack, shared, knowledge.view, task)
         if context.keeps_prototypes:
             self.kept = pack.run("keep", (shared,), knowledge.view, task)
-        rows = scores.argmax(-1).cpu().numpy()
+        rows, shares = scores.argmax(-1).cpu().numpy(), self.read_out.confidence(scores).cpu().numpy()
         queries = [stream.queries[session] for stream in streams]
         return [
-            (asked, stream.met(session)[row[: len(asked)]])
-            for asked, stream, row in zip(queries, streams, rows, strict=True)
+            (asked, stream.met(session)[row[: len(asked)]], share[: len(asked)])
+            for asked, stream, row, share in zip(queries, streams, rows, shares, strict=True)
         ]
 
 
@@ -145,7 +146,7 @@ class _AnsweringWhileLearning(_Learner):
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         if session == 0:
-            return [self.trained.answers_of(seed) for seed in range(pack.size)]
+            return [(*self.trained.answers_of(seed), None) for seed in range(pack.size)]
         queries = [stream.queries[session] for stream in self.streams]
         meanings = [self._meanings(stream, session) for stream in self.streams]
         shared, task, target = self._lesson(pack, knowledge, session, queries, meanings)
@@ -153,7 +154,8 @@ class _AnsweringWhileLearning(_Learner):
         logits = self.steps.take("session_loss", (shared,), (knowledge.view,), drawn)
         rows = logits.argmax(-1).cpu().numpy()
         self._diagnose(pack, shared, knowledge.view, task)
-        return [(asked, meaning[row]) for asked, meaning, row in zip(queries, meanings, rows, strict=True)]
+        answers = zip(queries, meanings, rows, strict=True)
+        return [(asked, meaning[row], None) for asked, meaning, row in answers]
 
     def _lesson(
         self,

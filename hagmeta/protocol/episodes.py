@@ -50,12 +50,13 @@ class EpisodeSampler:
 
 
 class TaskSampler:
-    """Draws one seed's N-way K-shot tasks, each of N novel-train classes."""
+    """Draws one seed's N-way K-shot tasks, each of N novel-train classes; of two where N is 1."""
 
     def __init__(self, scenario: Scenario, settings: ProtocolSettings) -> None:
         assert settings.n_way and settings.k_shot and settings.query_shot
-        self.ways, self.shots, self.queries = settings.n_way, settings.k_shot, settings.query_shot
         self.classes = scenario.meta_classes
+        self.ways = min(max(settings.n_way, 2), len(self.classes))  # among one there is nothing to learn
+        self.shots, self.queries = settings.k_shot, settings.query_shot
         self.mislabelled = settings.mislabelled
         self.rng = random_stream(scenario.seed, "episodes/tasks")
         self.mislabelled_rng = random_stream(scenario.seed, "episodes/tasks/mislabelled")

@@ -10,6 +10,7 @@ from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.scenario import Stream
 
 DIGITS = 4  # of what a method tells of itself
+BINS = 15  # of confidence
 
 
 class Evaluator:
@@ -20,6 +21,7 @@ class Evaluator:
         self._labels = labels
         self.predictions = Predictions(stream.known, stream.arriving)
         self.notes: list[dict[str, float]] = []  # by session, what a method tells of itself
+        self.calibration_error: list[float] = []  # by session, where answers have a probability
 
     @property
     def answers(self) -> list[np.ndarray]:
@@ -31,9 +33,12 @@ class Evaluator:
         session = len(self.answers)
         self.record(self._stream.queries[session], self._stream.met(session)[predictions])
 
-    def record(self, queries: np.ndarray, classes: np.ndarray) -> None:
-        """The next session's answers to queries of the caller's own."""
+    def record(self, queries: np.ndarray, classes: np.ndarray, confidence: np.ndarray | None = None) -> None:
+        """The next session's answers to queries of the caller's own, and how probable each is said to be."""
         self.predictions.add(queries, classes, self._labels[queries])
+        if confidence is not None:
+            right = classes == self._labels[queries]
+            self.calibration_error.append(calibration_error(confidence, right))
 
     def note(self, values: dict[str, float]) -> None:
         """Numbers to keep beside the session's answers."""
@@ -46,6 +51,8 @@ class Evaluator:
         """
         names = dict.fromkeys(name for values in self.notes for name in values)
         series = {name: [values.get(name, math.nan) for values in self.notes] for name in names}
+        if self.calibration_error:
+            series["calibration_error"] = self.calibration_error
         return {
             name: [None if math.isnan(value) else round(value, DIGITS) for value in values]
             for name, values in series.items()
@@ -53,3 +60,10 @@ class Evaluator:
 
     def accuracy(self) -> list[float]:
         return [float(correct.mean()) for correct in self.predictions.correct()]
+
+
+def calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
+    """Expected calibration error (Guo et al., ICML 2017): |confidence - accuracy| over bins of equal width."""
+    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    gaps = np.bincount(bins, weights=confidence - right, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(right))

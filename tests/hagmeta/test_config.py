@@ -255,12 +255,11 @@ def test_hashes_of_a_frozen_list_of_configurations_are_what_they_were(
 ) -> None:
     # Results on disk are found by these. A setting that comes later declares its birth value, and a change of
     # behaviour raises a revision: neither is a reason to change a line of the file.
-    assert all(method.revision == 1 for method in METHODS.values())
     then = {"queries_per_class": 50}  # the default
     for frozen in FROZEN:
         assert resolve(RunConfig.from_record(then | frozen["settings"])).hash() != frozen["hash"]
-    for protocol in PROTOCOLS.values():
-        monkeypatch.setattr(protocol, "revision", 1)  # as it was then
+    for revised in (*PROTOCOLS.values(), *METHODS.values()):
+        monkeypatch.setattr(revised, "revision", 1)  # as it was then
     for frozen in FROZEN:
         config = RunConfig.from_record(then | frozen["settings"])
         assert resolve(config).hash() == frozen["hash"], frozen["settings"]

@@ -116,7 +116,8 @@ def test_what_was_found_guides_what_is_drawn_and_methods_do_not_share_draws(
     memories = open_memories(searched(), made(tmp_path / "a"))
     Machine(memories, made(tmp_path / "a"), at_once=1).run()
     first, second = values(memories)
-    assert first[0][0]["learning_rate"] != second[0][0]["learning_rate"]
+    assert (first[0][0]["learning_rate"], first[0][0]["hidden"]) == (0.005, 32)  # the defaults
+    assert first[1][0]["learning_rate"] != second[1][0]["learning_rate"]
     assert set(second[0][0]) == {"learning_rate", "hidden", "cosine_scale"}  # what applies to the method
     elsewhere = Memory(memories[0].cell, 12, optuna.create_study(direction="maximize"))
     for number in range(12):

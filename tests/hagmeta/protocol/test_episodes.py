@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import pseudo_episodes
+from hagmeta.phases.meta_training import few_shot_episodes, pseudo_episodes
 from hagmeta.pipeline import prepare
 from hagmeta.protocol.episodes import ClassPools, EpisodeSampler, sample_distinct
 from hagmeta.protocol.scenario import TRAIN
@@ -95,6 +95,16 @@ def test_held_out_classes_are_never_drawn(dataset: NodeDataset, small: Small) ->
         drawn = sampler.draw()
         assert not np.isin(drawn.order, held_out).any()
         assert not np.isin(scenario.labels[[*drawn.support.ravel(), *drawn.query.ravel()]], held_out).any()
+
+
+@pytest.mark.parametrize(("n_way", "ways"), [(1, 2), (2, 2), (3, 3)])
+def test_a_task_is_among_two_classes_at_least(
+    dataset: NodeDataset, small: Small, n_way: int, ways: int
+) -> None:
+    context = prepare(small(method="gpn", n_way=n_way), [0, 5], dataset, CPU)
+    episode = next(few_shot_episodes(context, context.training()))
+    assert episode.shared.task_sizes == (ways,)
+    assert episode.task.support.shape[1] == ways and set(episode.target[0].tolist()) == set(range(ways))
 
 
 def test_how_a_model_learns_changes_no_episode(dataset: NodeDataset, small: Small) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hagmeta.protocol.evaluator import Evaluator
+from hagmeta.protocol.evaluator import Evaluator, calibration_error
 from hagmeta.protocol.metrics import accuracy_matrix, novel_accuracy
 from hagmeta.protocol.scenario import Stream
 
@@ -56,3 +56,19 @@ def test_an_answer_that_is_no_class_is_wrong() -> None:
     evaluator = Evaluator(stream(), LABELS)
     evaluator.record(np.array([0, 2]), np.array([-1, 0]))
     assert evaluator.accuracy() == [0.5]
+
+
+def test_the_calibration_error_by_hand() -> None:
+    confidence = np.array([0.95, 0.95, 0.95, 1.0, 0.3, 0.3])  # one bin holds the first four
+    right = np.array([1, 1, 0, 1, 0, 1], dtype=bool)
+    by_hand = (4 * abs(3.85 / 4 - 3 / 4) + 2 * abs(0.3 - 0.5)) / 6
+    assert calibration_error(confidence, right) == pytest.approx(by_hand)
+    assert calibration_error(np.ones(5), np.ones(5, dtype=bool)) == 0
+
+
+def test_the_calibration_error_is_told_where_answers_have_a_probability() -> None:
+    assert "calibration_error" not in answered().diagnostics()
+    evaluator = Evaluator(stream(), LABELS)
+    evaluator.record(np.arange(4), LABELS[:4], np.full(4, 0.75))
+    evaluator.record(np.arange(4), LABELS[[0, 1, 2, 4]], np.full(4, 0.75))
+    assert evaluator.diagnostics() == {"calibration_error": [0.25, 0.0]}
