@@ -49,7 +49,7 @@ class ReadOut:
         return scores
 
     def confidence(self, scores: Tensor) -> Tensor:
-        """How probable the answers (pack, queries) are by these scores: what was smoothed were probabilities."""
+        """How probable the answers (pack, queries) are by these scores; smoothed ones are shares already."""
         shares = scores / scores.sum(-1, keepdim=True) if self._smoothing else scores.softmax(-1)
         return shares.amax(-1)
 

@@ -63,7 +63,7 @@ class Evaluator:
 
 
 def calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
-    """Expected calibration error (Guo et al., ICML 2017): |confidence - accuracy| over bins of equal width."""
+    """Expected calibration error (Guo et al., 2017): |confidence - accuracy| over bins of equal width."""
     bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     gaps = np.bincount(bins, weights=confidence - right, minlength=BINS)
     return float(np.abs(gaps).sum() / len(right))
