@@ -8,15 +8,16 @@ from hagmeta.common.settings import setting
 from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.gat import GAT, GatSettings
 from hagmeta.nn.gcn import GCN
+from hagmeta.nn.mlp import MLP
 
-ENCODERS: dict[str, type[Encoder]] = {"gcn": GCN, "gat": GAT}
+ENCODERS: dict[str, type[Encoder]] = {"gcn": GCN, "gat": GAT, "mlp": MLP}
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSettings(GatSettings):
     """Which encoder, and its shape."""
 
-    encoder: str = setting("gcn", "the graph encoder", choices=tuple(ENCODERS))
+    encoder: str = setting("gcn", "the encoder; mlp does without the graph", choices=tuple(ENCODERS))
 
     def check(self) -> None:
         ENCODERS[self.encoder].check(self)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from hagmeta.packs.randomness import dropout, keys, seeded
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 
 CPU = torch.device("cpu")
+Twin = Callable[[Any, Tensor, Tensor], Tensor]
 NODES, FEATURES, CLASSES = 40, 6, 4
 HEADS = 3
 CHOSEN = torch.tensor([[5, 1, 5, 39], [2, 2, 6, 10]])  # visible nodes of either seed, one of them twice
@@ -112,20 +114,24 @@ def pyg_gat(encoder: Any, features: Tensor, edges: Tensor) -> Tensor:
     return hidden
 
 
-@pytest.mark.parametrize("kind", ["gcn", "gat"])
+def plain_mlp(encoder: Any, features: Tensor, edges: Tensor) -> Tensor:
+    hidden = torch.relu(features @ encoder.weight + encoder.bias)
+    return hidden @ encoder.second.weight.T + encoder.second.bias
+
+
+@pytest.mark.parametrize(("kind", "twin"), [("gcn", pyg_gcn), ("gat", pyg_gat), ("mlp", plain_mlp)])
 @torch.no_grad()
-def test_an_encoder_is_pyg_s_on_the_visible_subgraph(kind: str) -> None:
+def test_an_encoder_is_pyg_s_on_the_visible_subgraph(kind: str, twin: Twin) -> None:
     modules = [Reading(kind, seed) for seed in range(2)]
     everywhere, _, _ = read(modules)
     for seed, module in enumerate(modules):
         nodes, features, edges = visible_subgraph(seed)
-        twin = pyg_gcn if kind == "gcn" else pyg_gat
         expected = twin(module.encoder, features, edges)
         torch.testing.assert_close(everywhere[seed, nodes], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("kind", ["gcn", "gat"])
+@pytest.mark.parametrize("kind", ["gcn", "gat", "mlp"])
 def test_some_nodes_and_means_agree_with_all_nodes(kind: str, training: bool) -> None:
     modules = [Reading(kind, seed) for seed in range(2)]
     everywhere, some, means = read(modules, keys([0, 1], "dropout") if training else None)
@@ -135,7 +141,7 @@ def test_some_nodes_and_means_agree_with_all_nodes(kind: str, training: bool) ->
     torch.testing.assert_close(means[met], (average @ everywhere)[met], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["gcn", "gat"])
+@pytest.mark.parametrize("kind", ["gcn", "gat", "mlp"])
 def test_dropout_is_drawn_in_training_alone(kind: str) -> None:
     modules = [Reading(kind, seed) for seed in range(2)]
     evaluated, trained = read(modules)[0], read(modules, keys([0, 1], "dropout"))[0]
@@ -170,7 +176,7 @@ def test_the_hidden_layer_drops_after_its_relu() -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["gcn", "gat"])
+@pytest.mark.parametrize("kind", ["gcn", "gat", "mlp"])
 def test_every_parameter_of_an_encoder_learns(kind: str) -> None:
     modules = [Reading(kind, seed) for seed in range(2)]
     parameters, _ = stack_module_state(modules)

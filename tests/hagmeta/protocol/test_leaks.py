@@ -31,7 +31,11 @@ SEEDS = [0, 5]
 SUPERVISED = {"method": "hag-meta", "gpil": False, "instead_of_gpil": "supervised"}
 WAYS: dict[str, dict[str, Any]] = {method: {"method": method} for method in METHODS}
 WAYS |= {"hag-meta supervised": SUPERVISED}
-VARIANTS = {"hag-meta over a gat": {"method": "hag-meta", "encoder": "gat"}, **WAYS}
+VARIANTS = {
+    "hag-meta over a gat": {"method": "hag-meta", "encoder": "gat"},
+    "icarl over an mlp": {"method": "icarl", "encoder": "mlp"},
+    **WAYS,
+}
 Small = Callable[..., RunConfig]
 
 

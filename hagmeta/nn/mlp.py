@@ -1,0 +1,53 @@
+"""Two layers without the graph: what a node's own features tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
+from hagmeta.packs.randomness import dropout_scale, relu_dropout
+from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.products import matmul
+
+
+@dataclass(frozen=True)
+class LinearEmbedding(Embedding):
+    """A linear layer over hidden rows."""
+
+    layer: nn.Linear
+    hidden: Tensor  # (nodes, hidden)
+
+    def all(self) -> Tensor:
+        return self._of(self.hidden)
+
+    def at(self, nodes: Tensor) -> Tensor:
+        return self._of(self.hidden[nodes])
+
+    def means(self, class_means: ClassMeans) -> Tensor:
+        return self._of(matmul(class_means.direct, self.hidden))
+
+    def _of(self, rows: Tensor) -> Tensor:
+        embedded: Tensor = self.layer(rows)
+        return embedded
+
+
+class MLP(Encoder):
+    """A control for the graph encoders: the same widths, and no edge."""
+
+    def __init__(self, num_features: int, settings: LayerSettings, *, twice: bool = False) -> None:
+        super().__init__(num_features, settings, twice=twice)
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(num_features, settings.hidden)))
+        self.bias = nn.Parameter(torch.zeros(settings.hidden))
+        self.second = nn.Linear(settings.hidden, settings.embedding)
+        self.dropout = settings.dropout
+
+    def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
+        scale = dropout_scale(self.dropout, key)
+        mapped = graph.mapped(scale * self.weight, view) * view.visible.unsqueeze(-1)
+        return relu_dropout(mapped, scale * self.bias, self.dropout, key)
+
+    def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
+        return LinearEmbedding(self.second, propagated)
