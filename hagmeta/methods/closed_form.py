@@ -26,10 +26,10 @@ OF_THE_ENCODER = (
 class ClosedFormSettings(MethodSettings):
     """What the head is put on."""
 
-    features: str | None = setting(
-        None,
+    features: str = setting(
+        "both",
         "hops of the features, propagated without learning, the pre-trained encoder's output, or both side by"
-        " side (default: propagated for the sgc methods, both for posterior-means, encoder for the others)",
+        " side",
         choices=("propagated", "encoder", "both"),
     )
     hops: int = setting(3, "propagated features are those of hops 0 to so many", at_least=0, at_most=16)
@@ -50,7 +50,7 @@ class OnFeatures(Method):
     Under `released` it answers as ever, and takes no step on the queries.
     """
 
-    defaults: ClassVar = {"features": "propagated"}
+    defaults: ClassVar = {"hidden": 64, "embedding": 64, "classifier": "cosine"}
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
     freezes_encoder = True

@@ -37,7 +37,7 @@ class FeCam(ClosedForm):
     """
 
     own_settings = FeCamSettings
-    defaults: ClassVar = {"features": "encoder", "shrinkage": 0.5}
+    defaults: ClassVar = {"shrinkage": 0.5}
 
     def __init__(self, settings: FeCamSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -69,7 +69,6 @@ class PosteriorMeans(OnFeatures):
     """
 
     own_settings = PosteriorMeansSettings
-    defaults: ClassVar = {"features": "both", "hidden": 64, "embedding": 64, "classifier": "cosine"}
 
     def __init__(self, settings: PosteriorMeansSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)

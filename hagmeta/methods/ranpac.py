@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +35,6 @@ class RanPac(ClosedForm):
     """
 
     own_settings = RanPacSettings
-    defaults: ClassVar = {"features": "encoder"}
 
     def __init__(self, settings: RanPacSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)

@@ -1,6 +1,7 @@
-"""Heads on propagated features: nearest mean, ridge regression, linear discriminant analysis.
+"""Nearest mean, ridge regression and linear discriminant analysis on propagated features.
 
-Features are as in SGC (Wu et al., ICML 2019), which has the last hop alone, under logistic regression.
+These are as in SGC (Wu et al., ICML 2019), which has the last hop alone, under logistic regression. By
+default an encoder's output stands beside them, as in our own method; `features: propagated` does without.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def test_a_head_is_its_reference(
 
 
 def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: NodeDataset, tiny: Tiny) -> None:
-    context = prepare(tiny(method="sgc-ncm", hops=2), [7, SEED], tiny_graph, CPU)
+    context = prepare(tiny(method="sgc-ncm", features="propagated", hops=2), [7, SEED], tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
     for session in (0, 1):
         streams = [scenario.test for scenario in context.scenarios]
@@ -217,8 +217,11 @@ def test_nodes_that_count_nothing_change_no_bit(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_encoder_is_the_frozen_one(dataset: NodeDataset, small: Small) -> None:
     packs = [
-        pretrain(prepare(small(method=method), [0, SEED], dataset, CPU), None, no_progress)
-        for method in ("fecam", "frozen")
+        pretrain(prepare(small(**settings), [0, SEED], dataset, CPU), None, no_progress)
+        for settings in (
+            {"method": "fecam", "features": "encoder"},
+            {"method": "frozen", "classifier": "cosine"},
+        )
     ]
     assert packs[0].parameters.keys() == packs[1].parameters.keys()
     assert all(torch.equal(value, packs[1].parameters[name]) for name, value in packs[0].parameters.items())
@@ -231,16 +234,16 @@ def test_without_an_encoder_nothing_is_pre_trained(
         raise AssertionError("pre-trained")
 
     monkeypatch.setattr(pipeline, "pretrained_encoders", forbidden)
-    run(tiny(method="sgc-ridge"), [0], dataset=tiny_graph, device=CPU)
+    run(tiny(method="sgc-ridge", features="propagated"), [0], dataset=tiny_graph, device=CPU)
     with pytest.raises(AssertionError, match="pre-trained"):
-        run(tiny(method="sgc-ridge", features="both"), [0], dataset=tiny_graph, device=CPU)
+        run(tiny(method="sgc-ridge"), [0], dataset=tiny_graph, device=CPU)
 
 
 @pytest.mark.parametrize("method", CLOSED)
 def test_what_features_have_no_use_for_makes_no_other_run(method: str) -> None:
     other: dict[str, Any] = {"inputs": "tf-idf", "encoder": "gat", "hidden": 8, "embedding": 8, "heads": 2}
     other |= {"dropout": 0.1, "learning_rate": 0.1, "weight_decay": 0.1, "pretrain_on": "base"}
-    other |= {"pretrain_epochs": 3, "pretrain_patience": 3, "classifier": "cosine"}
+    other |= {"pretrain_epochs": 3, "pretrain_patience": 3, "classifier": "linear"}
     assert set(other) == set(OF_THE_ENCODER)
 
     def resolved(**settings: Any) -> RunConfig:
@@ -252,8 +255,7 @@ def test_what_features_have_no_use_for_makes_no_other_run(method: str) -> None:
     for name, value in (*other.items(), ("hops", 1)):
         if name != "heads":
             assert resolved(features="both", **{name: value}).hash() != resolved(features="both").hash()
-    default = "encoder" if method in ("ranpac", "fecam") else "propagated"
-    assert resolved() == resolved(features=default) and resolved().given() == []
+    assert resolved() == resolved(features="both") and resolved().given() == []
 
 
 def test_features_that_are_not_counts_stay_as_they_are_unless_they_are_too_many(
@@ -305,7 +307,7 @@ def test_what_is_kept_of_classes_is_all_that_labels_told_of_them(
 @pytest.mark.parametrize("method", CLOSED)
 def test_one_label_a_class_is_enough(dataset: NodeDataset, small: Small, method: str) -> None:
     # No class has any variance then. One answer to everything would be right for one class of 13.
-    config = small(method=method, k_shot=1, rehearsal="1", pretrain_epochs=60)
+    config = small(method=method, features="encoder", k_shot=1, rehearsal="1", pretrain_epochs=60)
     records = run(config, [0, 1, 2, SEED], dataset=dataset, device=CPU)
     assert np.mean([record["macro_accuracy"][-1] for record in records]) > 1.3 / 13
 
