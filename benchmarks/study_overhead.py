@@ -55,9 +55,9 @@ def ablation() -> None:
 
 def empty() -> None:
     sys.path.insert(0, str(ROOT))
-    from study import tuning
+    from study import connection
 
-    tuning.start_ray(None, ROOT)
+    connection.start_ray(None, ROOT)
     from ray import tune
 
     def nothing(config: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
+from hagmeta.common.record_schema import FORMAT
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
@@ -90,6 +91,8 @@ def _run(
     if predictions is not None:
         predictions += [evaluator.predictions for evaluator in evaluators]
     about = {
+        "format": FORMAT,
+        "data": datasets.fingerprint(dataset),
         "config": config.canonical(),
         "config_hash": config.hash(),
         "given": config.given(),

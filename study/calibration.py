@@ -20,6 +20,7 @@ from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import describe
+from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS, MetaTraining
 from hagmeta.pipeline import run
 from study import data
@@ -59,7 +60,11 @@ class Probe:
 
 
 def gpu_shares(
-    trials: Iterable[Trial], say: Callable[[str], object], *, eager: bool = False
+    trials: Iterable[Trial],
+    say: Callable[[str], object],
+    *,
+    eager: bool = False,
+    lent: Mapping[str, NodeDataset] | None = None,
 ) -> dict[Kind, float]:
     """The share of a GPU of each kind of trial; what is not known yet is measured in a worker."""
     name, memory = _gpu()
@@ -70,7 +75,7 @@ def gpu_shares(
     new = [probe for probe in larger.values() if probe.key(name) not in known]
     if new:
         say(f"measuring the GPU memory of {len(new)} of {len(probes)} kinds of trials")
-        measured = zip(new, _measured_in_a_worker(new), strict=True)
+        measured = zip(new, _measured_in_a_worker(new, lent or {}), strict=True)
         known |= {probe.key(name): peak for probe, peak in measured if peak != NOT_MEASURED}
         _write(known)
     peaks = {key: known.get(probe.key(name), NOT_MEASURED) for key, probe in larger.items()}
@@ -128,8 +133,11 @@ def _cut_short(config: RunConfig) -> RunConfig:
     )
 
 
-def measure(probes: Sequence[Probe], device: torch.device) -> list[float]:
+def measure(
+    probes: Sequence[Probe], device: torch.device, lent: Mapping[str, NodeDataset] | None = None
+) -> list[float]:
     """Peak bytes of each, one after the other in this process; NOT_MEASURED where it failed."""
+    data.lend(lent or {})
     peaks = []
     for probe in probes:
         try:
@@ -149,11 +157,11 @@ def _peak(probe: Probe, device: torch.device) -> float:
     return float(records[0]["environment"]["peak_memory_bytes"])
 
 
-def _measured_in_a_worker(probes: Sequence[Probe]) -> list[float]:
-    worker = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
+def _measured_in_a_worker(probes: Sequence[Probe], lent: Mapping[str, NodeDataset]) -> list[float]:
+    worker: Any = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
     in_order = sorted(probes, key=lambda probe: probe.config.dataset)  # so that each is loaded once
     try:
-        peaks = ray.get(worker.remote(in_order, torch.device("cuda")))
+        peaks = ray.get(worker.remote(in_order, torch.device("cuda"), dict(lent)))
     except ray.exceptions.RayError:  # the worker died
         peaks = [NOT_MEASURED] * len(probes)
     found = dict(zip(in_order, peaks, strict=True))

@@ -44,7 +44,7 @@ def environment(device: torch.device, pack: int) -> dict[str, Any]:
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "python": platform.python_version(),
         **{package: version(package) for package in ("torch", "torch-geometric", "numpy", "scipy")},
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
@@ -58,7 +58,7 @@ def forget_peaks(device: torch.device) -> None:
 
 
 @cache
-def _commit() -> str | None:
+def commit() -> str | None:
     """The checkout's commit, with a + where files differ from it; None outside a checkout."""
     git = ["git", "-C", str(Path(__file__).parent)]
     try:

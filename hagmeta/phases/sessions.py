@@ -53,7 +53,8 @@ def play(
             evaluator.note({name: float(values[seed]) for name, values in learner.diagnosed.items()})
         if snapshots:
             snapshots.take(context, pack, knowledge, streams, session)
-        progress(purpose, session, streams[0].sessions, {})
+        accuracy = float(np.mean([evaluator.last_accuracy() for evaluator in evaluators]))
+        progress(purpose, session, streams[0].sessions, {"accuracy": accuracy})
     return evaluators
 
 

@@ -51,5 +51,9 @@ class Evaluator:
             for name, values in series.items()
         }
 
+    def last_accuracy(self) -> float:
+        """Of the session that was answered last."""
+        return float((self.predictions.predicted[-1] == self.predictions.true[-1]).mean())
+
     def accuracy(self) -> list[float]:
         return [float(correct.mean()) for correct in self.predictions.correct()]

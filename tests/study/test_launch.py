@@ -235,7 +235,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from rich.console import Console
 from hagmeta.config import RunConfig
-from study import tuning
+from study import connection, tuning
 from study.plan import make_plan
 from study.progress import StudyProgress
 from study.resources import Resources
@@ -245,7 +245,7 @@ good = RunConfig(dataset="synthetic:nodes=1200,edges=5000,features=150,classes=1
 bad = RunConfig(dataset="npz:gone.npz", classes=(4, 5, 5), n_way=2, k_shot=3, sessions=2, query_shot=3)
 plan = make_plan([bad, good], [0, 1], set(), 2, 2)
 store = Store(Path({str(folder / "results")!r}))
-tuning.start_ray(None, Path({str(ROOT)!r}))
+connection.start_ray(None, Path({str(ROOT)!r}))
 with StudyProgress(Console(), plan.trials, 0) as progress:
     tuning.run_plan(plan, store, Resources(1, 0, 2), progress, retries=1, time_budget=None)
 """

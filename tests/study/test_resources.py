@@ -122,10 +122,10 @@ import ray
 from ray import tune
 ray.init("local", num_cpus=8, num_gpus=1, include_dashboard=False, log_to_driver=False)
 
-def nothing(config):
+def nothing(spec):
     start = time.time()
     time.sleep(0.5)
-    share = config["spec"]["gpu_share"]
+    share = spec["gpu_share"]
     tune.report({{"line": json.dumps([share, os.getpid(), start, time.time()])}})
 
 class Lines(tune.Callback):
@@ -136,7 +136,7 @@ shares = [0.5] * 3 + [0.25] * 6
 resources = choose_resources({{"CPU": 8, "GPU": 1}}, {{("a", "b"): 0.5, ("c", "d"): 0.25}}, None, None)
 specs = [{{"gpu_share": share, "number": number}} for number, share in enumerate(shares)]
 store, config = Store(Path({str(tmp_path)!r})), tune.TuneConfig(max_concurrent_trials=4, reuse_actors=True)
-tuning.run_tuner(nothing, {{"spec": tune.grid_search(specs)}}, store, resources, Lines(), config, 0)
+tuning.run_tuner(nothing, {{"spec": tune.grid_search(specs)}}, store, resources, [Lines()], config, 0)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False

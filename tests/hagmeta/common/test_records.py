@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from hagmeta.common import records
 from hagmeta.common.records import StudyFolder, config_hash, read_record
 from hagmeta.config import RunConfig
 
 
 def written(folder: Path, config: dict[str, Any], name: str, **more: Any) -> Path:
-    values = {key: None for key in records.REQUIRED}
+    values = {"accuracy": [0.8], "matrix": [[0.8]], "pd": 0.0, "rpd": 0.0, "validation": {}, "seconds": {}}
     path = StudyFolder(folder).runs / name / "0.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(values | {"config": config, "config_hash": name, "seed": 0} | more))
@@ -56,5 +55,5 @@ def test_a_record_is_read_by_its_own_unhashed_settings_and_revisions(tmp_path: P
 
 @pytest.mark.parametrize("config", [None, [], "text"])
 def test_a_config_that_is_no_mapping_is_damage(tmp_path: Path, config: Any) -> None:
-    with pytest.raises(ValueError, match="its config is none"):
+    with pytest.raises(ValueError, match="its config is"):
         read_record(written(tmp_path, config, "0" * 16))
