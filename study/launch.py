@@ -42,7 +42,7 @@ KEPT = "Finished runs are kept; the same command goes on from here."
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    console = Console(highlight=False, emoji=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     try:
         with stopped_by_signals():
             options = read_options(arguments, __doc__)

@@ -26,6 +26,6 @@ class LiveReports:
         if now - self._last < SECONDS_BETWEEN:
             return
         found = values if phase != "test" or self._tells_test else {}
-        report: dict[str, Any] = {"phase": phase, "done": done, "total": total}
+        report: dict[str, Any] = {"phase": phase, "step": done, "steps": total}
         tune.report(report | {f"{phase}/{name}": value for name, value in found.items()})
         self._last = time.monotonic()

@@ -47,7 +47,7 @@ class Recorder(tune.Callback):
     ) -> None:
         if "phase" in result:
             found = {name: value for name, value in result.items() if name.startswith(result["phase"] + "/")}
-            self._progress.goes_on(trial.trial_id, result["phase"], result["done"], result["total"], found)
+            self._progress.goes_on(trial.trial_id, result["phase"], result["step"], result["steps"], found)
         elif "failed" in result:
             log = self._write_failure(trial, result.pop("traceback"))
             self._progress.say(f"{trial} failed: {_one_line(result['failed'])} ({log})")
@@ -123,12 +123,11 @@ def _traceback(trial: Any) -> str:
 
 
 def _reason(trial: Any) -> str:
-    """The error of the try that failed last, in a line."""
-    error = trial.get_pickled_error()
-    if error is None:
-        return _one_line(_traceback(trial).strip().splitlines()[-1])
-    cause = getattr(error, "cause", None) or error
-    return _one_line(": ".join([type(cause).__name__, *str(cause).strip().splitlines()[:1]]))
+    """Why the last try failed, in a line."""
+    text = _traceback(trial)
+    if "its worker process has died" in text or "ActorDiedError" in text:
+        return "its worker died, killed or out of memory"
+    return _one_line(text.strip().splitlines()[-1])
 
 
 def _one_line(text: str) -> str:
