@@ -7,14 +7,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import ray
 import torch
 
-import hagmeta
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
@@ -22,6 +20,7 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import describe
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS, MetaTraining
+from hagmeta.packs.environment import code_version
 from hagmeta.pipeline import run
 from study import data
 from study.plan import Trial
@@ -46,7 +45,7 @@ class Probe:
     def key(self, gpu: str) -> str:
         """What its memory depends on; readable up to the code's version."""
         told = [self.config.dataset, self.config.method, f"{self.seeds} seeds", gpu, torch.__version__]
-        rest = [self.config.canonical(), self.eager, data.identity(self.config.dataset), _code()]
+        rest = [self.config.canonical(), self.eager, data.identity(self.config.dataset), code_version()]
         return " / ".join([*told, hashlib.sha256(json.dumps(rest).encode()).hexdigest()[:16]])
 
     def most(self) -> float:
@@ -183,16 +182,6 @@ def _gpu() -> tuple[str, float]:
 def _own_gpu() -> tuple[str, float]:
     properties = torch.cuda.get_device_properties(0)
     return properties.name, float(properties.total_memory)
-
-
-@cache
-def _code() -> str:
-    """The content of the package that decides on memory."""
-    folder = Path(hagmeta.__path__[0])
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _file() -> Path:

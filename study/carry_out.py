@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 import webbrowser
 from collections.abc import Iterable, Sequence
@@ -162,6 +163,8 @@ def _summarise(
         console.print(f"run just those again: {command}")
     if left:
         console.print(f"{left} runs are left; go on with: {command}")
+    if not failed and not left:
+        shutil.rmtree(store.checkpoints, ignore_errors=True)
     if records and not options.no_report:
         _report(store, options, console)
     return 1 if failed or left else 0

@@ -51,6 +51,7 @@ def run_searches(
             "gpu_share": resources.gpu_share(trial.config),
             "snapshot": None,
             "eager": eager,
+            "checkpoints": str(store.checkpoints.resolve()),
         }
 
     dealer = Dealer(memories, store, progress, spec_of)

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress
+from hagmeta.phases.checkpoints import Checkpoints
 from hagmeta.phases.snapshots import Snapshots, to_bytes
 from hagmeta.pipeline import run
 from hagmeta.protocol.predictions import Predictions
@@ -77,7 +79,8 @@ def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[l
         # The share has slack over what the trial should need (study/resources.py).
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
     dataset = data.load(config.dataset)
-    return run_pack(config, spec["seeds"], dataset, device, progress, spec["snapshot"], spec["eager"])
+    folder = Path(spec["checkpoints"])
+    return run_pack(config, spec["seeds"], dataset, device, progress, folder, spec["snapshot"], spec["eager"])
 
 
 def run_pack(
@@ -86,13 +89,16 @@ def run_pack(
     dataset: NodeDataset,
     device: torch.device,
     progress: Progress,
+    folder: Path,
     snapshot: int | None = None,
     eager: bool = False,
 ) -> tuple[list[Record], str]:
     """The records of a pack; one that does not fit the GPU is halved until it does, and that is said.
 
-    Predictions, and embeddings after the session ``snapshot``, travel with their record, as text.
+    Predictions, and embeddings after the session ``snapshot``, travel with their record, as text. Checkpoints
+    are kept in ``folder`` until it is done.
     """
+    checkpoints = checkpoints_of(config, seeds, dataset, device, folder, snapshot, eager)
     snapshots = Snapshots(snapshot) if snapshot is not None else None
     predictions: list[Predictions] = []
     try:
@@ -106,12 +112,15 @@ def run_pack(
             snapshots=snapshots,
             predictions=predictions,
             eager=eager,
+            checkpoints=checkpoints,
         )
         for record, arrays in zip(records, snapshots.arrays if snapshots else (), strict=False):
             record["embeddings"] = _as_text(arrays)
         for record, each in zip(records, predictions, strict=True):
             record["predictions"] = _as_text(each.arrays())
-        return records, ""
+        checkpoints.clear()
+        where = checkpoints.went_on_from
+        return records, f"went on from a checkpoint at {where}" if where else ""
     except torch.cuda.OutOfMemoryError:
         if len(seeds) == 1:
             raise
@@ -119,8 +128,29 @@ def run_pack(
     half = len(seeds) // 2
     halves: list[Record] = []
     for part in (seeds[:half], seeds[half:]):
-        halves += run_pack(config, part, dataset, device, progress, snapshot, eager)[0]
+        halves += run_pack(config, part, dataset, device, progress, folder, snapshot, eager)[0]
     return halves, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"
+
+
+def checkpoints_of(
+    config: RunConfig,
+    seeds: Sequence[int],
+    dataset: NodeDataset,
+    device: torch.device,
+    folder: Path,
+    snapshot: int | None,
+    eager: bool,
+) -> Checkpoints:
+    """Of a pack; named by all that its state follows from."""
+    made_from = {
+        "config": config.canonical(),
+        "seeds": list(seeds),
+        "data": dataset.fingerprint,
+        "device": device.type,
+        "snapshot": snapshot,
+        "eager": eager,
+    }
+    return Checkpoints(folder, f"{config.hash()}_{seeds[0]}-{seeds[-1]}", made_from)
 
 
 def _as_text(arrays: dict[str, np.ndarray]) -> str:

@@ -160,6 +160,7 @@ def run_plan(
             "gpu_share": resources.gpu_share(trial.config),
             "snapshot": None if snapshot is None else session_number(trial.config, snapshot),
             "eager": eager,
+            "checkpoints": str(store.checkpoints.resolve()),
         }
         for trial in trials
     ]

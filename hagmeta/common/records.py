@@ -25,6 +25,7 @@ class StudyFolder:
         self.launches = folder / "launches"
         self.embeddings = folder / "embeddings"
         self.predictions = folder / "predictions"
+        self.checkpoints = folder / "checkpoints"  # of trials that were cut off
 
     def record_files(self) -> Iterator[Path]:
         """Every finished run's, in order."""
