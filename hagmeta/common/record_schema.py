@@ -13,6 +13,7 @@ import jsonschema
 
 FORMAT = 1  # of the records that are written now; raise it when older readers would misread them
 FILE = Path(__file__).with_name(f"record-{FORMAT}.schema.json")
+NOT_BY_SESSION = ("given", "unhashed", "forgetting", "classes_met")  # of the lists
 MOST_SHOWN = 60  # letters of a wrong value
 
 KINDS: dict[str, set[type]] = {"number": {int, float}, "integer": {int}, "null": {type(None)}}
@@ -108,10 +109,13 @@ def _validator() -> Any:
 
 def _unequal(record: Mapping[str, Any]) -> str | None:
     """What a schema cannot say: lists by session are of one length, and the matrix is a triangle."""
-    sessions = len(record["accuracy"])
-    for key in ("matrix", "macro_accuracy", "base_accuracy", "class_accuracy"):
-        if key in record and len(record[key]) != sessions:
-            return f"its {key} has {len(record[key])} sessions, its accuracy {sessions}"
+    config, sessions = record["config"], len(record["accuracy"])
+    for key in ("dataset", "method"):
+        if not isinstance(config.get(key), str):
+            return f"its config names no {key}"
+    for key, value in record.items():
+        if isinstance(value, list) and key not in NOT_BY_SESSION and len(value) != sessions:
+            return f"its {key} has {len(value)} sessions, its accuracy {sessions}"
     if any(len(row) != number for number, row in enumerate(record["matrix"], start=1)):
         return "its matrix is no triangle"
     return None

@@ -13,7 +13,9 @@ from hagmeta.config import RunConfig
 
 
 def written(folder: Path, config: dict[str, Any], name: str, **more: Any) -> Path:
-    values = {"accuracy": [0.8], "matrix": [[0.8]], "pd": 0.0, "rpd": 0.0, "validation": {}, "seconds": {}}
+    kinds = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
+    series = {kind: [0.8] for kind in kinds}
+    values = {**series, "matrix": [[0.8]], "pd": 0.0, "rpd": 0.0, "validation": {}, "seconds": {}}
     path = StudyFolder(folder).runs / name / "0.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(values | {"config": config, "config_hash": name, "seed": 0} | more))
@@ -43,8 +45,8 @@ def test_a_revision_makes_another_name_and_none_does_not() -> None:
 
 
 def test_a_record_is_read_by_its_own_unhashed_settings_and_revisions(tmp_path: Path) -> None:
-    config = {"dataset": "debian", "young": 1}
-    name = config_hash({"dataset": "debian"}, revisions={"dataset": 2})
+    config = {"dataset": "debian", "method": "cec", "young": 1}
+    name = config_hash({"dataset": "debian", "method": "cec"}, revisions={"dataset": 2})
     told: dict[str, Any] = {"unhashed": ["young"], "revisions": {"dataset": 2}}
     assert read_record(written(tmp_path / "whole", config, name, **told))["config"] == config
     for key in told:
