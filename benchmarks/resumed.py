@@ -23,8 +23,8 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 SPACE = """
 datasets: [debian]
-fixed: {episodes: 1200, patience: 1000, finetune_steps: 40}
-seeds: 5
+fixed: {episodes: 400, patience: 1000, finetune_steps: 40}
+seeds: 3
 """
 
 
@@ -58,7 +58,7 @@ def kept(folder: Path) -> float:
     """Seconds of work that the checkpoint has, if there is one."""
     for path in (folder / "checkpointed" / "one" / "checkpoints").glob("[!.]*.pt"):
         with suppress(Exception):
-            return 5 * sum(torch.load(path, weights_only=True)["spent"].values())
+            return 3 * sum(torch.load(path, weights_only=True)["spent"].values())
     return 0.0
 
 
@@ -94,7 +94,7 @@ def main() -> None:
         while kills < options.kills and driver.poll() is None:
             while driver.poll() is None and (worker := worker_of(driver)) is None:
                 time.sleep(0.1)
-            wait = moments.uniform(2, 30)
+            wait = moments.uniform(2, 40)
             time.sleep(wait)
             with suppress(psutil.Error):
                 assert worker is not None

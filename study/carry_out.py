@@ -84,6 +84,7 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespac
     plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, lanes)
     resources = share_out(plan.trials, cluster, options, console)
     console.print(f"{len(plan.trials)} trials; {resources}")
+    tell_of_checkpoints(store, options, console)
     with StudyProgress(console, plan.trials, plan.total - plan.missing) as progress:
         tuning.run_plan(
             plan,
@@ -119,6 +120,17 @@ def start(options: argparse.Namespace, console: Console) -> dict[str, float]:
     if not options.address:  # a cluster may grow
         check_possible(cluster, options.cpus_per_trial, options.gpus_per_trial)
     return cluster
+
+
+def tell_of_checkpoints(store: Store, options: argparse.Namespace, console: Console) -> None:
+    """Where nodes cannot read what others have kept, say what that means."""
+    from study import connection
+
+    nodes = connection.node_resources() if options.address else []
+    if len(nodes) > 1 and not connection.all_see(store.checkpoints):
+        text = f"note: not all nodes see {store.checkpoints.resolve()}: a trial that another node takes up again "
+        text += "starts anew. With --results on a disk that all share it goes on from its checkpoint."
+        console.print(text, style="yellow", soft_wrap=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -6,17 +6,20 @@ import logging
 import os
 import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 
 LEFT_BEHIND = [".git", ".venv", "results", "**/*.partial"]  # of the project's folder, which nodes receive
+SECONDS_TO_LOOK = 30.0  # whether a node sees a folder
 PRIVATE = "hagmeta_launch"  # a resource that marks the Ray of a launch that was given no address
 
 
@@ -65,6 +68,23 @@ def _environment(address: str | None, root: Path) -> dict[str, Any]:
 def node_resources() -> list[dict[str, float]]:
     """What each node has in all."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def all_see(folder: Path) -> bool:
+    """Whether every node has this folder, and not one of its own by that name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".seen-") as file:
+        looks = [
+            ray.remote(num_cpus=0, max_retries=0)(os.path.exists)
+            .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
+            .remote(file.name)
+            for node in ray.nodes()
+            if node["Alive"]
+        ]
+        try:
+            return all(ray.get(looks, timeout=SECONDS_TO_LOOK))
+        except ray.exceptions.RayError:  # a node went away, or is too busy to answer
+            return False
 
 
 def why_nothing_runs(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:

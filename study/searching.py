@@ -10,7 +10,7 @@ from rich.console import Console
 
 from hagmeta.common.errors import UserError
 from study import confirmation
-from study.carry_out import carry_out, command_typed, finished, lent, share_out, start
+from study.carry_out import carry_out, command_typed, finished, lent, share_out, start, tell_of_checkpoints
 from study.cells import Memory, open_memories
 from study.confirmation import Choice
 from study.loggers import make_loggers
@@ -69,6 +69,7 @@ def _run_searches(
     resources = share_out(largest, start(options, console), options, console)
     seeds = len(trials[0].seeds)
     console.print(f"{seeds} seeds a sample; {resources}")
+    tell_of_checkpoints(store, options, console)
     done_before = seeds * sum(len(memory.found) for memory in memories)
     in_words = best_validation if len(memories) == 1 else average_validation
     with StudyProgress(console, trials, done_before, in_words) as progress:
