@@ -128,8 +128,8 @@ def tell_of_checkpoints(store: Store, options: argparse.Namespace, console: Cons
 
     nodes = connection.node_resources() if options.address else []
     if len(nodes) > 1 and not connection.all_see(store.checkpoints):
-        text = f"note: not all nodes see {store.checkpoints.resolve()}: a trial that another node takes up again "
-        text += "starts anew. With --results on a disk that all share it goes on from its checkpoint."
+        text = f"note: not all nodes see {store.checkpoints.resolve()}: a trial that another node takes up "
+        text += "again starts anew. With --results on a disk that all share it goes on from its checkpoint."
         console.print(text, style="yellow", soft_wrap=True)
 
 
