@@ -23,8 +23,8 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 SPACE = """
 datasets: [debian]
-fixed: {episodes: 400, patience: 1000, finetune_steps: 40}
-seeds: 3
+fixed: {episodes: 300, patience: 1000, pretrain_epochs: 100, finetune_steps: 20}
+seeds: 2
 """
 
 
@@ -34,7 +34,7 @@ def start(folder: Path, results: str) -> subprocess.Popen[str]:
         "--results",
         str(folder / results),
         "--seeds-per-trial",
-        "5",
+        "2",
         "--retries",
         "1000",
         "--no-report",
@@ -58,7 +58,7 @@ def kept(folder: Path) -> float:
     """Seconds of work that the checkpoint has, if there is one."""
     for path in (folder / "checkpointed" / "one" / "checkpoints").glob("[!.]*.pt"):
         with suppress(Exception):
-            return 3 * sum(torch.load(path, weights_only=True)["spent"].values())
+            return 2 * sum(torch.load(path, weights_only=True)["spent"].values())
     return 0.0
 
 
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
     options = parser.parse_args()
     moments = random.Random(options.seed)
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ |= {"OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["HAGMETA_HOME"] = str(folder / "home")
@@ -94,7 +94,7 @@ def main() -> None:
         while kills < options.kills and driver.poll() is None:
             while driver.poll() is None and (worker := worker_of(driver)) is None:
                 time.sleep(0.1)
-            wait = moments.uniform(2, 40)
+            wait = moments.uniform(2, 25)
             time.sleep(wait)
             with suppress(psutil.Error):
                 assert worker is not None

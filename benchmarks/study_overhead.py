@@ -139,9 +139,8 @@ def memory() -> None:
             )
             grown, written = json.loads(done.stdout.splitlines()[-1])
             kind = "with a record each" if made else "empty"
-            print(
-                f"{TRIALS} trials, {kind}: the driver grows {grown:.1f} KB a trial; Tune's files {written:.1f} KB"
-            )
+            told = f"the driver grows {grown:.1f} KB a trial, Tune's files {written:.1f} KB"
+            print(f"{TRIALS} trials, {kind}: {told}", flush=True)
 
 
 if __name__ == "__main__":

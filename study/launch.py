@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import sqlite3
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -53,15 +54,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         show_error(error)
         return 2
-    except OSError as error:
-        if error.errno not in DISK_ERRORS:
-            raise
-        show_error(UserError(f"{error.strerror} ({error.filename or options.results}). {KEPT}"))
-        return 1
     except Stopped as stopped:
         with suppress(OSError):  # the terminal may be gone
             console.print(f"stopped by {stopped}. {KEPT}", style="bold red")
         return stopped.status
+    except Exception as error:
+        reason = _of_the_disk(error)
+        if reason is None:
+            raise
+        show_error(UserError(f"{reason}: {options.results} or $HAGMETA_HOME. {KEPT}"))
+        return 1
+
+
+def _of_the_disk(error: BaseException | None) -> str | None:
+    """What the disk has to say, where it is behind an error: Tune and Optuna raise errors of their own."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            return error.strerror
+        if isinstance(error, sqlite3.OperationalError) and "disk" in str(error):
+            return str(error)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _launch(options: argparse.Namespace, console: Console) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -59,10 +60,12 @@ class Checkpoints:
         if now - self._last < max(self._least, self._cost / COST_SHARE):
             return
         content = {"phase": phase, "where": where, "spent": self.spent(), "state": _as_tensors(make())}
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
         with suppress(OSError):  # a full disk costs the checkpoint, not the run
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(self.path) as partial:
-                torch.save(content, partial)
+                partial.write_bytes(buffer.getbuffer())
         self._last = time.monotonic()
         self._cost = self._last - now
 

@@ -98,6 +98,14 @@ def test_what_is_damaged_or_of_other_settings_is_not_gone_on_from(tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
+def test_a_disk_that_takes_no_more_costs_the_checkpoint_and_not_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    checkpoints = Checkpoints(tmp_path / "file" / "folder", "pack", {}, least_seconds=0)
+    checkpoints.keep("meta-train", "episode 3", lambda: {"episodes": 3})
+    checkpoints.clear()
+    assert checkpoints.reached("meta-train") is None
+
+
 def test_they_take_a_hundredth_of_the_time_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
