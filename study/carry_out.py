@@ -161,6 +161,12 @@ def _summarise(
     records = [record for record in map(store.find, sorted(plan.keys)) if record is not None]
     if records:
         console.print(study_table(records, console.width, sampled))
+    others = sum(1 for _ in store.record_files()) - len(records)
+    if others and not sampled:
+        console.print(
+            f"note: {others} more runs are there, of other settings or seeds; the report has them, too",
+            style="yellow",
+        )
     console.print(f"records: {store.runs}")
     finished = {(r["config_hash"], r["seed"]) for r in records}
     failed = sorted(

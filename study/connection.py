@@ -87,8 +87,12 @@ def all_see(folder: Path) -> bool:
             return False
 
 
-def why_nothing_runs(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
-    """For trials that wait and wait."""
+def why_nothing_runs(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
+    """For trials that wait and wait; None where they need but time to start."""
+    if any(all(node.get(name, 0) >= amount for name, amount in asked.items()) for node in nodes):
+        if any(PRIVATE in node for node in nodes):
+            return None
+        return f"nothing runs: others use the cluster; a trial takes {_in_words(asked)} (see ray status)."
     has = "; ".join(sorted({_in_words(node) for node in nodes}))
     return (
         f"nothing runs: each trial takes {_in_words(asked)}, and the nodes have {has}. A cluster that grows "

@@ -85,7 +85,8 @@ class Recorder(tune.Callback):
         """Say why nothing runs, where that lasts."""
         if self._patience.is_over(waiting=not self._progress.running and bool(trials)):
             asked = trials[-1].placement_group_factory.required_resources
-            self._progress.say(why_nothing_runs(asked, node_resources()))
+            if reason := why_nothing_runs(asked, node_resources()):
+                self._progress.say(reason)
 
     def _write_failure(self, trial: Any, error: str) -> Path:
         """The log of a try that failed, of all its runs; returns the first one's file."""

@@ -13,7 +13,7 @@ import torch
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from study import calibration
-from study.connection import why_nothing_runs
+from study.connection import PRIVATE, why_nothing_runs
 from study.plan import Trial
 from study.resources import MOST_TRIALS_A_GPU, check_possible, choose_resources, count_lanes, kind, share_of
 from study.tuning import Patience
@@ -187,4 +187,7 @@ def test_a_trial_that_stays_pending_is_explained_now_and_then(monkeypatch: pytes
             told.append(now)
     assert told == [30, 139]
     text = why_nothing_runs({"CPU": 1, "GPU": 2}, [{"CPU": 2.0}, {"CPU": 8.0, "GPU": 1.0, "memory": 9.0}])
+    assert text is not None
     assert "each trial takes 1 CPU and 2 GPU, and the nodes have 2 CPU; 8 CPU and 1 GPU" in text
+    assert "others use the cluster" in (why_nothing_runs({"CPU": 1}, [{"CPU": 2.0}]) or "")
+    assert why_nothing_runs({"CPU": 1}, [{"CPU": 2.0, PRIVATE: 1}]) is None  # a slow start
