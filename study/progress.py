@@ -76,7 +76,7 @@ class StudyProgress:
 
     @property
     def running(self) -> int:
-        return sum(len(each.trial.seeds) for each in self._running.values())
+        return sum(len(each.trial.seeds) for each in self._now_running())
 
     def started(self, key: str, trial: Trial) -> None:
         """``key`` tells trials apart."""
@@ -130,15 +130,15 @@ class StudyProgress:
 
     def _panel(self) -> RenderableType:
         """The running trials, then what is said in a line."""
-        running = list(self._running.items())
+        running = self._now_running()
         if not running:
             return self._text()
         table = Table(box=rich.box.SIMPLE, padding=(0, 1, 0, 0))
         table.add_column("running", overflow="fold")
         for name in ("now", "for", "left"):
             table.add_column(name, no_wrap=True)
-        for key, each in running[:MOST_SHOWN]:
-            left = self._trial_left(key)
+        for each in running[:MOST_SHOWN]:
+            left = self._trial_left(each)
             table.add_row(
                 _in_words(each.trial),
                 each.told or "starts",
@@ -148,11 +148,15 @@ class StudyProgress:
         more = [f"and {len(running) - MOST_SHOWN} more"] if len(running) > MOST_SHOWN else []
         return Group(table, *more, self._text())
 
-    def _trial_left(self, key: str) -> float | None:
+    def _now_running(self) -> list[Running]:
+        """All at once: the panel is drawn by a thread of its own."""
+        return list(self._running.values())
+
+    def _trial_left(self, each: Running) -> float | None:
         """Seconds, by what trials that have ended took beside what was foreseen."""
         if not self._ended_foreseen:
             return None
-        each, pace = self._running[key], self._ended_seconds / self._ended_foreseen
+        pace = self._ended_seconds / self._ended_foreseen
         return max(0.0, pace * trial_seconds(each.trial) - (time.monotonic() - each.since))
 
     def _text(self) -> str:
@@ -169,9 +173,9 @@ class StudyProgress:
     def seconds_left(self) -> float:
         """By how long trials took beside what was foreseen: the longest come first, so counting misleads."""
         pace = self._ended_seconds / self._ended_foreseen
-        running = sum(trial_seconds(each.trial) for each in self._running.values())
-        waiting = pace * max(0.0, self._foreseen - running)
-        left = [self._trial_left(key) or 0.0 for key in self._running]
+        running = self._now_running()
+        waiting = pace * max(0.0, self._foreseen - sum(trial_seconds(each.trial) for each in running))
+        left = [self._trial_left(each) or 0.0 for each in running]
         return max([(waiting + sum(left)) / self._most_at_once, *left])
 
 

@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 FORMAT = 1  # of the records that are written now; raise it when older readers would misread them
 FILE = Path(__file__).with_name(f"record-{FORMAT}.schema.json")
 NOT_BY_SESSION = ("given", "unhashed", "forgetting", "classes_met")  # of the lists
@@ -103,6 +101,8 @@ def _all_hold(values: Iterable[Any], wanted: Mapping[str, Any]) -> bool:
 
 @cache
 def _validator() -> Any:
+    import jsonschema  # it takes a tenth of a second to import: not before something is doubtful
+
     parts = {key: value for key, value in schema().items() if key != "required"}  # looked for already
     return jsonschema.Draft202012Validator(parts)
 
