@@ -15,11 +15,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis import frame
+from hagmeta.common import record_schema
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from study.display import study_table
@@ -224,6 +226,21 @@ def test_any_record_counts_or_is_set_aside(tmp_path: Path, content: bytes) -> No
         assert not counted
     study_table(store.records() if counted else [whole_record()], 80)
     assert len(store.scan().aside) == 1 - counted
+
+
+@some(200, 2000)
+@given(content=mutated_records())
+def test_a_glance_at_a_record_finds_what_jsonschema_finds(content: bytes) -> None:
+    try:
+        spoilt = json.loads(content)
+    except ValueError:
+        return
+    if not isinstance(spoilt, dict):
+        return
+    right = jsonschema.Draft202012Validator(json.loads(record_schema.FILE.read_text())).is_valid(spoilt)
+    found = record_schema.problem_of(spoilt)
+    beyond = ("sessions, its accuracy", "no triangle", "names no", "newer than")  # what a schema cannot say
+    assert (found is None or any(words in found for words in beyond)) == right, found
 
 
 def test_some_of_them_as_real_commands(tmp_path: Path) -> None:
