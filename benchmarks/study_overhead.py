@@ -2,12 +2,14 @@
 
 python benchmarks/study_overhead.py ablation     wall time of both, pre-training warm for both, and the ratio
 python benchmarks/study_overhead.py empty        throughput of 200 trials that do nothing
+python benchmarks/study_overhead.py memory       KB by which the driver grows a trial, beside empty trials
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -55,9 +57,9 @@ def ablation() -> None:
 
 def empty() -> None:
     sys.path.insert(0, str(ROOT))
-    from study import tuning
+    from study import connection
 
-    tuning.start_ray(None, ROOT)
+    connection.start_ray(None, ROOT)
     from ray import tune
 
     def nothing(config: dict[str, Any]) -> None:
@@ -75,9 +77,75 @@ def empty() -> None:
     print(f"200 empty trials: {taken:.1f} s, {200 / taken:.2f} a second, {os.cpu_count()} at once")
 
 
+TRIALS = int(os.environ.get("TRIALS", "5000"))
+MADE = """
+import json, sys, tempfile
+sys.path.insert(0, {root!r})
+from pathlib import Path
+import psutil
+from rich.console import Console
+from hagmeta.config import RunConfig, resolve
+from study import connection, tuning
+from study.plan import make_plan
+from study.progress import StudyProgress
+from study.resources import Resources
+from study.store import Store
+from ray import tune
+
+config, made, trials = resolve(RunConfig()), {made!r}, {trials}
+record = json.loads(Path({record!r}).read_text())[0]
+record |= {{"config_hash": config.hash(), "predictions": "UEs=" * 1000}}
+
+def trainable(spec):
+    if made:
+        tune.report({{"phase": "meta-train", "step": 1, "steps": 2, "meta-train/val": 0.5}})
+        records = json.dumps([record | {{"seed": spec["seeds"][0]}}])
+        tune.report({{"accuracy": 0.5, "records": records, "note": "", "snapshot": None}})
+    else:
+        tune.report({{"accuracy": 0.0}})
+
+connection.start_ray(None, Path({root!r}))
+tuning.run_trial = trainable
+marks = {{}}
+
+class Watch(tune.Callback):
+    def on_trial_complete(self, iteration, trials, trial, **info):
+        done = sum(each.is_finished() for each in trials) if iteration % 50 == 0 else 0
+        if done:
+            marks[done] = psutil.Process().memory_info().rss
+
+with tempfile.TemporaryDirectory() as folder:
+    plan = make_plan([config], range(trials), set(), 1, 1)
+    with StudyProgress(Console(quiet=True), plan.trials, 0) as progress:
+        store, resources = Store(Path(folder)), Resources(1, 0, 2)
+        tuning.run_plan(plan, store, resources, progress, retries=0, time_budget=None, loggers=[Watch()])
+    written = sum(path.stat().st_size for path in Path(folder, "tune").rglob("*") if path.is_file())
+first = min(mark for mark in marks if mark > trials // 10)
+last = max(marks)
+print(json.dumps([(marks[last] - marks[first]) / (last - first) / 1e3, written / trials / 1e3]))
+"""
+
+
+def memory() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder) / "record.json"
+        short = ["--set", "episodes=1", "--set", "pretrain_epochs=1", "--set", "finetune_steps=1"]
+        command = [sys.executable, "-m", "hagmeta", "--seeds", "1", *short, "--json", str(record)]
+        subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+        for made in (False, True):
+            program = MADE.format(root=str(ROOT), made=made, trials=TRIALS, record=str(record))
+            done = subprocess.run(
+                [sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT
+            )
+            grown, written = json.loads(done.stdout.splitlines()[-1])
+            kind = "with a record each" if made else "empty"
+            told = f"the driver grows {grown:.1f} KB a trial, Tune's files {written:.1f} KB"
+            print(f"{TRIALS} trials, {kind}: {told}", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["ablation", "empty"])
-    {"ablation": ablation, "empty": empty}[parser.parse_args().what]()
+    parser.add_argument("what", choices=["ablation", "empty", "memory"])
+    {"ablation": ablation, "empty": empty, "memory": memory}[parser.parse_args().what]()

@@ -16,7 +16,7 @@ from hagmeta import datasets
 from hagmeta.common.command import Parser, parse_seeds, parse_settings, show_error
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.files import written_whole
-from hagmeta.common.home import DEFAULT_HOME, home
+from hagmeta.common.home import DEFAULT_HOME, home, make_home
 from hagmeta.common.records import Record
 from hagmeta.common.settings import BY_METHOD
 from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
@@ -33,7 +33,7 @@ COMMANDS = ("run", "datasets")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
         if list(arguments[:1]) == ["datasets"]:
@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     if options.json:
         check_writable(options.json)
     choose("method", config.method, METHODS)  # before anything is downloaded
-    dataset = datasets.load(config.dataset, home() / "data")
+    dataset = datasets.load(config.dataset, make_home() / "data")
     config = resolve(config)
     decided = PROTOCOLS[config.protocol].decides
     idle = [

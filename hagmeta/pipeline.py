@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
+from hagmeta.common.record_schema import FORMAT
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
@@ -18,8 +19,9 @@ from hagmeta.packs.capture import stream_of
 from hagmeta.packs.environment import Clock, environment, forget_peaks
 from hagmeta.packs.pack import Pack, Progress, no_progress
 from hagmeta.phases.cache import Cache
+from hagmeta.phases.checkpoints import Checkpoints, State
 from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import meta_train
+from hagmeta.phases.meta_training import meta_train, trained_before
 from hagmeta.phases.pretrain import pretrained_encoders
 from hagmeta.phases.sessions import play
 from hagmeta.phases.snapshots import Snapshots
@@ -48,20 +50,32 @@ def run(
     predictions: list[Predictions] | None = None,
     eager: bool = False,
     plain: bool = False,
+    checkpoints: Checkpoints | None = None,
 ) -> list[Record]:
     """Run one configuration for a pack of seeds; a seed's record does not depend on the others.
 
     ``snapshots`` and ``predictions`` are filled, with what belongs to each record, where they are given.
     ``eager`` keeps a GPU from capturing steps and replaying them. ``plain`` runs one seed after the other
     without packs, captures and kernels of our own, so that ``print``, ``pdb`` and profilers work in a method.
-    Both are for debugging.
+    Both are for debugging. With ``checkpoints``, of these seeds, it goes on from where it was cut off.
     """
+    assert not (plain and checkpoints), "without packs there are no checkpoints"
     packs = [[seed] for seed in seeds] if plain else [list(seeds)]
     return [
         record
         for pack in packs
         for record in _run(
-            resolve(config), pack, dataset, device, cache, progress, snapshots, predictions, eager, plain
+            resolve(config),
+            pack,
+            dataset,
+            device,
+            cache,
+            progress,
+            snapshots,
+            predictions,
+            eager,
+            plain,
+            checkpoints,
         )
     ]
 
@@ -77,6 +91,7 @@ def _run(
     predictions: list[Predictions] | None,
     eager: bool,
     plain: bool,
+    checkpoints: Checkpoints | None,
 ) -> list[Record]:
     forget_peaks(device)
     clock = Clock(len(seeds), device)
@@ -86,10 +101,12 @@ def _run(
             context = prepare(config, seeds, dataset, device, eager=eager, plain=plain, cache=shared)
         with clock("pretrain"):
             pack = pretrain(context, shared, progress)
-        evaluators, validation = live(context, pack, progress, snapshots, clock)
+        evaluators, validation = live(context, pack, progress, snapshots, clock, checkpoints)
     if predictions is not None:
         predictions += [evaluator.predictions for evaluator in evaluators]
     about = {
+        "format": FORMAT,
+        "data": datasets.fingerprint(dataset),
         "config": config.canonical(),
         "config_hash": config.hash(),
         "given": config.given(),
@@ -162,17 +179,45 @@ def live(
     progress: Progress = no_progress,
     snapshots: Snapshots | None = None,
     clock: Clock | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[list[Evaluator], list[Validation]]:
     """Meta-train, rehearse where classes are held out for it, and play the test streams."""
     clock = clock or Clock(pack.size, context.device)
+    if checkpoints:
+        clock.add(checkpoints.spent_before)
+        checkpoints.spent = clock.so_far
+    before = checkpoints.reached("sessions") if checkpoints else None
     with clock("gpil"):
-        trained = meta_train(context, pack, progress)
+        trained = (
+            trained_before(context, pack, before["trained"])
+            if before
+            else meta_train(context, pack, progress, checkpoints)
+        )
     with clock("evaluate"):
-        rehearsed: list[Validation] = [NOT_REHEARSED] * pack.size
-        if context.settings.val_classes and context.protocol.validates:
+        rehearsed: list[Validation] = before["rehearsed"] if before else [NOT_REHEARSED] * pack.size
+        if context.settings.val_classes and context.protocol.validates and not before:
             rehearsed = rehearse(context, pack, progress)
+
+        def keep(session: int, make: Callable[[], State]) -> None:
+            assert checkpoints
+            checkpoints.keep(
+                "sessions",
+                f"session {session}",
+                lambda: {"trained": trained.state(), "rehearsed": rehearsed, "played": make()},
+            )
+
         streams = [scenario.test for scenario in context.scenarios]
-        evaluators = play(context, pack, streams, "test", progress, snapshots, trained)
+        evaluators = play(
+            context,
+            pack,
+            streams,
+            "test",
+            progress,
+            snapshots,
+            trained,
+            keep if checkpoints else None,
+            before["played"] if before else None,
+        )
     pairs = zip(trained.best, rehearsed, strict=True)
     return evaluators, [{"gpil": best, **values} for best, values in pairs]
 

@@ -7,20 +7,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import ray
 import torch
 
-import hagmeta
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import describe
+from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS, MetaTraining
+from hagmeta.packs.environment import code_version
 from hagmeta.pipeline import run
 from study import data
 from study.plan import Trial
@@ -45,7 +45,7 @@ class Probe:
     def key(self, gpu: str) -> str:
         """What its memory depends on; readable up to the code's version."""
         told = [self.config.dataset, self.config.method, f"{self.seeds} seeds", gpu, torch.__version__]
-        rest = [self.config.canonical(), self.eager, data.identity(self.config.dataset), _code()]
+        rest = [self.config.canonical(), self.eager, data.identity(self.config.dataset), code_version()]
         return " / ".join([*told, hashlib.sha256(json.dumps(rest).encode()).hexdigest()[:16]])
 
     def most(self) -> float:
@@ -59,7 +59,11 @@ class Probe:
 
 
 def gpu_shares(
-    trials: Iterable[Trial], say: Callable[[str], object], *, eager: bool = False
+    trials: Iterable[Trial],
+    say: Callable[[str], object],
+    *,
+    eager: bool = False,
+    lent: Mapping[str, NodeDataset] | None = None,
 ) -> dict[Kind, float]:
     """The share of a GPU of each kind of trial; what is not known yet is measured in a worker."""
     name, memory = _gpu()
@@ -70,7 +74,7 @@ def gpu_shares(
     new = [probe for probe in larger.values() if probe.key(name) not in known]
     if new:
         say(f"measuring the GPU memory of {len(new)} of {len(probes)} kinds of trials")
-        measured = zip(new, _measured_in_a_worker(new), strict=True)
+        measured = zip(new, _measured_in_a_worker(new, lent or {}), strict=True)
         known |= {probe.key(name): peak for probe, peak in measured if peak != NOT_MEASURED}
         _write(known)
     peaks = {key: known.get(probe.key(name), NOT_MEASURED) for key, probe in larger.items()}
@@ -128,8 +132,11 @@ def _cut_short(config: RunConfig) -> RunConfig:
     )
 
 
-def measure(probes: Sequence[Probe], device: torch.device) -> list[float]:
+def measure(
+    probes: Sequence[Probe], device: torch.device, lent: Mapping[str, NodeDataset] | None = None
+) -> list[float]:
     """Peak bytes of each, one after the other in this process; NOT_MEASURED where it failed."""
+    data.lend(lent or {})
     peaks = []
     for probe in probes:
         try:
@@ -149,11 +156,11 @@ def _peak(probe: Probe, device: torch.device) -> float:
     return float(records[0]["environment"]["peak_memory_bytes"])
 
 
-def _measured_in_a_worker(probes: Sequence[Probe]) -> list[float]:
-    worker = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
+def _measured_in_a_worker(probes: Sequence[Probe], lent: Mapping[str, NodeDataset]) -> list[float]:
+    worker: Any = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
     in_order = sorted(probes, key=lambda probe: probe.config.dataset)  # so that each is loaded once
     try:
-        peaks = ray.get(worker.remote(in_order, torch.device("cuda")))
+        peaks = ray.get(worker.remote(in_order, torch.device("cuda"), dict(lent)))
     except ray.exceptions.RayError:  # the worker died
         peaks = [NOT_MEASURED] * len(probes)
     found = dict(zip(in_order, peaks, strict=True))
@@ -175,16 +182,6 @@ def _gpu() -> tuple[str, float]:
 def _own_gpu() -> tuple[str, float]:
     properties = torch.cuda.get_device_properties(0)
     return properties.name, float(properties.total_memory)
-
-
-@cache
-def _code() -> str:
-    """The content of the package that decides on memory."""
-    folder = Path(hagmeta.__path__[0])
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _file() -> Path:

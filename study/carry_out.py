@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from rich.console import Console
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from study import data
 from study.display import study_table
+from study.loggers import make_loggers
 from study.plan import Plan, Trial, make_plan, session_number
 from study.progress import StudyProgress
-from study.resources import Kind, Resources, choose_resources, count_lanes
+from study.resources import Kind, Resources, check_possible, choose_resources, count_lanes
 from study.space import Space
 from study.store import Store
 
@@ -75,11 +79,12 @@ def command_typed() -> str:
 def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespace, console: Console) -> Plan:
     from study import tuning  # Ray takes seconds to import: not before it is needed
 
-    cluster = start(options)
+    cluster = start(options, console)
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, lanes)
     resources = share_out(plan.trials, cluster, options, console)
     console.print(f"{len(plan.trials)} trials; {resources}")
+    tell_of_checkpoints(store, options, console)
     with StudyProgress(console, plan.trials, plan.total - plan.missing) as progress:
         tuning.run_plan(
             plan,
@@ -90,19 +95,51 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespac
             time_budget=options.time_budget,
             snapshot=options.save_embeddings,
             eager=options.eager,
+            lent=lent(plan.configs, options),
+            loggers=make_loggers(options.log, store, console),
         )
     return plan
 
 
-def start(options: argparse.Namespace) -> dict[str, float]:
-    """Start Ray or reach a running one; returns what it has."""
-    from study import tuning
+def start(options: argparse.Namespace, console: Console) -> dict[str, float]:
+    """Start Ray or reach a running one; returns what it has, which is enough for a trial."""
+    import ray  # it takes seconds to import: not before it is needed
+
+    from study import connection
 
     try:
-        return tuning.start_ray(options.address, ROOT)
+        cluster = connection.start_ray(options.address, ROOT, console.print)
+    except UserError:
+        raise
+    except ray.exceptions.RuntimeEnvSetupError as error:
+        reason = _first_line(error)
+        raise UserError(f"{ROOT} cannot be sent to the nodes: {reason}") from None
     except (OSError, ValueError, RuntimeError) as error:  # ConnectionError and TimeoutError are OSErrors
-        reason = str(error).splitlines()[0]
-        raise UserError(f"no Ray cluster at --address {options.address}: {reason}") from None
+        where = f"no Ray cluster at --address {options.address}" if options.address else "Ray does not start"
+        raise UserError(f"{where}: {_first_line(error)}") from None
+    if not options.address:  # a cluster may grow
+        check_possible(cluster, options.cpus_per_trial, options.gpus_per_trial)
+    return cluster
+
+
+def tell_of_checkpoints(store: Store, options: argparse.Namespace, console: Console) -> None:
+    """Where nodes cannot read what others have kept, say what that means."""
+    from study import connection
+
+    nodes = connection.node_resources() if options.address else []
+    if len(nodes) > 1 and not connection.all_see(store.checkpoints):
+        text = f"note: not all nodes see {store.checkpoints.resolve()}: a trial that another node takes up "
+        text += "again starts anew. With --results on a disk that all share it goes on from its checkpoint."
+        console.print(text, style="yellow", soft_wrap=True)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def lent(configs: Iterable[RunConfig], options: argparse.Namespace) -> dict[str, NodeDataset]:
+    """The user's own files, loaded, for nodes that may not have them."""
+    return data.own_files(config.dataset for config in configs) if options.address else {}
 
 
 def share_out(
@@ -113,16 +150,23 @@ def share_out(
     if options.gpus_per_trial is None and cluster.get("GPU"):
         from study.calibration import gpu_shares
 
-        shares = gpu_shares(trials, console.print, eager=options.eager)
+        graphs = lent((trial.config for trial in trials), options)
+        shares = gpu_shares(trials, console.print, eager=options.eager, lent=graphs)
     return choose_resources(cluster, shares, options.cpus_per_trial, options.max_concurrent)
 
 
 def _summarise(
     plan: Plan, sampled: set[str], store: Store, options: argparse.Namespace, console: Console
 ) -> int:
-    records = [r for r in store.records() if (r["config_hash"], r["seed"]) in plan.keys]
+    records = [record for record in map(store.find, sorted(plan.keys)) if record is not None]
     if records:
         console.print(study_table(records, console.width, sampled))
+    others = sum(1 for _ in store.record_files()) - len(records)
+    if others and not sampled:
+        console.print(
+            f"note: {others} more runs are there, of other settings or seeds; the report has them, too",
+            style="yellow",
+        )
     console.print(f"records: {store.runs}")
     finished = {(r["config_hash"], r["seed"]) for r in records}
     failed = sorted(
@@ -133,10 +177,12 @@ def _summarise(
     if failed:
         console.print(f"{len(failed)} runs failed; their tracebacks:", style="bold red")
         for config, seed in failed[:20]:
-            console.print(f"  {store.failures / config / f'{seed}.json'}", markup=False)
-        console.print(f"run just those again: {command}", markup=False)
+            console.print(f"  {store.failures / config / f'{seed}.json'}")
+        console.print(f"run just those again: {command}")
     if left:
-        console.print(f"{left} runs are left; go on with: {command}", markup=False)
+        console.print(f"{left} runs are left; go on with: {command}")
+    if not failed and not left:
+        shutil.rmtree(store.checkpoints, ignore_errors=True)
     if records and not options.no_report:
         _report(store, options, console)
     return 1 if failed or left else 0
@@ -146,6 +192,6 @@ def _report(store: Store, options: argparse.Namespace, console: Console) -> None
     from analysis.report import write_report  # pandas and seaborn take seconds to import
 
     page = write_report([store.folder], store.folder / "report")
-    console.print(f"report: {page}", markup=False)
+    console.print(f"report: {page}")
     if options.open:
         webbrowser.open(page.resolve().as_uri())

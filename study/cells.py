@@ -45,6 +45,7 @@ class Cell:
     dimensions: tuple[Dimension, ...]
     objective: str
     title: str = field(compare=False)  # for people
+    graph: str = ""  # the data's fingerprint, where a search on another graph of this name is there already
 
     @cached_property
     def config(self) -> RunConfig:
@@ -57,7 +58,7 @@ class Cell:
         whole = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective, self.defaults]
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
         words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.config.dataset}-{self.config.method}").strip("-")
-        return f"{words[-80:]}-{identity}"
+        return f"{words[-80:]}-{identity}" + (f"-{self.graph[:8]}" if self.graph else "")
 
     @property
     def question(self) -> str:
@@ -173,11 +174,17 @@ def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memo
     for config, settings in zip(space.configs, whole, strict=True):
         title = " ".join(str(settings[key]) for key in told if key in settings)
         cell = Cell(config, space.seeds, _dimensions(space, config), space.search.objective, title)
+        graph = store.graphs.get(cell.config.dataset, "")
+        if storage and graph and cell.name in there:
+            other = optuna.load_study(study_name=cell.name, storage=storage).user_attrs.get("data", graph)
+            cell = replace(cell, graph=graph if other != graph else "")
         study = None
         if make or cell.name in there:
             study = optuna.create_study(
                 storage=storage, study_name=cell.name, direction="maximize", load_if_exists=True
             )
+            if graph and make:
+                study.set_user_attr("data", graph)
         memories.append(Memory(cell, space.search.samples, study))
     return memories
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hagmeta import datasets
@@ -10,16 +11,29 @@ from hagmeta.datasets.base import NodeDataset
 
 Identity = tuple[object, ...]
 
+_lent: dict[str, NodeDataset] = {}  # files of another machine, by name: see `lend`
 _kept: dict[Identity, NodeDataset] = {}  # the last one alone: others may need the memory
 
 
 def load(name: str) -> NodeDataset:
     """Load a dataset, unless it is the one loaded last and its files are the same."""
+    if name in _lent:
+        return _lent[name]
     key = identity(name)
     if key not in _kept:
         _kept.clear()
         _kept[key] = datasets.load(name, home() / "data")
     return _kept[key]
+
+
+def lend(graphs: Mapping[str, NodeDataset]) -> None:
+    """To a worker on another machine, which has not the files that the driver has."""
+    _lent.update(graphs)
+
+
+def own_files(names: Iterable[str]) -> dict[str, NodeDataset]:
+    """Of some datasets those that are files at hand, loaded."""
+    return {name: load(name) for name in dict.fromkeys(names) if datasets.files_at_hand(name)}
 
 
 def identity(name: str) -> Identity:

@@ -6,9 +6,11 @@ python study/launch.py --space ablation --quick
 from __future__ import annotations
 
 import argparse
+import errno
+import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from rich.console import Console
 from hagmeta.common.command import parse_seeds, parse_settings, show_error
 from hagmeta.common.differences import varied
 from hagmeta.common.errors import UserError
+from hagmeta.common.home import make_home
 from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.pipeline import check_features
 from hagmeta.protocol import ProtocolSettings
@@ -31,51 +34,76 @@ from study.cost import in_words, total_seconds
 from study.options import read_options
 from study.plan import Plan, make_plan
 from study.remote import Mirror
+from study.signals import Stopped, stopped_by_signals
 from study.store import Store
+
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+KEPT = "Finished runs are kept; the same command goes on from here."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     try:
-        options = read_options(arguments, __doc__)
-        if options.list:
-            _list(console)
-            return 0
-        return _launch(options, console)
+        with stopped_by_signals():
+            options = read_options(arguments, __doc__)
+            if options.list:
+                _list(console)
+                return 0
+            return _launch(options, console)
     except UserError as error:
         show_error(error)
         return 2
-    except KeyboardInterrupt:
-        console.print("stopped; the same command goes on from here", style="bold red")
-        return 130
+    except Stopped as stopped:
+        with suppress(OSError):  # the terminal may be gone
+            console.print(f"stopped by {stopped}. {KEPT}", style="bold red")
+        return stopped.status
+    except Exception as error:
+        reason = _of_the_disk(error)
+        if reason is None:
+            raise
+        show_error(UserError(f"{reason}: {options.results} or $HAGMETA_HOME. {KEPT}"))
+        return 1
+
+
+def _of_the_disk(error: BaseException | None) -> str | None:
+    """What the disk has to say, where it is behind an error: Tune and Optuna raise errors of their own."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            return error.strerror
+        if isinstance(error, sqlite3.OperationalError) and "disk" in str(error):
+            return str(error)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _launch(options: argparse.Namespace, console: Console) -> int:
     if options.mps and not options.dry_run:
         mps.check()
+    if not options.dry_run:
+        make_home()
     space = spaces.read(
         options.space,
         quick=options.quick,
         datasets=options.dataset or (),
-        seeds=parse_seeds(options.seeds) if options.seeds else None,
+        seeds=None if options.seeds is None else parse_seeds(options.seeds),
         settings=parse_settings(options.set),
     )
     space = _with_data(space, console)
     configs = [resolve(config) for config in space.configs]
-    _check_data(configs)
+    graphs = _check_data(configs)
     _check_snapshot(configs, options.save_embeddings)
     if options.dry_run:
-        with _results(options.results, space.name, console, locked=False) as store:
+        with _results(options.results, space.name, graphs, console, locked=False) as store:
             return _dry_run(space, configs, store, options, console)
-    with _results(options.results, space.name, console) as store, _mps(options):
+    with _results(options.results, space.name, graphs, console) as store, _mps(options):
         if space.search is not None:
             from study import searching
 
             return searching.run_and_confirm(space, store, options, console)
         scan = store.scan()
         for line in scan.aside:
-            console.print(f"set aside, to be run again: {line}", style="yellow", markup=False)
+            console.print(f"set aside, to be run again: {line}", style="yellow")
         done = finished(scan.done, configs, store, options.save_embeddings)
         plan = make_plan(configs, space.seeds, done, options.seeds_per_trial, 1)
         _describe(plan, space, console)
@@ -106,20 +134,22 @@ def _dry_run(
 
 
 @contextmanager
-def _results(results: str, study: str, console: Console, *, locked: bool = True) -> Iterator[Store]:
+def _results(
+    results: str, study: str, graphs: Mapping[str, str], console: Console, *, locked: bool = True
+) -> Iterator[Store]:
     """The study's folder. One in a bucket is brought here first, and copied back."""
     if "://" not in results:
-        store, mirror = Store(Path(results) / study), None
+        store, mirror = Store(Path(results) / study, graphs=graphs), None
     else:
         mirror = Mirror(results, study)
-        store = Store(mirror.folder, mirror.send)
+        store = Store(mirror.folder, mirror.send, graphs)
     with store.locked() if locked else nullcontext():
         if mirror:
-            mirror.fetch()
+            mirror.fetch(make=locked)
         yield store
         if mirror and locked:
             mirror.send_all()
-            console.print(f"copied to {results}", markup=False, soft_wrap=True)
+            console.print(f"copied to {results}", soft_wrap=True)
 
 
 @contextmanager
@@ -158,14 +188,17 @@ def _with_data(space: spaces.Space, console: Console) -> spaces.Space:
             console.print(
                 f"{name} is not available ({reason}). Running on {', '.join(space.fallback)} instead.",
                 style="bold yellow",
-                markup=False,
             )
             space = spaces.replace_dataset(space, name)
     return space
 
 
-def _check_data(configs: Sequence[RunConfig]) -> None:
-    """Find classes that are too small or too few, and features of another kind, now: not in every trial."""
+def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
+    """Find classes that are too small or too few, and features of another kind, now: not in every trial.
+
+    Returns the fingerprint of each dataset.
+    """
+    graphs = {}
     by_dataset: dict[str, set[ProtocolSettings]] = {}
     for config in configs:
         drawn_by = {item.name: getattr(config, item.name) for item in fields(ProtocolSettings)}
@@ -177,10 +210,12 @@ def _check_data(configs: Sequence[RunConfig]) -> None:
                 check_features(config, dataset)
         for settings in by_dataset[name]:
             make_split(dataset, settings, 0)
+        graphs[name] = dataset.fingerprint
+    return graphs
 
 
 def _describe(plan: Plan, space: spaces.Space, console: Console) -> None:
-    console.print(f"[bold]{space.name}[/]: {space.description}")
+    console.print(f"{space.name}: {space.description}", style="bold")
     finished = plan.total - plan.missing
     console.print(
         f"{plan.total} runs ({len(plan.configs)} configurations x {len(plan.seeds)} seeds): "
@@ -197,7 +232,7 @@ def _seeds(seeds: Sequence[int]) -> str:
 def _list(console: Console) -> None:
     for name in spaces.names():
         whole, quick = spaces.read(name), spaces.read(name, quick=True)
-        console.print(f"[bold]{name}[/]: {whole.description}")
+        console.print(f"{name}: {whole.description}", style="bold")
         console.print(f"    {_size(whole)}; --quick: {_size(quick)}")
     console.print("Times are those of one CPU core, and rough.")
 

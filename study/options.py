@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hagmeta.common.command import Parser
-from hagmeta.common.errors import UserError
+from hagmeta.common.errors import UserError, choose
 from study import space as spaces
+from study.loggers import LOGGERS, check_loggers
 from study.plan import LAST
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -29,9 +30,19 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> ar
             "--mps starts NVIDIA's MPS on this machine, not on a cluster's nodes; "
             "leave it out, and start MPS there before Ray (see docs/cluster.md)."
         )
+    _check_address(options.address)
+    for name in options.log:
+        choose("logger", name, LOGGERS)
+    check_loggers(options.log)
+    if not options.results.strip():
+        raise UserError("--results is empty; give a folder, such as results.")
     options.seeds_per_trial = _number(options.seeds_per_trial, "--seeds-per-trial", int, 1, auto=True)
     options.gpus_per_trial = _number(options.gpus_per_trial, "--gpus-per-trial", float, 0, auto=True)
     options.cpus_per_trial = _number(options.cpus_per_trial, "--cpus-per-trial", float, 0)
+    if options.gpus_per_trial and options.gpus_per_trial > 1 and options.gpus_per_trial % 1:
+        raise UserError(f"--gpus-per-trial is {options.gpus_per_trial:g}; above 1 it must be a whole number.")
+    if options.cpus_per_trial == 0 and options.gpus_per_trial == 0:
+        raise UserError("--cpus-per-trial and --gpus-per-trial are both 0; one of them must be above.")
     options.max_concurrent = _number(options.max_concurrent, "--max-concurrent", int, 1)
     options.retries = _number(options.retries, "--retries", int, 0)
     options.time_budget = _duration(options.time_budget)
@@ -55,7 +66,7 @@ def _parser(description: str | None) -> Parser:
     add("--quick", action="store_true", help="the space's small version, for a first look")
     add("--dry-run", action="store_true", help="print what would run, and start nothing")
     add("--results", default="results", metavar="DIR|s3://...", help="where studies go (default: results)")
-    add("--address", metavar="auto|ray://...", help="a running Ray cluster; by default this machine")
+    add("--address", metavar="auto|HOST:PORT", help="a running Ray cluster; by default this machine")
     add("--cpus-per-trial", metavar="n", help="default: 1")
     add("--gpus-per-trial", default="auto", metavar="auto|f", help="share of a GPU, 1/n")
     add("--mps", action="store_true", help="trials that share a GPU compute at once (NVIDIA's MPS)")
@@ -64,9 +75,24 @@ def _parser(description: str | None) -> Parser:
     add("--retries", default="2", metavar="n", help="tries after a failure (default: 2)")
     add("--time-budget", metavar="2h", help="stop after so long; the same command goes on from there")
     add("--save-embeddings", metavar="SESSION|last", help="keep embeddings after a session, for t-SNE")
+    add("--log", action="append", default=[], metavar="|".join(LOGGERS), help="also tell these loggers")
     add("--no-report", action="store_true", help="do not write the report")
     add("--open", action="store_true", help="open the report in a browser at the end")
     return parser
+
+
+def _check_address(address: str | None) -> None:
+    """Where a running cluster is; the driver must be one of its machines."""
+    if address is None or address == "auto":
+        return
+    if address.startswith("ray://"):
+        raise UserError(
+            f"--address {address}: Ray Client cannot run a study, whose driver writes the records. Run this "
+            "command on a machine of the cluster with --address auto: by ray exec, ray job submit or ssh."
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise UserError(f"--address is {address!r}; give auto, or HOST:PORT of the head (its port is 6379).")
 
 
 def _number(text: str | None, name: str, kind: type, least: float, *, auto: bool = False) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyarrow import fs
 
@@ -23,6 +24,11 @@ class Mirror:
 
     def __init__(self, uri: str, study: str) -> None:
         self.uri = uri
+        if "@" in urlsplit(uri).netloc:
+            raise UserError(
+                "--results holds credentials, which would be kept in files; give them by the environment "
+                "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or a profile."
+            )
         self.folder = home() / "remote" / hashlib.sha256(uri.encode()).hexdigest()[:12] / study
         try:
             self._bucket, path = fs.FileSystem.from_uri(uri)
@@ -32,10 +38,11 @@ class Mirror:
             raise UserError(f"--results {uri}: {_first_line(error)}.") from None
         self._local = fs.SubTreeFileSystem(str(self.folder), fs.LocalFileSystem())
 
-    def fetch(self) -> None:
-        """Bring here what the bucket has and this machine has not."""
+    def fetch(self, *, make: bool = True) -> None:
+        """Bring here what the bucket has and this machine has not; without ``make`` nothing is made there."""
         try:
-            self._bucket.create_dir(self._path, recursive=True)  # fails now, not after hours
+            if make:
+                self._bucket.create_dir(self._path, recursive=True)  # fails now, not after hours
             for name in _names(self._remote) - _names(self._local):
                 _copy(name, self._remote, self._local)
         except OSError as error:

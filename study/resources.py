@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
 
 MOST_TRIALS_A_GPU = 8
@@ -52,6 +53,14 @@ def choose_resources(
         slots = min(slots, int(cluster.get("GPU", 0) / least + 1e-6))
     # What is asked for counts: a cluster that grows on demand has little before it is asked.
     return Resources(cpus, least, max(1, most or slots), shares if isinstance(shares, Mapping) else {})
+
+
+def check_possible(machine: Mapping[str, float], cpus: float | None, gpus: float | None) -> None:
+    """Refuse what this machine will never have: such trials would wait for ever."""
+    for option, asked, name in (("--cpus-per-trial", cpus, "CPU"), ("--gpus-per-trial", gpus, "GPU")):
+        there = machine.get(name, 0)
+        if asked and asked > there:
+            raise UserError(f"{option} is {asked:g}; Ray sees {there:g} {name}s on this machine.")
 
 
 def count_lanes(

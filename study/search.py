@@ -6,24 +6,24 @@ What is proposed, and what is kept of it, is in ``cells``; this is how the sampl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ray import tune
+from ray.tune.search import Searcher
+
 from hagmeta.common.errors import UserError
-from hagmeta.common.records import Record, read_record
+from hagmeta.common.records import Record
 from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
 from study.cells import Memory
 from study.objective import is_scored, objective
 from study.plan import Plan, Trial
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
-from study.tuning import Recorder, run_tuner, trial_name
-
-from ray import tune  # after study.tuning, which sets Ray's environment up
-from ray.tune.search import Searcher
-
 from study.trial import run_sample
+from study.tuning import Recorder, run_tuner, trial_name
 
 Spec = dict[str, Any]
 
@@ -37,6 +37,8 @@ def run_searches(
     retries: int,
     time_budget: float | None,
     eager: bool = False,
+    lent: Mapping[str, NodeDataset] | None = None,
+    loggers: Sequence[tune.Callback] = (),
 ) -> None:
     """Run the samples that are missing; what they find is in the memories, their records in the store."""
 
@@ -49,15 +51,16 @@ def run_searches(
             "gpu_share": resources.gpu_share(trial.config),
             "snapshot": None,
             "eager": eager,
+            "checkpoints": str(store.checkpoints.resolve()),
         }
 
     dealer = Dealer(memories, store, progress, spec_of)
     run_tuner(
-        _sample,
+        run_sample,
         {},
         store,
         resources,
-        _SampleRecorder(store, dealer, progress),
+        [_SampleRecorder(store, dealer, progress), *loggers],
         tune.TuneConfig(
             search_alg=dealer,
             num_samples=sum(len(memory.missing) for memory in memories),
@@ -68,6 +71,7 @@ def run_searches(
             trial_dirname_creator=trial_name,
         ),
         retries,
+        lent,
     )
 
 
@@ -127,8 +131,8 @@ class Dealer(Searcher):
         memory, number, _ = self._running.pop(trial_id)
         if result and "val_accuracy" in result and not error:
             memory.tell(number, result["val_accuracy"])
-        elif error:
-            memory.tell_failure(number, "its run failed")
+        elif error or (result and "failed" in result):
+            memory.tell_failure(number, (result or {}).get("failed", "its run failed"))
 
     def usual(self, trial_id: str) -> Trial:
         """What a sample that runs was foreseen to cost."""
@@ -139,11 +143,9 @@ class Dealer(Searcher):
 
     def _kept(self, trial: Trial) -> list[Record]:
         """The records of a sample that a kill kept from being told, or of an equal one."""
-        try:
-            records = [read_record(self._store.runs / key / f"{seed}.json") for key, seed in trial.keys]
-        except (OSError, ValueError):  # not there, or not whole
-            return []
-        return records if all(map(is_scored, records)) else []
+        found = [self._store.find(key) for key in trial.keys]
+        records = [record for record in found if record is not None and is_scored(record)]
+        return records if len(records) == len(found) else []
 
 
 class _SampleRecorder(Recorder):
@@ -160,7 +162,3 @@ class _SampleRecorder(Recorder):
     def _of(self, trial: Any) -> Trial:
         spec = trial.config["spec"]
         return Trial(RunConfig.from_mapping(spec["config"]), tuple(spec["seeds"]))
-
-
-def _sample(config: dict[str, Any]) -> None:
-    run_sample(config["spec"])

@@ -10,9 +10,10 @@ from rich.console import Console
 
 from hagmeta.common.errors import UserError
 from study import confirmation
-from study.carry_out import carry_out, command_typed, finished, share_out, start
+from study.carry_out import carry_out, command_typed, finished, lent, share_out, start, tell_of_checkpoints
 from study.cells import Memory, open_memories
 from study.confirmation import Choice
+from study.loggers import make_loggers
 from study.plan import make_plan
 from study.progress import StudyProgress, average_validation, best_validation
 from study.space import Space
@@ -23,14 +24,14 @@ def run_and_confirm(space: Space, store: Store, options: argparse.Namespace, con
     """A search for each configuration; then the best of each on test streams, with fresh seeds."""
     began = time.monotonic()
     for line in store.scan().aside:
-        console.print(f"set aside, to be run again: {line}", style="yellow", markup=False)
+        console.print(f"set aside, to be run again: {line}", style="yellow")
     memories = open_memories(space, store)
     _describe(space, memories, console)
     if any(memory.missing for memory in memories):
         _run_searches(memories, store, options, console)
     left = sum(len(memory.missing) - len(memory.failed) for memory in memories)
     if left:
-        console.print(f"{left} samples are left; go on with: {command_typed()}", markup=False)
+        console.print(f"{left} samples are left; go on with: {command_typed()}")
         return 1
     failed = _show_failures(memories, store, console)
     if options.time_budget is not None:
@@ -46,13 +47,13 @@ def show(space: Space, store: Store, console: Console) -> None:
     for memory in memories:
         sampled = ", ".join(dimension.key for dimension in memory.cell.dimensions)
         line = f"  {memory.cell.title}: {len(memory.found)} done; over {sampled}"
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _describe(space: Space, memories: Sequence[Memory], console: Console) -> None:
     """How much there is to search, and how much of it is done."""
     assert space.search is not None
-    console.print(f"{space.name}: {space.description}", style="bold", markup=False)
+    console.print(f"{space.name}: {space.description}", style="bold")
     searches = "1 search" if len(memories) == 1 else f"{len(memories)} searches"
     done, left = (sum(map(len, each)) for each in zip(*((m.found, m.missing) for m in memories), strict=True))
     console.print(f"{searches} of {space.search.samples} samples: {done} done, {left} to go")
@@ -65,9 +66,10 @@ def _run_searches(
 
     trials = [memory.cell.usual for memory in memories for _ in memory.missing]
     largest = [memory.cell.largest() for memory in memories if memory.missing]
-    resources = share_out(largest, start(options), options, console)
+    resources = share_out(largest, start(options, console), options, console)
     seeds = len(trials[0].seeds)
     console.print(f"{seeds} seeds a sample; {resources}")
+    tell_of_checkpoints(store, options, console)
     done_before = seeds * sum(len(memory.found) for memory in memories)
     in_words = best_validation if len(memories) == 1 else average_validation
     with StudyProgress(console, trials, done_before, in_words) as progress:
@@ -79,6 +81,8 @@ def _run_searches(
             retries=options.retries,
             time_budget=options.time_budget,
             eager=options.eager,
+            lent=lent([memory.cell.config for memory in memories], options),
+            loggers=make_loggers(options.log, store, console),
         )
 
 
@@ -89,10 +93,10 @@ def _show_failures(memories: Sequence[Memory], store: Store, console: Console) -
             count = "all" if not memory.found else str(len(memory.failed))
             reasons = "; ".join(dict.fromkeys(memory.failed.values()))
             line = f"{memory.cell.title}: {count} samples failed: {reasons}"
-            console.print(line, style="bold red", markup=False, soft_wrap=True)
+            console.print(line, style="bold red", soft_wrap=True)
     failed = sum(len(memory.failed) for memory in memories)
     if failed:
-        console.print(f"tracebacks: {store.failures}; run just those again: {command_typed()}", markup=False)
+        console.print(f"tracebacks: {store.failures}; run just those again: {command_typed()}")
     return failed
 
 
@@ -108,10 +112,10 @@ def _confirm(
     confirmation.write_best(space, choices, store)
     fresh = confirmation.fresh_seeds(space.seeds)
     place = store.folder / "best.yaml"
-    console.print(f"on test streams with {len(fresh)} fresh seeds ({place}):", markup=False, soft_wrap=True)
+    console.print(f"on test streams with {len(fresh)} fresh seeds ({place}):", soft_wrap=True)
     overlapping = confirmation.overlaps(choices, space.seeds)
     for line in overlapping:
-        console.print(f"note: {line}", style="yellow", markup=False, soft_wrap=True)
+        console.print(f"note: {line}", style="yellow", soft_wrap=True)
     chosen = [choice.config for choice in choices]
     done = finished(store.scan().done, chosen, store, options.save_embeddings)
     plan = make_plan(chosen, fresh, done, options.seeds_per_trial, 1)
@@ -123,7 +127,7 @@ def _show_choice(choice: Choice, console: Console) -> None:
     """What was chosen, in a line."""
     found = f"best of {len(choice.memory.found)} samples by validation, {100 * choice.validation:.1f} %"
     values = ", ".join(f"{key} {_rounded(value)}" for key, value in choice.values.items())
-    console.print(f"{choice.memory.cell.title}: {found}: {values}", markup=False, soft_wrap=True)
+    console.print(f"{choice.memory.cell.title}: {found}: {values}", soft_wrap=True)
 
 
 def _rounded(value: object) -> str:

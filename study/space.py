@@ -82,6 +82,8 @@ def read(
         space_file.check_dataset(name)
     typed = {key: space_file.check_setting(key, value) for key, value in (settings or {}).items()}
     path = _find(name_or_file, Path())
+    if path.stem.startswith("."):
+        raise UserError(f"{path.name!r} names the folder of its results, which a dot would hide; rename it.")
     file = space_file.read(path, quick=quick)
     if file.search:
         file = _chosen(file, typed)

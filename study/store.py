@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,16 @@ class Scan:
 class Store(StudyFolder):
     """A study's folder to write to, by one launch at a time."""
 
-    def __init__(self, folder: Path, written: Callable[[Path], object] = lambda path: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        written: Callable[[Path], object] = lambda path: None,
+        graphs: Mapping[str, str] | None = None,
+    ) -> None:
+        """``written`` is told of every file; ``graphs`` has the fingerprints of datasets as they are now."""
         super().__init__(folder)
-        self._written = written  # told of every file
+        self._written = written
+        self.graphs = dict(graphs or {})
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -58,19 +66,40 @@ class Store(StudyFolder):
         found = Scan()
         for path in self.record_files():
             try:
-                record = read_record(path)
+                record = self._read(path)
                 found.done.add((record["config_hash"], record["seed"]))
             except ValueError as error:
                 if not set_aside:
                     continue
-                target = self.folder / "aside" / f"{path.parent.name}-{path.name}"
-                target.parent.mkdir(exist_ok=True)
-                os.replace(path, target)
+                target = self._set_aside(path)
                 found.aside.append(f"{path.relative_to(self.folder)}: {error}; now {target}")
         return found
 
     def records(self) -> list[Record]:
         return [read_record(path) for path in self.record_files()]
+
+    def find(self, key: RunKey) -> Record | None:
+        """A run's record, if it is there, whole, and of the graph that its dataset is now."""
+        try:
+            return self._read(self.runs / key[0] / f"{key[1]}.json")
+        except ValueError:
+            return None
+
+    def _read(self, path: Path) -> Record:
+        record = read_record(path)
+        graph = self.graphs.get(record["config"].get("dataset", ""))
+        # Records from before fingerprints were kept are taken at their word.
+        if graph is not None and record.get("data", graph) != graph:
+            raise ValueError(f"of another graph than {record['config']['dataset']} is now")
+        return record
+
+    def _set_aside(self, path: Path) -> Path:
+        folder = self.folder / "aside"
+        folder.mkdir(exist_ok=True)
+        again = next(n for n in count() if not os.path.lexists(folder / _aside_name(path, n)))
+        target = folder / _aside_name(path, again)
+        os.replace(path, target)
+        return target
 
     def write(self, record: Record) -> None:
         """Whole or not at all; a failure of the same run is no longer one."""
@@ -78,9 +107,12 @@ class Store(StudyFolder):
         self._write(self.runs / name, json.dumps(record).encode())
         (self.failures / name).unlink(missing_ok=True)
 
-    def write_failure(self, key: RunKey, config: dict[str, Any], error: str) -> None:
+    def write_failure(self, key: RunKey, config: dict[str, Any], error: str) -> Path:
+        """The log of a run that failed, or of a try of it; returns its file."""
         content = {"config": config, "config_hash": key[0], "seed": key[1], "error": error}
-        self._write(self.failures / key[0] / f"{key[1]}.json", json.dumps(content).encode())
+        path = self.failures / key[0] / f"{key[1]}.json"
+        self._write(path, json.dumps(content).encode())
+        return path
 
     def write_launch(self, launch: dict[str, Any]) -> None:
         """What was asked for, so that what is missing can be named; the same launch again is one file."""
@@ -100,3 +132,8 @@ class Store(StudyFolder):
         with written_whole(path) as partial:
             partial.write_bytes(content)
         self._written(path)
+
+
+def _aside_name(path: Path, again: int) -> str:
+    """Of a record's file; ``again`` tells those apart that a run was left with before."""
+    return f"{path.parent.name}-{path.stem}{f'-{again}' if again else ''}.json"

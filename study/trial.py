@@ -5,45 +5,47 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from ray import tune
 
+from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.device import choose_device
-from hagmeta.packs.pack import Progress, no_progress
+from hagmeta.packs.pack import Progress
+from hagmeta.phases.checkpoints import Checkpoints
 from hagmeta.phases.snapshots import Snapshots, to_bytes
 from hagmeta.pipeline import run
 from hagmeta.protocol.predictions import Predictions
 from study import data
 from study.objective import objective
+from study.reports import LiveReports
 
 
 def run_trial(spec: dict[str, Any]) -> None:
-    """Ray Tune's trainable: reports once a session, and the records with the last.
+    """Ray Tune's trainable: reports as it goes, and the records at its end.
 
     ``spec`` holds plain values only; the data is loaded here, by its name.
     """
     started, start = time.time(), time.perf_counter()
     config = RunConfig.from_mapping(spec["config"])
-    data.load(config.dataset)
-    load_seconds = time.perf_counter() - start
-    records, note = _run(spec, config)
-    sessions = len(records[0]["accuracy"])
-    for session in range(sessions):
-        accuracy = float(np.mean([record["accuracy"][session] for record in records]))
-        last = json.dumps(records) if session == sessions - 1 else ""
+    with _hopeless_errors_told():
+        data.load(config.dataset)
+        load_seconds = time.perf_counter() - start
+        records, note = _run(spec, config, LiveReports())
         tune.report(
             {
-                "session": session,
-                "accuracy": accuracy,
-                "records": last,
+                "accuracy": float(np.mean([record["accuracy"][-1] for record in records])),
+                "records": json.dumps(records),
                 "note": note,
                 "snapshot": spec["snapshot"],
                 "started": started,
@@ -55,18 +57,30 @@ def run_trial(spec: dict[str, Any]) -> None:
 
 def run_sample(spec: dict[str, Any]) -> None:
     """One sample of a search: reports the objective at its end."""
-    records, note = _run(spec, RunConfig.from_mapping(spec["config"]))
-    tune.report({"val_accuracy": objective(records), "records": json.dumps(records), "note": note})
+    with _hopeless_errors_told():
+        config = RunConfig.from_mapping(spec["config"])
+        records, note = _run(spec, config, LiveReports(tells_test=False))
+        tune.report({"val_accuracy": objective(records), "records": json.dumps(records), "note": note})
 
 
-def _run(spec: dict[str, Any], config: RunConfig) -> tuple[list[Record], str]:
+@contextmanager
+def _hopeless_errors_told() -> Iterator[None]:
+    """Errors that are the user's to mend are reported: Tune would try again what cannot heal."""
+    try:
+        yield
+    except UserError as error:
+        tune.report({"failed": str(error), "traceback": traceback.format_exc()})
+
+
+def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[list[Record], str]:
     torch.set_num_threads(spec["threads"])
     device = choose_device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
         # The share has slack over what the trial should need (study/resources.py).
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
     dataset = data.load(config.dataset)
-    return run_pack(config, spec["seeds"], dataset, device, no_progress, spec["snapshot"], spec["eager"])
+    folder = Path(spec["checkpoints"])
+    return run_pack(config, spec["seeds"], dataset, device, progress, folder, spec["snapshot"], spec["eager"])
 
 
 def run_pack(
@@ -75,13 +89,16 @@ def run_pack(
     dataset: NodeDataset,
     device: torch.device,
     progress: Progress,
+    folder: Path,
     snapshot: int | None = None,
     eager: bool = False,
 ) -> tuple[list[Record], str]:
     """The records of a pack; one that does not fit the GPU is halved until it does, and that is said.
 
-    Predictions, and embeddings after the session ``snapshot``, travel with their record, as text.
+    Predictions, and embeddings after the session ``snapshot``, travel with their record, as text. Checkpoints
+    are kept in ``folder`` until it is done.
     """
+    checkpoints = checkpoints_of(config, seeds, dataset, device, folder, snapshot, eager)
     snapshots = Snapshots(snapshot) if snapshot is not None else None
     predictions: list[Predictions] = []
     try:
@@ -95,12 +112,15 @@ def run_pack(
             snapshots=snapshots,
             predictions=predictions,
             eager=eager,
+            checkpoints=checkpoints,
         )
         for record, arrays in zip(records, snapshots.arrays if snapshots else (), strict=False):
             record["embeddings"] = _as_text(arrays)
         for record, each in zip(records, predictions, strict=True):
             record["predictions"] = _as_text(each.arrays())
-        return records, ""
+        checkpoints.clear()
+        where = checkpoints.went_on_from
+        return records, f"went on from a checkpoint at {where}" if where else ""
     except torch.cuda.OutOfMemoryError:
         if len(seeds) == 1:
             raise
@@ -108,8 +128,29 @@ def run_pack(
     half = len(seeds) // 2
     halves: list[Record] = []
     for part in (seeds[:half], seeds[half:]):
-        halves += run_pack(config, part, dataset, device, progress, snapshot, eager)[0]
+        halves += run_pack(config, part, dataset, device, progress, folder, snapshot, eager)[0]
     return halves, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"
+
+
+def checkpoints_of(
+    config: RunConfig,
+    seeds: Sequence[int],
+    dataset: NodeDataset,
+    device: torch.device,
+    folder: Path,
+    snapshot: int | None,
+    eager: bool,
+) -> Checkpoints:
+    """Of a pack; named by all that its state follows from."""
+    made_from = {
+        "config": config.canonical(),
+        "seeds": list(seeds),
+        "data": dataset.fingerprint,
+        "device": device.type,
+        "snapshot": snapshot,
+        "eager": eager,
+    }
+    return Checkpoints(folder, f"{config.hash()}_{seeds[0]}-{seeds[-1]}", made_from)
 
 
 def _as_text(arrays: dict[str, np.ndarray]) -> str:

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
-import os
-import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ray import tune
+
 from hagmeta.common.records import Record
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.packs.environment import commit
+from study import data
+from study.connection import node_resources, why_nothing_runs
 from study.cost import trial_seconds
 from study.plan import Plan, Trial, session_number
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
-
-# Before Ray is imported: its console tables would run over ours, and trials stay in the working folder.
-os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
-os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-
-import ray
-from ray import tune
-
 from study.trial import run_trial
+
+PENDING_SECONDS = 30.0  # without a running trial, before that is explained
+MOST_LETTERS = 300  # of an error on the console; its log has it all
 
 
 class Recorder(tune.Callback):
@@ -36,6 +33,7 @@ class Recorder(tune.Callback):
     def __init__(self, store: Store, plan: Plan, progress: StudyProgress) -> None:
         self._store, self._progress = store, progress
         self._trials = {trial.name: trial for trial in plan.trials}
+        self._patience = Patience(PENDING_SECONDS)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its callbacks to restore from; our plan restores instead."""
@@ -47,32 +45,54 @@ class Recorder(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        if not result.get("records"):
-            return
-        records = json.loads(result["records"])
+        if "phase" in result:
+            found = {name: value for name, value in result.items() if name.startswith(result["phase"] + "/")}
+            self._progress.goes_on(trial.trial_id, result["phase"], result["step"], result["steps"], found)
+        elif "failed" in result:
+            log = self._write_failure(trial, result.pop("traceback"))
+            self._progress.say(f"{trial} failed: {_one_line(result['failed'])} ({log})")
+            self._progress.has_failed(trial.trial_id, self._of(trial))
+        elif "records" in result:
+            self._record(trial, result)
+
+    def _record(self, trial: Any, result: dict[str, Any]) -> None:
+        # Tune keeps the last report: what is in files of ours need not be there, nor in its loggers.
+        records = json.loads(result.pop("records"))
         for record in records:
             key = record["config_hash"], record["seed"]
             embeddings = record.pop("embeddings", None)
+            if record["environment"]["commit"] is None:  # on another node, which has a copy without history
+                record["environment"]["commit"] = commit()
             self._store.write_predictions(key, base64.b64decode(record.pop("predictions")))
             self._store.write(record)
             if embeddings:
                 self._store.write_embeddings(key, result["snapshot"], base64.b64decode(embeddings))
-        # Tune keeps the last report in its logs and in its state: what is in files of ours need not be there.
-        result["records"] = json.dumps(records)
-        if result["note"]:
-            self._progress.say(f"{trial}: {result['note']}")
+        if note := result.pop("note"):
+            self._progress.say(f"{trial}: {note}")
         self._progress.finished(trial.trial_id, self._figures(records))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.stopped(trial.trial_id)
-        self._progress.say(f"{trial} failed and is tried again")
+        log = self._write_failure(trial, _traceback(trial))
+        self._progress.say(f"{trial} failed and is tried again: {_reason(trial)} ({log})")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        log = self._write_failure(trial, _traceback(trial))
+        self._progress.say(f"{trial} failed: {_reason(trial)} ({log})")
+        self._progress.has_failed(trial.trial_id, self._of(trial))
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Say why nothing runs, where that lasts."""
+        if self._patience.is_over(waiting=not self._progress.running and bool(trials)):
+            asked = trials[-1].placement_group_factory.required_resources
+            if reason := why_nothing_runs(asked, node_resources()):
+                self._progress.say(reason)
+
+    def _write_failure(self, trial: Any, error: str) -> Path:
+        """The log of a try that failed, of all its runs; returns the first one's file."""
         ours = self._of(trial)
-        error = Path(trial.error_file).read_text() if trial.error_file else "no traceback"
-        for key in ours.keys:
-            self._store.write_failure(key, ours.config.canonical(), error)
-        self._progress.has_failed(trial.trial_id, ours)
+        first, *_ = [self._store.write_failure(key, ours.config.canonical(), error) for key in ours.keys]
+        return first
 
     def _figures(self, records: list[Record]) -> list[float]:
         """What is shown of finished runs."""
@@ -80,6 +100,40 @@ class Recorder(tune.Callback):
 
     def _of(self, trial: Any) -> Trial:
         return self._trials[trial.config["spec"]["name"]]
+
+
+class Patience:
+    """Tells when something has waited for so long that a word is due, and again after ten times that."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._since = seconds, time.monotonic()
+
+    def is_over(self, *, waiting: bool) -> bool:
+        now = time.monotonic()
+        if not waiting:
+            self._since = now
+            return False
+        if now - self._since < self._seconds:
+            return False
+        self._since = now + 9 * self._seconds
+        return True
+
+
+def _traceback(trial: Any) -> str:
+    return Path(trial.error_file).read_text() if trial.error_file else "no traceback"
+
+
+def _reason(trial: Any) -> str:
+    """Why the last try failed, in a line."""
+    text = _traceback(trial)
+    if "its worker process has died" in text or "ActorDiedError" in text:
+        return "its worker died, killed or out of memory"
+    return _one_line(text.strip().splitlines()[-1])
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]}..."
 
 
 def run_plan(
@@ -92,6 +146,8 @@ def run_plan(
     time_budget: float | None,
     snapshot: int | None = None,
     eager: bool = False,
+    lent: Mapping[str, NodeDataset] | None = None,
+    loggers: Sequence[tune.Callback] = (),
 ) -> None:
     """Run the plan's trials; their records are in the store when this returns, or their failures."""
     # The longest first: a long trial that starts last keeps one machine busy and the others idle.
@@ -105,15 +161,16 @@ def run_plan(
             "gpu_share": resources.gpu_share(trial.config),
             "snapshot": None if snapshot is None else session_number(trial.config, snapshot),
             "eager": eager,
+            "checkpoints": str(store.checkpoints.resolve()),
         }
         for trial in trials
     ]
     run_tuner(
-        _trainable,
+        run_trial,
         {"spec": tune.grid_search(specs)},
         store,
         resources,
-        Recorder(store, plan, progress),
+        [Recorder(store, plan, progress), *loggers],
         tune.TuneConfig(
             max_concurrent_trials=resources.slots,
             reuse_actors=True,
@@ -122,6 +179,7 @@ def run_plan(
             trial_dirname_creator=trial_name,
         ),
         retries,
+        lent,
     )
 
 
@@ -130,58 +188,43 @@ def run_tuner(
     space: dict[str, Any],
     store: Store,
     resources: Resources,
-    recorder: Recorder,
+    callbacks: Sequence[tune.Callback],
     tune_config: tune.TuneConfig,
     retries: int,
+    lent: Mapping[str, NodeDataset] | None = None,
 ) -> None:
-    """Tune with our resources, store, retries and silence."""
+    """Tune with our resources, store, retries and silence; the first of the callbacks is a Recorder.
+
+    ``lent`` are graphs that workers cannot load, on machines that have not the files.
+    """
     cpus = resources.cpus  # this number alone goes to the workers, with the function that needs it
 
     def request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
         return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": config["spec"]["gpu_share"]}])
 
+    def given(config: dict[str, Any]) -> None:
+        trainable(config["spec"])
+
+    def given_data(config: dict[str, Any], graphs: dict[str, NodeDataset]) -> None:
+        data.lend(graphs)
+        trainable(config["spec"])
+
+    function = tune.with_parameters(given_data, graphs=dict(lent)) if lent else given
     tune.Tuner(
-        tune.with_resources(trainable, request),
+        tune.with_resources(function, request),
         param_space=space,
         tune_config=tune_config,
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(store.folder.resolve()),
             failure_config=tune.FailureConfig(max_failures=retries),
-            callbacks=[recorder],
+            callbacks=list(callbacks),
             verbose=0,
             log_to_file=True,
         ),
     ).fit()
 
 
-def _trainable(config: dict[str, Any]) -> None:
-    run_trial(config["spec"])
-
-
 def trial_name(trial: Any) -> str:
     """By which Tune knows a trial and calls its folder."""
     return str(trial.config["spec"]["name"])
-
-
-def start_ray(address: str | None, root: Path) -> dict[str, float]:
-    """Connect to a cluster, or make one of this machine; returns what it has."""
-    if ray.is_initialized():
-        return dict(ray.cluster_resources())
-    if address and address != "auto":
-        # Ray itself would go on trying for minutes.
-        host, _, port = address.removeprefix("ray://").rpartition(":")
-        socket.create_connection((host or "127.0.0.1", int(port)), timeout=5).close()
-    # Workers must find this project: by path on this machine, by a copy of it on others.
-    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment: dict[str, Any] = {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
-    if address:
-        environment = {"working_dir": str(root), "excludes": [".git", ".venv", "results", "**/*.partial"]}
-    ray.init(
-        address=address or "local",  # not one that happens to run here: it is another's, and without our MPS
-        runtime_env=environment,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        include_dashboard=False if not address else None,
-    )
-    return dict(ray.cluster_resources())

@@ -8,9 +8,11 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hagmeta.common.record_schema import problem_of
+
 RunKey = tuple[str, int]  # configuration hash, seed
 Record = dict[str, Any]
-REQUIRED = ("config", "config_hash", "seed", "accuracy", "matrix", "pd", "rpd", "validation", "seconds")
+MOST_BYTES = 20_000_000  # of a record; hundreds of sessions and classes stay below a tenth of it
 
 
 class StudyFolder:
@@ -23,6 +25,7 @@ class StudyFolder:
         self.launches = folder / "launches"
         self.embeddings = folder / "embeddings"
         self.predictions = folder / "predictions"
+        self.checkpoints = folder / "checkpoints"  # of trials that were cut off
 
     def record_files(self) -> Iterator[Path]:
         """Every finished run's, in order."""
@@ -55,15 +58,12 @@ def config_hash(
 
 def read_record(path: Path) -> Record:
     """A record that is whole and stands where it belongs, or a ValueError that says what is wrong."""
-    try:
-        record = json.loads(path.read_bytes())
-    except ValueError:
-        raise ValueError("not whole") from None
+    record = _parsed(path)
     if not isinstance(record, dict):
         raise ValueError("not a record")
-    missing = [key for key in REQUIRED if key not in record]
-    if missing:
-        raise ValueError(f"without {', '.join(missing)}")
+    problem = problem_of(record)
+    if problem:
+        raise ValueError(problem)
     if record["config_hash"] != path.parent.name or _hash_of(record) != path.parent.name:
         raise ValueError("of another configuration than its folder's")
     if str(record["seed"]) != path.stem:
@@ -71,8 +71,24 @@ def read_record(path: Path) -> Record:
     return record
 
 
+def _parsed(path: Path) -> Any:
+    """What a file holds, of plain JSON: no NaN, nothing nested without end."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"larger than {MOST_BYTES:,} bytes")
+        content = path.read_bytes()
+    except OSError as error:  # a folder, a link to nothing, no right to read it
+        raise ValueError(f"not readable: {error.strerror or error}") from None
+    try:
+        return json.loads(content, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise ValueError("not whole") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
 def _hash_of(record: Record) -> str:
-    if not isinstance(record["config"], dict):
-        raise ValueError("its config is none")
     # Records from before these keys have hashed every setting, of what was not revised yet.
     return config_hash(record["config"], record.get("unhashed", ()), record.get("revisions"))

@@ -8,6 +8,7 @@ class, so that no method gets everything right.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -25,6 +26,7 @@ MISFITS = 0.1  # the share of nodes that behave as another class's
 WORDS_PER_NODE = 30
 TOPIC_SHARE = 0.1  # the share of a node's words that are drawn from its class's own
 WORDS_PER_TOPIC = 50
+COPIES = 4  # of its arrays, at the peak of making a graph
 CENTRE_SCALE = 0.05  # the standard deviation of a class's mean, where a node's is 1
 
 
@@ -104,6 +106,12 @@ def parse(text: str) -> SyntheticConfig:
 
 def generate(name: str, config: SyntheticConfig) -> NodeDataset:
     """Make the graph: the same for the same config, with exactly the counts asked for."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if COPIES * config.size > memory:
+        raise UserError(
+            f"synthetic: making {config.nodes:,} nodes and {config.edges:,} edges takes about "
+            f"{COPIES * config.size / 1e9:.0f} GB of memory; this machine has {memory / 1e9:.0f}."
+        )
     rng = np.random.default_rng(config.seed)
     labels = np.repeat(np.arange(config.classes), _class_sizes(config.nodes, config.classes))
     labels = rng.permutation(labels)

@@ -135,6 +135,24 @@ class Steps:
         further._capture = capture
         return further
 
+    def state(self) -> dict[str, Any]:
+        """What later steps depend on beside the parameters."""
+        summed = {
+            name: value.grad
+            for name, value in self._pack.parameters.items()
+            if all(value is not fresh for fresh in self._fresh)
+        }
+        return {"optimizer": self._optimizer.state_dict(), "summed": summed}
+
+    @torch.no_grad()
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from such a state; before the first step."""
+        self._optimizer.load_state_dict(state["optimizer"])
+        for name, gradient in state["summed"].items():
+            value = self._pack.parameters[name]
+            assert value.grad is not None
+            value.grad.copy_(gradient)
+
     def take(
         self, step: str, shared: tuple[Hashable, ...], fixed: tuple[Any, ...], drawn: tuple[Any, ...]
     ) -> Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import resource
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
@@ -21,15 +22,30 @@ class Clock:
 
     def __init__(self, pack: int, device: torch.device) -> None:
         self._pack, self._device = pack, device
+        self._now: tuple[str, float] | None = None  # the phase, and when it began
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
+        self._now = phase, time.perf_counter()
         yield
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        self.seconds[phase] = (time.perf_counter() - start) / self._pack
+        self.seconds, self._now = self.so_far(), None
+
+    def so_far(self) -> dict[str, float]:
+        """With the phase that goes on."""
+        if self._now is None:
+            return self.seconds
+        phase, start = self._now
+        return self.seconds | {
+            phase: self.seconds.get(phase, 0.0) + (time.perf_counter() - start) / self._pack
+        }
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Those of a run that was cut off, and now goes on."""
+        for phase, spent in seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + spent
 
 
 def environment(device: torch.device, pack: int) -> dict[str, Any]:
@@ -44,7 +60,7 @@ def environment(device: torch.device, pack: int) -> dict[str, Any]:
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "python": platform.python_version(),
         **{package: version(package) for package in ("torch", "torch-geometric", "numpy", "scipy")},
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
@@ -58,7 +74,17 @@ def forget_peaks(device: torch.device) -> None:
 
 
 @cache
-def _commit() -> str | None:
+def code_version() -> str:
+    """The content of this package: changes with every change of its code."""
+    folder = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def commit() -> str | None:
     """The checkout's commit, with a + where files differ from it; None outside a checkout."""
     git = ["git", "-C", str(Path(__file__).parent)]
     try:

@@ -113,6 +113,14 @@ class EarlyStopping:
         if better.any():
             self._pack.keep(self._state, better)
 
+    def state(self) -> dict[str, Any]:
+        return {"best": self.best, "waited": self._waited, "parameters": self._state}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from such a state."""
+        self.best, self._waited = state["best"].numpy(), state["waited"].numpy()
+        self._state = {name: state["parameters"][name].to(self._pack.device) for name in self._state}
+
     def restore_best(self) -> None:
         self._pack.restore(self._state)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,14 @@ class Lesson(ABC):
     @abstractmethod
     def task(self, session: int) -> tuple[Task, Tensor]:
         """The task of one step, and the targets of its queries."""
+
+    def state(self) -> list[Any]:
+        """What the lessons to come depend on."""
+        return []
+
+    def load(self, state: list[Any]) -> None:
+        """Go on from such a state."""
+        assert not state
 
 
 class HeldOutLesson(Lesson):
@@ -61,6 +70,13 @@ class HeldOutLesson(Lesson):
             return training_pools(scenario, stream.known, self.context.settings)
         nodes = scenario.train_nodes_met(stream, session)
         return ClassPools([nodes[scenario.labels[nodes] == c] for c in stream.met(session)])
+
+    def state(self) -> list[Any]:
+        return [rng.bit_generator.state for rng in self.rng]
+
+    def load(self, state: list[Any]) -> None:
+        for rng, each in zip(self.rng, state, strict=True):
+            rng.bit_generator.state = each
 
     def task(self, session: int) -> tuple[Task, Tensor]:
         supports, queries = [], []

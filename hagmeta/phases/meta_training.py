@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -13,6 +15,7 @@ from hagmeta.methods.base import MetaTraining, Shared, Task
 from hagmeta.packs.capture import Capture, Steps
 from hagmeta.packs.pack import EarlyStopping, Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
+from hagmeta.phases.checkpoints import Checkpoints, State
 from hagmeta.phases.context import Context, Knowledge
 from hagmeta.phases.meeting import meet_trained
 from hagmeta.phases.validation import Validation
@@ -103,7 +106,14 @@ EPISODES = {
     MetaTraining.FEW_SHOT: few_shot_episodes,
     MetaTraining.SUPERVISED: supervised_episodes,
 }
-Answered = tuple[Episode, Tensor]  # with the positions (pack, queries) that were answered
+
+
+class Answered(NamedTuple):
+    """An episode's queries (pack, queries), its classes (pack, classes), and the positions answered."""
+
+    query: Tensor
+    classes: np.ndarray
+    answer: Tensor
 
 
 class Trained(NamedTuple):
@@ -115,66 +125,135 @@ class Trained(NamedTuple):
 
     def answers_of(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """One seed's queries of that pseudo-stream, and the class given to each."""
-        queries = [episode.task.query[seed].numpy() for episode, _ in self.answered]
-        classes = [episode.classes[seed][answer[seed].cpu().numpy()] for episode, answer in self.answered]
+        queries = [each.query[seed].numpy() for each in self.answered]
+        classes = [each.classes[seed][each.answer[seed].cpu().numpy()] for each in self.answered]
         return np.concatenate(queries), np.concatenate(classes)
 
+    def state(self) -> State:
+        return {"best": self.best, "steps": self.steps.state(), "answered": self.answered}
 
-def meta_train(context: Context, pack: Pack, progress: Progress) -> Trained:
+
+def meta_train(
+    context: Context, pack: Pack, progress: Progress, checkpoints: Checkpoints | None = None
+) -> Trained:
     """Train the pack, to each seed's best validation accuracy where the protocol validates."""
     settings = context.settings
     with context.capture() as capture:
         steps = context.steps(pack, settings.learning_rate, capture)
         if not context.protocol.validates:
-            return Trained([None] * pack.size, steps, _train_to_the_end(context, pack, steps, progress))
+            answered = _train_to_the_end(context, pack, steps, progress, checkpoints)
+            return Trained([None] * pack.size, steps, answered)
         if context.meta_training is MetaTraining.NONE:
             return Trained([None] * pack.size, steps, ())
-        return Trained(_train_to_the_best(context, pack, steps, capture, progress), steps, ())
+        return Trained(_train_to_the_best(context, pack, steps, capture, progress, checkpoints), steps, ())
+
+
+def trained_before(context: Context, pack: Pack, state: State) -> Trained:
+    """What meta-training left in a run that was cut off after it; the parameters are the caller's."""
+    with context.capture() as capture:
+        steps = context.steps(pack, context.settings.learning_rate, capture)
+    steps.restore(state["steps"])
+    return Trained(state["best"], steps, _answered(state["answered"], context))
+
+
+def _answered(state: Sequence[Any], context: Context) -> list[Answered]:
+    return [Answered(query, classes.numpy(), answer.to(context.device)) for query, classes, answer in state]
 
 
 def _train_to_the_best(
-    context: Context, pack: Pack, steps: Steps, capture: Capture, progress: Progress
+    context: Context,
+    pack: Pack,
+    steps: Steps,
+    capture: Capture,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
 ) -> list[float | None]:
     """Keep every seed's parameters of its best validation, whose accuracies are returned."""
     settings, training = context.settings, context.propagated(pack, context.training())
     validation = Validation(context, pack, capture)
     meet_trained(context, pack, training)
     stopping = EarlyStopping(pack, settings.patience)
-    for number, _, _ in _learnt(context, training, steps):
+    done = 0
+    if checkpoints and (before := checkpoints.reached("meta-train")):
+        done = _go_on(pack, steps, before)
+        stopping.load(before["stopping"])
+    for number, _, _ in _learnt(context, training, steps, done):
         if _is_time_to_tell(number, context):
             accuracy = validation.accuracy()
             stopping.update(accuracy)
             progress("meta-train", number + 1, settings.episodes, {"val": float(accuracy.mean())})
             if stopping.finished:
                 break
+        if checkpoints:
+            make = partial(_state, pack, steps, number + 1, stopping=stopping)
+            checkpoints.keep("meta-train", f"episode {number + 1}", make)
     stopping.restore_best()
     return stopping.best.tolist()
 
 
-def _train_to_the_end(context: Context, pack: Pack, steps: Steps, progress: Progress) -> Sequence[Answered]:
+def _state(
+    pack: Pack,
+    steps: Steps,
+    done: int,
+    *,
+    stopping: EarlyStopping | None = None,
+    answered: Iterable[Answered] = (),
+) -> State:
+    return {
+        "episodes": done,
+        "parameters": pack.snapshot(),
+        "steps": steps.state(),
+        "stopping": stopping.state() if stopping else {},
+        "answered": list(answered),
+    }
+
+
+def _go_on(pack: Pack, steps: Steps, state: State) -> int:
+    """From a state in the midst of training; returns how many episodes are done."""
+    pack.restore(state["parameters"])
+    steps.restore(state["steps"])
+    return int(state["episodes"])
+
+
+def _train_to_the_end(
+    context: Context, pack: Pack, steps: Steps, progress: Progress, checkpoints: Checkpoints | None
+) -> Sequence[Answered]:
     """Train, and return the answers to a pseudo-stream: the last, or one after another training."""
     training = context.propagated(pack, context.training())
     meet_trained(context, pack, training)
     last = deque[Answered](maxlen=context.pseudo_sessions)
+    done = 0
+    if checkpoints and (before := checkpoints.reached("meta-train")):
+        done = _go_on(pack, steps, before)
+        last.extend(_answered(before["answered"], context))
     if context.meta_training is not MetaTraining.NONE:
-        for number, episode, logits in _learnt(context, training, steps):
-            last.append((episode, logits.argmax(-1)))
+        for number, episode, logits in _learnt(context, training, steps, done):
+            last.append(Answered(episode.task.query, episode.classes, logits.argmax(-1)))
             if _is_time_to_tell(number, context):
-                accuracy = float((last[-1][1].cpu() == episode.target).float().mean())
+                accuracy = float((last[-1].answer.cpu() == episode.target).float().mean())
                 progress("meta-train", number + 1, context.settings.episodes, {"query": accuracy})
+            if checkpoints:
+                make = partial(_state, pack, steps, number + 1, answered=last)
+                checkpoints.keep("meta-train", f"episode {number + 1}", make)
     if context.meta_training is not MetaTraining.INCREMENTAL:
         key = _dropout_key(context)
         episodes = pseudo_episodes(context, training)
         for number, episode in zip(range(context.pseudo_sessions), episodes, strict=False):
-            last.append((episode, episode.loss(pack, fold(key, number))[1].argmax(-1)))
+            answer = episode.loss(pack, fold(key, number))[1].argmax(-1)
+            last.append(Answered(episode.task.query, episode.classes, answer))
     return last
 
 
-def _learnt(context: Context, training: Knowledge, steps: Steps) -> Iterator[tuple[int, Episode, Tensor]]:
-    """The episodes, numbered, each once its step is taken, with its logits until the next."""
+def _learnt(
+    context: Context, training: Knowledge, steps: Steps, done: int
+) -> Iterator[tuple[int, Episode, Tensor]]:
+    """The episodes not done yet, numbered, each once its step is taken, with its logits until the next.
+
+    Those that are done are drawn again, which costs little, so that the others are the same as ever.
+    """
     key = _dropout_key(context)
-    episodes = context.ahead(EPISODES[context.meta_training](context, training))
-    for number, episode in zip(range(context.settings.episodes), episodes, strict=False):
+    episodes = context.ahead(islice(EPISODES[context.meta_training](context, training), done, None))
+    for number, episode in zip(range(done, context.settings.episodes), episodes, strict=False):
         yield number, episode, episode.learn(steps, fold(key, number))
 
 

@@ -29,7 +29,7 @@ class ReadOut:
         settings = context.settings
         self._smoothing, self._tau = settings.smoothing, settings.logit_adjustment
         # Where prototypes are all that is kept of a class: how many labels (pack, classes) they were made of.
-        self._kept = np.empty((len(context.scenarios), 0), dtype=np.int64)
+        self.kept = np.empty((len(context.scenarios), 0), dtype=np.int64)
 
     @torch.no_grad()
     def scores(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task) -> Tensor:
@@ -70,8 +70,8 @@ class ReadOut:
         classes = task.classes.shape[-1]
         counts = np.stack([np.bincount(each.position, minlength=classes) for each in labels])
         if self._context.keeps_prototypes:
-            counts[:, : self._kept.shape[1]] = self._kept
-            self._kept = counts
+            counts[:, : self.kept.shape[1]] = self.kept
+            self.kept = counts
         assert counts.all(), "every class met is known by a label"
         prior = counts / counts.sum(1, keepdims=True)
         return torch.from_numpy(-self._tau * np.log(prior)).to(self._context.device, torch.float32)

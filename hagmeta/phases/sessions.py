@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from hagmeta.methods.base import SessionLearning, Shared, Task
 from hagmeta.packs.pack import Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
+from hagmeta.phases.checkpoints import State
 from hagmeta.phases.context import Context, Knowledge
 from hagmeta.phases.lessons import HeldOutLesson, Lesson, ReplayLesson, recall
 from hagmeta.phases.meeting import meet
@@ -35,8 +37,14 @@ def play(
     progress: Progress,
     snapshots: Snapshots | None = None,
     trained: Trained | None = None,
+    keep: Callable[[int, Callable[[], State]], None] | None = None,
+    before: State | None = None,
 ) -> list[Evaluator]:
-    """Live through the streams: learn in every session and answer its queries, in the protocol's order."""
+    """Live through the streams: learn in every session and answer its queries, in the protocol's order.
+
+    ``keep`` is told of every session but the last, with what makes the state after it; from such a state,
+    ``before``, a pack that was cut off goes on.
+    """
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, context.scenarios, strict=True)]
     learner: _Learner
     if context.protocol.scores_while_learning:
@@ -44,7 +52,16 @@ def play(
         learner = _AnsweringWhileLearning(context, streams, purpose, trained)
     else:
         learner = _AnsweringAfterLearning(context, streams, purpose)
-    for session in range(streams[0].sessions + 1):
+    first = 0
+    if before is not None:
+        first = int(before["sessions"])
+        pack.restore(before["parameters"])
+        learner.load(before["learner"])
+        for evaluator, state in zip(evaluators, before["evaluators"], strict=True):
+            evaluator.load(state)
+        if snapshots:
+            snapshots.load(before["snapshots"])
+    for session in range(first, streams[0].sessions + 1):
         knowledge = context.session(streams, session)
         meet(context, pack, knowledge, streams, session)
         answers = learner.learn_and_answer(pack, knowledge, session)
@@ -54,8 +71,23 @@ def play(
             evaluator.note({name: float(values[seed]) for name, values in learner.diagnosed.items()})
         if snapshots:
             snapshots.take(context, pack, knowledge, streams, session)
-        progress(purpose, session, streams[0].sessions, {})
+        accuracy = float(np.mean([evaluator.last_accuracy() for evaluator in evaluators]))
+        progress(purpose, session, streams[0].sessions, {"accuracy": accuracy})
+        if keep and session < streams[0].sessions:
+            keep(session, partial(_state, session + 1, pack, learner, evaluators, snapshots))
     return evaluators
+
+
+def _state(
+    done: int, pack: Pack, learner: _Learner, evaluators: Sequence[Evaluator], snapshots: Snapshots | None
+) -> State:
+    return {
+        "sessions": done,
+        "parameters": pack.snapshot(),
+        "learner": learner.state(),
+        "evaluators": [evaluator.state() for evaluator in evaluators],
+        "snapshots": snapshots.arrays if snapshots else [],
+    }
 
 
 class _Learner(ABC):
@@ -67,6 +99,14 @@ class _Learner(ABC):
     @abstractmethod
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         """Learn what a session brings, and answer its queries."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """What the sessions to come depend on, beside the parameters."""
+
+    @abstractmethod
+    def load(self, state: State) -> None:
+        """Go on from such a state."""
 
     @torch.no_grad()
     def _diagnose(self, pack: Pack, shared: Shared, view: View, task: Task) -> None:
@@ -101,6 +141,23 @@ class _AnsweringAfterLearning(_Learner):
                 kept = self.memory.nodes(), self.memory.labels(session)
                 knowledge = self.context.known_by(self.streams, session, *kept)
         return self._answer(pack, knowledge, session)
+
+    def state(self) -> State:
+        return {
+            "kept": self.kept,
+            "labels": self.read_out.kept,
+            "memory": self.memory.kept if self.memory else [],
+            "lesson": self.lesson.state(),
+            "step": self.step,
+        }
+
+    def load(self, state: State) -> None:
+        self.kept = tuple(part.to(self.context.device) for part in state["kept"])
+        self.read_out.kept = state["labels"].numpy()
+        if self.memory:
+            self.memory.kept = [[rows.numpy() for rows in kept] for kept in state["memory"]]
+        self.lesson.load(state["lesson"])
+        self.step = state["step"]
 
     def _learn(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
         settings = self.context.settings
@@ -156,6 +213,12 @@ class _AnsweringWhileLearning(_Learner):
         self._diagnose(pack, shared, knowledge.view, task)
         answers = zip(queries, meanings, rows, strict=True)
         return [(asked, meaning[row], None) for asked, meaning, row in answers]
+
+    def state(self) -> State:
+        return self.steps.state()
+
+    def load(self, state: State) -> None:
+        self.steps.restore(state)
 
     def _lesson(
         self,

@@ -20,6 +20,10 @@ class Snapshots:
         self.session = session
         self.arrays: list[dict[str, np.ndarray]] = []  # one a seed
 
+    def load(self, state: list[dict[str, torch.Tensor]]) -> None:
+        """Those that a run had taken before it was cut off."""
+        self.arrays = [{name: array.numpy() for name, array in arrays.items()} for arrays in state]
+
     @torch.no_grad()
     def take(
         self, context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,22 @@ class Evaluator:
             name: [None if math.isnan(value) else round(value, DIGITS) for value in values]
             for name, values in series.items()
         }
+
+    def state(self) -> dict[str, Any]:
+        """What was answered so far."""
+        told = self.predictions
+        rows = [list(row) for row in zip(told.queries, told.predicted, told.true, strict=True)]
+        return {"answered": rows, "notes": self.notes}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from such a state."""
+        for row in state["answered"]:
+            self.predictions.add(*(part.numpy() for part in row))
+        self.notes = list(state["notes"])
+
+    def last_accuracy(self) -> float:
+        """Of the session that was answered last."""
+        return float((self.predictions.predicted[-1] == self.predictions.true[-1]).mean())
 
     def accuracy(self) -> list[float]:
         return [float(correct.mean()) for correct in self.predictions.correct()]

@@ -8,12 +8,17 @@ import sys
 import time
 from pathlib import Path
 
+from hagmeta import datasets
+from hagmeta.datasets import npz
 from study.store import Store
 from tests.study.test_launch import ROOT, SPACE
 
 
 def test_a_study_outlives_a_node(tmp_path: Path) -> None:
-    (tmp_path / "tiny.yaml").write_text(SPACE)
+    # Nodes have neither the user's file, by a path that is relative at that, nor the same home.
+    graph = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
+    npz.save(tmp_path / "graph.npz", datasets.load(graph, tmp_path))
+    (tmp_path / "tiny.yaml").write_text(SPACE.replace(graph, "npz:graph.npz"))
     # The nodes live in a process of their own, which is told when to remove one.
     program = """
 import sys
@@ -35,7 +40,7 @@ cluster.shutdown()
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=environment,
+        env={**os.environ, "HAGMETA_HOME": str(tmp_path / "another")},
     )
     assert nodes.stdin is not None and nodes.stdout is not None
     address = nodes.stdout.readline().strip()
@@ -60,5 +65,7 @@ cluster.shutdown()
     nodes.stdin.flush()
     nodes.wait(timeout=60)
     assert study.returncode == 0, output
-    assert "2 at once" in output
+    assert "2 at once" in output and "not all nodes see" not in output
     assert len(store.scan().done) == 8
+    assert all(record["environment"]["commit"] for record in store.records())
+    assert list((tmp_path / "home" / "pretrained").glob("*.pt")) and not (tmp_path / "another").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,10 +20,15 @@ import psutil
 import pytest
 import torch
 
+from hagmeta import datasets
+from hagmeta.config import RunConfig, resolve
+from hagmeta.datasets import npz
+from hagmeta.datasets.base import NodeDataset
 from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import read_predictions
 from study.launch import main
 from study.store import Store
+from tests.study.test_store import record as made
 
 ROOT = Path(__file__).resolve().parents[2]
 HAS_GPU = torch.cuda.is_available()
@@ -223,8 +229,9 @@ def test_a_killed_worker_is_tried_again(folder: Path) -> None:
     worker.kill()
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    assert "is tried again" in output
-    assert len(results(folder)) == 4
+    assert output.count("failed and is tried again: its worker died") == 1
+    assert "Traceback" not in output and len(output.splitlines()) < 30
+    assert len(results(folder)) == 4 and not list((folder / "results" / "tiny").glob("failed/*/*.json"))
 
 
 def test_runs_that_fail_are_kept_with_their_traceback_and_the_others_go_on(folder: Path) -> None:
@@ -235,7 +242,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from rich.console import Console
 from hagmeta.config import RunConfig
-from study import tuning
+from study import connection, tuning
 from study.plan import make_plan
 from study.progress import StudyProgress
 from study.resources import Resources
@@ -245,7 +252,7 @@ good = RunConfig(dataset="synthetic:nodes=1200,edges=5000,features=150,classes=1
 bad = RunConfig(dataset="npz:gone.npz", classes=(4, 5, 5), n_way=2, k_shot=3, sessions=2, query_shot=3)
 plan = make_plan([bad, good], [0, 1], set(), 2, 2)
 store = Store(Path({str(folder / "results")!r}))
-tuning.start_ray(None, Path({str(ROOT)!r}))
+connection.start_ray(None, Path({str(ROOT)!r}))
 with StudyProgress(Console(), plan.trials, 0) as progress:
     tuning.run_plan(plan, store, Resources(1, 0, 2), progress, retries=1, time_budget=None)
 """
@@ -258,7 +265,10 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "is tried again" in done.stdout and "2 failed" in done.stdout
+    # One line says why and where its traceback is; what cannot heal is not tried again.
+    said = [line for line in done.stdout.splitlines() if "gone.npz: there is no such file" in line]
+    assert len(said) == 1 and "/failed/" in said[0] and "2 failed" in done.stdout
+    assert "tried again" not in done.stdout and "Traceback" not in done.stdout + done.stderr
     failures = sorted((folder / "results" / "failed").glob("*/*.json"))
     assert [path.stem for path in failures] == ["0", "1"]
     assert "gone.npz" in json.loads(failures[0].read_text())["error"]
@@ -273,6 +283,15 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
         (["--gpus-per-trial", "-1"], "--gpus-per-trial"),
         (["--time-budget", "soon"], "--time-budget is 'soon'"),
         (["--spaec", "x"], "Did you mean '--space'?"),
+        (["--seeds", ""], "seeds ''"),
+        (["--results", ""], "--results is empty"),
+        (["--results", "s3://key:secret@bucket"], "--results holds credentials"),
+        (["--results", "x" * 5000], "cannot be written: File name too long"),
+        (["--gpus-per-trial", "1.5"], "--gpus-per-trial is 1.5"),
+        (["--cpus-per-trial", "0", "--gpus-per-trial", "0"], "are both 0"),
+        (["--log", "comet"], "unknown logger 'comet'"),
+        (["--address", "ray://127.0.0.1:10001"], "with --address auto: by ray exec, ray job submit or ssh"),
+        (["--address", "nonsense"], "--address is 'nonsense'; give auto, or HOST:PORT"),
         (["--address", "127.0.0.1:1"], "no Ray cluster at --address 127.0.0.1:1"),
         (["--dry-run", "--address", "auto"], "--dry-run"),
         (["--set", "hiden=3"], "hiden"),
@@ -322,3 +341,59 @@ def test_a_dataset_that_is_not_available_is_replaced_by_every_fallback(
     assert "Running on metamath, wordnet instead." in flat
     for name in ("metamath", "wordnet"):
         assert f"dataset={name}" in output
+
+
+def test_text_of_users_is_shown_to_the_letter(folder: Path, launch_here: Launch) -> None:
+    (folder / "tiny.yaml").write_text(SPACE.replace("a study of seconds", "'[/b] a [x] study :smile: [red]'"))
+    code, output = launch_here(folder, "--dry-run")
+    assert code == 0 and "[/b] a [x] study :smile: [red]" in output
+
+
+def test_a_space_file_of_dots_does_not_write_above_its_results(folder: Path, launch_here: Launch) -> None:
+    (folder / "...yaml").write_text(SPACE)
+    code, output = launch_here(folder, "--space", str(folder / "...yaml"))
+    assert code == 2 and output.count("\n") == 1 and "rename it" in output
+
+
+@pytest.mark.parametrize("home", ["", "~nobody-of-this-name/x", "/dev/null/x", "/proc/x"])
+def test_a_home_that_cannot_be_used_is_said_before_anything_starts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: str
+) -> None:
+    monkeypatch.setenv("HAGMETA_HOME", home)
+    code = main(["--space", str(folder / "tiny.yaml"), "--results", str(folder / "results")])
+    output = "".join(capsys.readouterr())
+    assert code == 2 and output.count("\n") == 1 and "HAGMETA_HOME" in output
+    assert not (folder / "results").exists()
+
+
+def test_a_full_disk_is_one_line(folder: Path, launch_here: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device", "runs/0.json")
+        except OSError:
+            raise RuntimeError("as Tune raises it") from None
+
+    monkeypatch.setattr("study.launch.carry_out", full)
+    code, output = launch_here(folder)
+    assert code == 1 and output.splitlines()[-1].startswith("error: No space left on device: ")
+    assert "Traceback" not in output
+
+
+def test_another_graph_under_the_same_name_is_not_done(folder: Path, launch_here: Launch) -> None:
+    def graph(seed: int) -> NodeDataset:
+        text = f"synthetic:nodes=300,edges=900,features=40,classes=6,seed={seed}"
+        return datasets.load(text, folder)
+
+    npz.save(folder / "graph.npz", graph(1))
+    (folder / "tiny.yaml").write_text(
+        "datasets: ['npz:graph.npz']\nfixed: {classes: [2, 2, 2], n_way: 1, k_shot: 1}\nseeds: 1\n"
+    )
+    config = resolve(RunConfig(dataset="npz:graph.npz", classes=(2, 2, 2), n_way=1, k_shot=1))
+    store = Store(folder / "results" / "tiny")
+    store.write(made(0, config=config) | {"data": graph(1).fingerprint})
+    assert "1 done, 0 to go" in launch_here(folder, "--dry-run")[1]
+    npz.save(folder / "graph.npz", graph(2))
+    assert "0 done, 1 to go" in launch_here(folder, "--dry-run")[1]
+    # Records from before fingerprints were kept count.
+    store.write(made(0, config=config))
+    assert "1 done, 0 to go" in launch_here(folder, "--dry-run")[1]

@@ -69,3 +69,12 @@ def test_a_bucket_that_cannot_be_written_is_named_and_nothing_is_lost(mirror: Mi
 def test_an_address_that_is_none_is_named(uri: str) -> None:
     with pytest.raises(UserError, match="--results"):
         Mirror(uri, "tiny").fetch()
+
+
+def test_looking_at_a_bucket_makes_nothing_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    mirror = Mirror((tmp_path / "bucket").as_uri(), "study")
+    mirror.fetch(make=False)
+    assert not (tmp_path / "bucket").exists()
+    mirror.fetch()
+    assert (tmp_path / "bucket" / "study").is_dir()

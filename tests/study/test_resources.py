@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from study import calibration
+from study.connection import PRIVATE, why_nothing_runs
 from study.plan import Trial
-from study.resources import MOST_TRIALS_A_GPU, choose_resources, count_lanes, kind, share_of
+from study.resources import MOST_TRIALS_A_GPU, check_possible, choose_resources, count_lanes, kind, share_of
+from study.tuning import Patience
 from tests.study.test_launch import HAS_GPU, ROOT
 
 GB = 1e9
@@ -80,7 +83,7 @@ def test_what_was_measured_is_kept_for_the_same_code_gpu_and_pack(
     measured: list[calibration.Probe] = []
     said: list[str] = []
 
-    def measure(probes: list[calibration.Probe]) -> list[float]:
+    def measure(probes: list[calibration.Probe], lent: object) -> list[float]:
         measured.extend(probes)
         return [30 * GB if probe.config.method == "cec" else 0.5 * GB for probe in probes]
 
@@ -122,10 +125,10 @@ import ray
 from ray import tune
 ray.init("local", num_cpus=8, num_gpus=1, include_dashboard=False, log_to_driver=False)
 
-def nothing(config):
+def nothing(spec):
     start = time.time()
     time.sleep(0.5)
-    share = config["spec"]["gpu_share"]
+    share = spec["gpu_share"]
     tune.report({{"line": json.dumps([share, os.getpid(), start, time.time()])}})
 
 class Lines(tune.Callback):
@@ -136,7 +139,7 @@ shares = [0.5] * 3 + [0.25] * 6
 resources = choose_resources({{"CPU": 8, "GPU": 1}}, {{("a", "b"): 0.5, ("c", "d"): 0.25}}, None, None)
 specs = [{{"gpu_share": share, "number": number}} for number, share in enumerate(shares)]
 store, config = Store(Path({str(tmp_path)!r})), tune.TuneConfig(max_concurrent_trials=4, reuse_actors=True)
-tuning.run_tuner(nothing, {{"spec": tune.grid_search(specs)}}, store, resources, Lines(), config, 0)
+tuning.run_tuner(nothing, {{"spec": tune.grid_search(specs)}}, store, resources, [Lines()], config, 0)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
@@ -158,3 +161,33 @@ tuning.run_tuner(nothing, {{"spec": tune.grid_search(specs)}}, store, resources,
 def test_a_gpus_memory_is_measured() -> None:
     [peak] = calibration.measure(list(calibration.make_probes(TRIALS[:2]).values()), torch.device("cuda"))
     assert 1e6 < peak < torch.cuda.get_device_properties(0).total_memory
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "named"),
+    [
+        (100, None, "--cpus-per-trial is 100; Ray sees 2 CPUs"),
+        (None, 5, "--gpus-per-trial is 5; Ray sees 0 GPUs"),
+    ],
+)
+def test_what_a_machine_will_never_have_is_refused(
+    cpus: float | None, gpus: float | None, named: str
+) -> None:
+    with pytest.raises(UserError, match=named):
+        check_possible({"CPU": 2.0}, cpus, gpus)
+    check_possible({"CPU": 2.0}, 2, 0)
+
+
+def test_a_trial_that_stays_pending_is_explained_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("study.tuning.time.monotonic", lambda: now)
+    patience, told = Patience(30), []
+    for now in range(400):
+        if patience.is_over(waiting=not 100 <= now < 110):
+            told.append(now)
+    assert told == [30, 139]
+    text = why_nothing_runs({"CPU": 1, "GPU": 2}, [{"CPU": 2.0}, {"CPU": 8.0, "GPU": 1.0, "memory": 9.0}])
+    assert text is not None
+    assert "each trial takes 1 CPU and 2 GPU, and the nodes have 2 CPU; 8 CPU and 1 GPU" in text
+    assert "others use the cluster" in (why_nothing_runs({"CPU": 1}, [{"CPU": 2.0}]) or "")
+    assert why_nothing_runs({"CPU": 1}, [{"CPU": 2.0, PRIVATE: 1}]) is None  # a slow start

@@ -16,8 +16,8 @@ from hagmeta.protocol.predictions import read_predictions
 from study.store import Store
 
 
-def record(seed: int, **settings: Any) -> dict[str, Any]:
-    config = RunConfig(**settings)
+def record(seed: int, config: RunConfig | None = None, **settings: Any) -> dict[str, Any]:
+    config = config or RunConfig(**settings)
     return {
         "config": config.canonical(),
         "config_hash": config.hash(),
@@ -25,6 +25,10 @@ def record(seed: int, **settings: Any) -> dict[str, Any]:
         "revisions": config.revisions(),
         "seed": seed,
         "accuracy": [0.8, 0.5],
+        "base_accuracy": [0.8, 0.6],
+        "novel_accuracy": [None, 0.1],
+        "new_accuracy": [None, 0.1],
+        "harmonic": [None, 0.2],
         "matrix": [[0.8], [0.6, 0.1]],
         "pd": 0.3,
         "rpd": 0.375,
@@ -59,6 +63,18 @@ def test_two_folders_copied_together_are_one_study(tmp_path: Path) -> None:
         (lambda text: text.replace('"seed": 0', '"seed": 5'), "another seed"),
         (lambda text: text.replace('"nla": true', '"nla": false'), "another configuration"),
         (lambda text: text.replace('"accuracy"', '"accuraty"'), "without accuracy"),
+        (lambda text: text.replace('"accuracy": [0.8, 0.5]', '"accuracy": null'), "its accuracy is null"),
+        (lambda text: text.replace('"accuracy": [0.8, 0.5]', '"accuracy": []'), "its accuracy is []"),
+        (lambda text: text.replace("[0.8, 0.5]", '[0.8, "0.5"]'), 'its accuracy[1] is "0.5"'),
+        (lambda text: text.replace("[0.8, 0.5]", "[0.8, NaN]"), "not whole"),
+        (lambda text: text.replace("[0.8, 0.5]", "[0.8, 1.5]"), "its accuracy[1] is 1.5"),
+        (lambda text: text.replace('"pd": 0.3', '"pd": "much"'), 'its pd is "much"'),
+        (lambda text: text.replace("[[0.8], [0.6, 0.1]]", "[[0.8], [0.6]]"), "no triangle"),
+        (lambda text: text.replace("[[0.8], [0.6, 0.1]]", "[[0.8]]"), "its matrix has 1 sessions"),
+        (lambda text: text.replace('"seconds": {}', '"seconds": {"gpil": -1}'), "its seconds gpil is -1"),
+        (lambda text: text.replace('"pd"', '"format": 2, "pd"'), "of format 2, which is newer"),
+        (lambda text: "[" * 100_000, "not whole"),
+        (lambda text: text + " " * 20_000_000, "larger than 20,000,000 bytes"),
     ],
 )
 def test_what_cannot_be_trusted_is_set_aside_and_named(tmp_path: Path, damage: Any, reason: str) -> None:
@@ -72,6 +88,35 @@ def test_what_cannot_be_trusted_is_set_aside_and_named(tmp_path: Path, damage: A
     assert len(scan.aside) == 1 and reason in scan.aside[0] and path.parent.name in scan.aside[0]
     assert len(list(tmp_path.glob("aside/*"))) == 1
     assert store.scan().aside == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_what_is_no_file_is_set_aside_too(tmp_path: Path, kind: str) -> None:
+    store = Store(tmp_path)
+    store.write(record(0))
+    (path,) = tmp_path.glob("runs/*/0.json")
+    for again in range(2):  # what was set aside before stays
+        path.unlink(missing_ok=True)
+        if kind == "folder":
+            path.mkdir()
+        else:
+            path.symlink_to("nowhere")
+        scan = store.scan()
+        assert not scan.done and len(scan.aside) == 1 and "not readable" in scan.aside[0]
+        assert len(list((tmp_path / "aside").iterdir())) == again + 1
+
+
+def test_a_run_of_another_graph_is_set_aside_and_an_old_one_counts(tmp_path: Path) -> None:
+    now, before = "a" * 64, "b" * 64
+    store = Store(tmp_path, graphs={"debian": now})
+    store.write(record(0) | {"data": now})
+    store.write(record(1) | {"data": before})
+    store.write(record(2))
+    store.write(record(3, dataset="wordnet") | {"data": before})  # not asked for: left alone
+    assert store.find((record(1)["config_hash"], 1)) is None
+    scan = store.scan()
+    assert {seed for _, seed in scan.done} == {0, 2, 3}
+    assert len(scan.aside) == 1 and "of another graph than debian is now" in scan.aside[0]
 
 
 def test_a_run_that_succeeds_after_all_is_no_failure_any_more(tmp_path: Path) -> None:

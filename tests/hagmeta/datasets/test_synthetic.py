@@ -121,3 +121,9 @@ def test_bad_request_is_said_in_one_line(text: str, says: str) -> None:
             ask(f"synthetic:{text}", Path("unused"))
         assert str(error.value).startswith("synthetic: ") and says in str(error.value)
         assert "\n" not in str(error.value)
+
+
+def test_a_graph_that_memory_cannot_hold_is_refused_before_it_is_made() -> None:
+    config = synthetic.SyntheticConfig(nodes=10**8, edges=10**9, features=10**6, classes=50, dense=1)
+    with pytest.raises(UserError, match="making 100,000,000 nodes and 1,000,000,000 edges takes about"):
+        synthetic.generate("huge", config)

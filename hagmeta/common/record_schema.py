@@ -1,0 +1,126 @@
+"""Whether a record is what the schema beside this file says: all of it, to the last number."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1  # of the records that are written now; raise it when older readers would misread them
+FILE = Path(__file__).with_name(f"record-{FORMAT}.schema.json")
+NOT_BY_SESSION = ("given", "unhashed", "forgetting", "classes_met")  # of the lists
+MOST_SHOWN = 60  # letters of a wrong value
+
+KINDS: dict[str, set[type]] = {"number": {int, float}, "integer": {int}, "null": {type(None)}}
+KINDS |= {"string": {str}, "boolean": {bool}}
+OF_VALUES = {"type", "minimum", "maximum", "description"}  # keywords that the short way below knows
+OF_LISTS = {"type", "minItems", "items", "description"}
+OF_OBJECTS = {"type", "minProperties", "additionalProperties", "description"}
+
+
+def problem_of(record: Mapping[str, Any]) -> str | None:
+    """What is wrong with a record, and where; None where nothing is."""
+    form = record.get("format", FORMAT)
+    if type(form) is int and form > FORMAT:
+        return f"of format {form}, which is newer than this program's {FORMAT}"
+    missing = [key for key in schema()["required"] if key not in record]
+    if missing:
+        return f"without {', '.join(missing)}"
+    error = next(_errors(record), None)
+    if error is not None:
+        place = "".join(f"[{part}]" if isinstance(part, int) else f" {part}" for part in error.absolute_path)
+        return f"its{place or ' content'} is {_shown(error.instance)}"
+    return _unequal(record)
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The schema, with its definitions in place of references to them."""
+    content = json.loads(FILE.read_text())
+    return dict(_inlined(content, content.pop("$defs")))
+
+
+def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(part, list):
+        return [_inlined(item, definitions) for item in part]
+    if not isinstance(part, dict):
+        return part
+    name = str(part.get("$ref", "")).removeprefix("#/$defs/")
+    there = {key: _inlined(value, definitions) for key, value in part.items() if key != "$ref"}
+    return {**definitions[name], **there} if name else there
+
+
+def _errors(record: Mapping[str, Any]) -> Any:
+    """Those of jsonschema, which takes 8 ms a record, for what is not plainly right."""
+    known, others = schema()["properties"], schema()["additionalProperties"]
+    doubtful = {key: value for key, value in record.items() if not _holds(value, known.get(key, others))}
+    return _validator().iter_errors(doubtful) if doubtful else iter(())
+
+
+def _holds(value: Any, wanted: Mapping[str, Any]) -> bool:
+    """Whether a value surely is as wanted; False where that takes more than a glance."""
+    kind = wanted.get("type")
+    if kind == "array":
+        return (
+            wanted.keys() <= OF_LISTS
+            and type(value) is list
+            and len(value) >= wanted.get("minItems", 0)
+            and _all_hold(value, wanted["items"])
+        )
+    if kind == "object":
+        within = wanted.get("additionalProperties")
+        return (
+            wanted.keys() <= OF_OBJECTS
+            and type(value) is dict
+            and len(value) >= wanted.get("minProperties", 0)
+            and (within is None or _all_hold(value.values(), within))
+        )
+    if "pattern" in wanted:
+        return type(value) is str and re.search(wanted["pattern"], value) is not None
+    if "const" in wanted:
+        return type(value) is type(wanted["const"]) and value == wanted["const"]
+    return _all_hold([value], wanted)
+
+
+def _all_hold(values: Iterable[Any], wanted: Mapping[str, Any]) -> bool:
+    kind = wanted.get("type")
+    if kind == "array":
+        return all(_holds(value, wanted) for value in values)
+    names: list[str] = kind if isinstance(kind, list) else [str(kind)]
+    if not wanted.keys() <= OF_VALUES or not all(name in KINDS for name in names):
+        return False
+    kinds = set[type]().union(*(KINDS[name] for name in names))
+    if "minimum" not in wanted and "maximum" not in wanted:
+        return all(type(value) in kinds for value in values)
+    low, high = wanted.get("minimum", -float("inf")), wanted.get("maximum", float("inf"))
+    return all(type(value) in kinds and (value is None or low <= value <= high) for value in values)
+
+
+@cache
+def _validator() -> Any:
+    import jsonschema  # it takes a tenth of a second to import: not before something is doubtful
+
+    parts = {key: value for key, value in schema().items() if key != "required"}  # looked for already
+    return jsonschema.Draft202012Validator(parts)
+
+
+def _unequal(record: Mapping[str, Any]) -> str | None:
+    """What a schema cannot say: lists by session are of one length, and the matrix is a triangle."""
+    config, sessions = record["config"], len(record["accuracy"])
+    for key in ("dataset", "method"):
+        if not isinstance(config.get(key), str):
+            return f"its config names no {key}"
+    for key, value in record.items():
+        if isinstance(value, list) and key not in NOT_BY_SESSION and len(value) != sessions:
+            return f"its {key} has {len(value)} sessions, its accuracy {sessions}"
+    if any(len(row) != number for number, row in enumerate(record["matrix"], start=1)):
+        return "its matrix is no triangle"
+    return None
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

@@ -1,0 +1,94 @@
+"""The state of a pack that trains, kept on disk now and then: a run that was cut off goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hagmeta.common.files import written_whole
+from hagmeta.packs.environment import code_version
+
+LEAST_SECONDS = 10.0  # between two
+COST_SHARE = 0.01  # of the time, at most, is spent on keeping them
+
+State = dict[str, Any]  # tensors, arrays, and plain values, in dicts and lists
+
+
+class Checkpoints:
+    """The last state of one pack, in one file.
+
+    The file is named by all that the state follows from, the code included: one that differs is not seen.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, made_from: Mapping[str, Any], *, least_seconds: float = LEAST_SECONDS
+    ) -> None:
+        whole = json.dumps({**made_from, "torch": torch.__version__, "code": code_version()}, sort_keys=True)
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
+        self.path = folder / f"{name}-{digest}.pt"
+        self._least, self._cost = least_seconds, 0.0
+        self._last = time.monotonic()
+        self._kept = self._read()
+        self.spent: Callable[[], dict[str, float]] = dict  # seconds by phase, to be kept with the state
+
+    @property
+    def went_on_from(self) -> str:
+        """Where the run was cut off, for people; nothing where it was not."""
+        return str(self._kept["where"]) if self._kept else ""
+
+    @property
+    def spent_before(self) -> dict[str, float]:
+        """Seconds by phase of the run that was cut off."""
+        return dict(self._kept["spent"]) if self._kept else {}
+
+    def reached(self, phase: str) -> State | None:
+        """What was kept in a phase, if that is where the run was cut off."""
+        return self._kept["state"] if self._kept and self._kept["phase"] == phase else None
+
+    def keep(self, phase: str, where: str, make: Callable[[], State]) -> None:
+        """Keep the state, if it is time to; ``where`` tells people how far it is."""
+        now = time.monotonic()
+        if now - self._last < max(self._least, self._cost / COST_SHARE):
+            return
+        content = {"phase": phase, "where": where, "spent": self.spent(), "state": _as_tensors(make())}
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        with suppress(OSError):  # a full disk costs the checkpoint, not the run
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with written_whole(self.path) as partial:
+                partial.write_bytes(buffer.getbuffer())
+        self._last = time.monotonic()
+        self._cost = self._last - now
+
+    def clear(self) -> None:
+        """The run is done."""
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    def _read(self) -> State | None:
+        try:
+            return dict(torch.load(self.path, map_location="cpu", weights_only=True))
+        except Exception:  # none there, or damaged in whatever way: the run starts anew
+            return None
+
+
+def _as_tensors(value: Any) -> Any:
+    """With tensors in place of arrays, which are all that may be read back safely."""
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.ascontiguousarray(value))
+    if isinstance(value, Mapping):
+        return {key: _as_tensors(each) for key, each in value.items()}
+    if isinstance(value, str | bytes):
+        return value
+    if isinstance(value, Sequence):
+        return [_as_tensors(each) for each in value]
+    return value

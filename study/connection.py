@@ -1,0 +1,105 @@
+"""A Ray to run on: one of this machine's own, or a cluster that runs already."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from hagmeta.common.errors import UserError
+from hagmeta.common.home import home
+
+LEFT_BEHIND = [".git", ".venv", "results", "**/*.partial"]  # of the project's folder, which nodes receive
+SECONDS_TO_LOOK = 30.0  # whether a node sees a folder
+PRIVATE = "hagmeta_launch"  # a resource that marks the Ray of a launch that was given no address
+
+
+def start_ray(
+    address: str | None, root: Path, say: Callable[[str], object] = lambda text: None
+) -> dict[str, float]:
+    """Connect to a cluster, or make one of this machine; returns what it has."""
+    if ray.is_initialized():
+        return dict(ray.cluster_resources())
+    if address and address != "auto":
+        # Ray itself would go on trying for minutes.
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=5).close()
+    stopping = signal.getsignal(signal.SIGTERM)
+    context = ray.init(
+        address=address or "local",  # not one that happens to run here: it is another's, and without our MPS
+        runtime_env=_environment(address, root),
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        include_dashboard=None if address else False,
+        resources=None if address else {PRIVATE: 1},
+    )
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stopping)  # Ray has put its own there
+    found = dict(ray.cluster_resources())
+    if address and PRIVATE in found:
+        ray.shutdown()
+        raise UserError(
+            f"--address {address} is the Ray of another launch, which ends with it. Leave --address out, or "
+            "start a cluster with ray start --head."
+        )
+    if context.dashboard_url:
+        say(f"dashboard: http://{context.dashboard_url}")
+    return found
+
+
+def _environment(address: str | None, root: Path) -> dict[str, Any]:
+    """What workers need to find this project: its path on this machine, a copy of it on others."""
+    if not address:
+        paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
+    forwarded = {"HAGMETA_HOME": str(home().absolute())} if "HAGMETA_HOME" in os.environ else {}
+    return {"working_dir": str(root), "excludes": LEFT_BEHIND, "env_vars": forwarded}
+
+
+def node_resources() -> list[dict[str, float]]:
+    """What each node has in all."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def all_see(folder: Path) -> bool:
+    """Whether every node has this folder, and not one of its own by that name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".seen-") as file:
+        looks = [
+            ray.remote(num_cpus=0, max_retries=0)(os.path.exists)
+            .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
+            .remote(file.name)
+            for node in ray.nodes()
+            if node["Alive"]
+        ]
+        try:
+            return all(ray.get(looks, timeout=SECONDS_TO_LOOK))
+        except ray.exceptions.RayError:  # a node went away, or is too busy to answer
+            return False
+
+
+def why_nothing_runs(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
+    """For trials that wait and wait; None where they need but time to start."""
+    if any(all(node.get(name, 0) >= amount for name, amount in asked.items()) for node in nodes):
+        if any(PRIVATE in node for node in nodes):
+            return None
+        return f"nothing runs: others use the cluster; a trial takes {_in_words(asked)} (see ray status)."
+    has = "; ".join(sorted({_in_words(node) for node in nodes}))
+    return (
+        f"nothing runs: each trial takes {_in_words(asked)}, and the nodes have {has}. A cluster that grows "
+        "may need minutes; if it does not, ask for less by --cpus-per-trial and --gpus-per-trial."
+    )
+
+
+def _in_words(resources: Mapping[str, float]) -> str:
+    there = [f"{resources[name]:g} {name}" for name in ("CPU", "GPU") if resources.get(name)]
+    return " and ".join(there) or "none"

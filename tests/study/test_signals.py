@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from study.signals import Stopped, stopped_by_signals
+from tests.study.test_launch import folder, records_in, results, start, wait_for  # noqa: F401
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_has_the_status_of_convention_and_handlers_are_as_before(number: str, status: int) -> None:
+    before = signal.getsignal(signal.Signals[number])
+    with pytest.raises(Stopped, match=number) as stopped, stopped_by_signals():
+        os.kill(os.getpid(), signal.Signals[number])
+        raise AssertionError("not reached")
+    assert stopped.value.status == status
+    assert signal.getsignal(signal.Signals[number]) == before
+
+
+def test_what_is_ignored_as_by_nohup_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopped_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_study_that_is_told_to_end_says_so_in_a_line_and_keeps_what_it_has(folder: Path) -> None:  # noqa: F811
+    process = start(folder, "--seeds-per-trial", "1", "--no-report", "--set", "episodes=100")
+    wait_for(lambda: records_in(folder), process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert output.splitlines()[-1].startswith("stopped by SIGTERM. Finished runs are kept")
+    assert "Traceback" not in output and "***" not in output
+    assert results(folder)
