@@ -63,13 +63,13 @@ class Evaluator:
         """What was answered so far."""
         told = self.predictions
         rows = [list(row) for row in zip(told.queries, told.predicted, told.true, strict=True)]
-        return {"answered": rows, "notes": self.notes}
+        return {"answered": rows, "notes": self.notes, "calibration_error": self.calibration_error}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from such a state."""
         for row in state["answered"]:
             self.predictions.add(*(part.numpy() for part in row))
-        self.notes = list(state["notes"])
+        self.notes, self.calibration_error = list(state["notes"]), list(state["calibration_error"])
 
     def last_accuracy(self) -> float:
         """Of the session that was answered last."""
