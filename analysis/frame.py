@@ -25,7 +25,8 @@ from hagmeta.common.records import Record, StudyFolder, read_record
 
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
 MACRO = ("macro_accuracy", "macro_f1", "macro_base_accuracy", "macro_novel_accuracy", "macro_harmonic")
-ATTENTION = ("nla_entropy", "tla_base_share", "tla_equal_share")  # of methods that have such weights
+# Of methods that have such weights, and of records that are young enough.
+DIAGNOSTICS = ("nla_entropy", "tla_base_share", "tla_equal_share", "calibration_error")
 # What headlines, tests and figures go by, as records have it: over all classes met, base and novel ones.
 METRICS = {
     "macro accuracy": ("macro_accuracy", "macro_base_accuracy", "macro_novel_accuracy"),
@@ -235,7 +236,7 @@ def _studies(folder: Path) -> list[Path]:
 
 
 def _check_curve(record: Record) -> None:
-    lengths = {len(record[key]) for key in (*BY_SESSION, *MACRO, *ATTENTION, "matrix") if key in record}
+    lengths = {len(record[key]) for key in (*BY_SESSION, *MACRO, *DIAGNOSTICS, "matrix") if key in record}
     if len(lengths) != 1 or not isinstance(record["config"], dict) or "method" not in record["config"]:
         raise ValueError("its curves are not whole")
 
@@ -301,14 +302,14 @@ def _tables(
         )
         unknown = [None] * len(record["accuracy"])  # to records of the first versions
         series = {key: record[key] for key in BY_SESSION}
-        series |= {key: record.get(key, unknown) for key in (*MACRO, *ATTENTION)}
+        series |= {key: record.get(key, unknown) for key in (*MACRO, *DIAGNOSTICS)}
         series |= {name: series[key] for name, key in zip(SCORES, METRICS[metric], strict=True)}
         for session, values in enumerate(zip(*series.values(), strict=True)):
             curves.append({"run": number, "session": session, **dict(zip(series, values, strict=True))})
     runs = pd.DataFrame(rows)
     runs = labelled(runs, naming(keys, runs["study"], searches))
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
-    numbers = dict.fromkeys((*BY_SESSION, *MACRO, *ATTENTION, *SCORES), float)
+    numbers = dict.fromkeys((*BY_SESSION, *MACRO, *DIAGNOSTICS, *SCORES), float)
     sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")
     return runs, sessions, list(keys)
 

@@ -12,6 +12,7 @@ from analysis.across import across_tables
 from analysis.drawing import Drawing
 from analysis.findings import findings
 from analysis.frame import VERSION, Results, read
+from analysis.margins import margin_tables
 from analysis.page import Fact, Notice, Picture, render
 from analysis.published import published_tables
 from analysis.ranks import rank_tables
@@ -43,7 +44,8 @@ def write_report(
     if compare and not published:
         names = ", ".join(sorted(set(results.runs["dataset"])))
         raise UserError(f"--compare published: the paper has no numbers for {names} in these settings.")
-    tables = [*across_tables(results), *make_tables(results), *rank_tables(results), *published]
+    own = (across_tables, make_tables, margin_tables, rank_tables)
+    tables = [*(each for make in own for each in make(results)), *published]
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = [path for each in tables for path in table.save(each, out / "tables")]

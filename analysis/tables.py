@@ -12,6 +12,7 @@ from analysis.attention import attention_table
 from analysis.bounds import above_oracles, bound_words
 from analysis.designs import Factorial, one_at_a_time, place, protocol_pairs, shapes, whole_factorials
 from analysis.frame import Panel, Results
+from analysis.inference import Difference as Told
 from analysis.labels import readable, slug, transductive_words
 from analysis.searches import search_tables
 from analysis.statistics import (
@@ -39,6 +40,11 @@ AT_THE_LAST_SESSION = {
     "novel": "novel_accuracy",
     "harmonic": "harmonic",
 }
+CALIBRATION = "calibration error"
+ABOUT_CALIBRATION = (
+    " Calibration error is how far the confidence of answers is from their accuracy, on average over ten "
+    "bins of confidence: lower is better."
+)
 LEAKS = "The released protocol trains on the queries that it is scored on."
 
 
@@ -108,7 +114,9 @@ def metrics_table(panel: Panel) -> Table | None:
         "average": panel.by_seed("average"),
         "BWT": panel.by_seed("backward_transfer"),
     }
-    body = _estimates(panel, {name: (table, True) for name, table in tables.items()})
+    if sessions["calibration_error"].notna().any():
+        tables[CALIBRATION] = panel.by_seed("calibration_error", last)
+    body = _estimates(panel, {name: (table, name != CALIBRATION) for name, table in tables.items()})
     notes = [_agreement(panel, tables["accuracy"], tables["macro accuracy"])] if len(panel.labels) > 1 else []
     if left_out:
         notes.append(f"{left_out} runs were recorded before there were macro metrics and are left out.")
@@ -121,6 +129,7 @@ def metrics_table(panel: Panel) -> Table | None:
             "Accuracy counts every query alike, macro metrics every class met. Base are the classes known at "
             "session 0, novel all later ones; harmonic is their harmonic mean. BWT, backward transfer, is "
             "the mean over all tasks but the last of their accuracy at the end less that when they came."
+            f"{ABOUT_CALIBRATION if CALIBRATION in tables else ''}"
         ),
         columns=["configuration", "seeds", *tables],
         rows=[[Cell(label, label), _seed_count(panel, label), *body[label]] for label in panel.labels],
@@ -346,7 +355,7 @@ def cost_table(results: Results) -> Table:
     )
 
 
-def difference_cell(difference: Difference | None, *, p: bool = False) -> Cell:
+def difference_cell(difference: Difference | Told | None, *, p: bool = False) -> Cell:
     """«+1.2 [0.8, 1.6]» in points."""
     if difference is None:
         return Cell("reference", 0.0)

@@ -13,6 +13,7 @@ from analysis.figures import (
     ablation,
     cost,
     curves,
+    margins,
     matrix,
     protocol,
     published,
@@ -26,7 +27,10 @@ from analysis.figures.style import RC
 from analysis.frame import Results
 
 __all__ = ["Drawing", "draw_all", "save"]
-MODULES = (curves, ablation, settings, sensitivity, search, matrix, tradeoff, protocol, published, cost, tsne)
+MODULES = (
+    *(curves, ablation, settings, margins, sensitivity, search, matrix, tradeoff, protocol, published, cost),
+    tsne,
+)
 PIXELS_PER_INCH = 200
 
 

@@ -168,12 +168,17 @@ def heat_map(
     axes: Axes, values: np.ndarray, texts: np.ndarray, low: float, high: float, size: float = 8.0
 ) -> Any:
     """Cells (rows, columns) coloured by value, each with its text; NaN cells stay white."""
-    axes.grid(False)
     image = axes.imshow(np.ma.masked_invalid(values), cmap=HEAT, vmin=low, vmax=high, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         color = INK if np.isnan(value) or value > low + 0.6 * (high - low) else "white"
         axes.text(column, row, str(texts[row, column]), ha="center", va="center", color=color, fontsize=size)
+    bare(axes)
+    return image
+
+
+def bare(axes: Axes) -> None:
+    """Without grid, frame and ticks: for cells."""
+    axes.grid(False)
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.tick_params(length=0)
-    return image
