@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.designs import grids
 from analysis.frame import Results
-from analysis.inference import AHEAD, BEHIND, LEVEL, Difference, family, holm
+from analysis.inference import AHEAD, BEHIND, Difference, Family, family
 from analysis.labels import slug, transductive_words
 from analysis.statistics import estimate
 from analysis.table import Cell, Table
@@ -34,28 +34,6 @@ class Margin:
         """The best of the others, by its mean."""
         return max(self.others, key=lambda label: self.others[label].mean())
 
-    @cached_property
-    def differences(self) -> dict[str, Difference]:
-        """Ours less each of the others."""
-        found = {(label,): self.ours - other for label, other in self.others.items()}
-        return family(found, "", "").of()
-
-    @property
-    def lead(self) -> Difference:
-        return self.differences[self.rival]
-
-    @property
-    def leads(self) -> bool:
-        return all(each.mean > 0 for each in self.differences.values())
-
-    @property
-    def p(self) -> float:
-        """Where it leads all others, that it does not; else that it is behind none of them."""
-        found = self.differences.values()
-        if self.leads:
-            return max(each.p for each in found)  # each by itself: all must hold
-        return min((each.corrected for each in found if each.mean < 0), default=1.0)
-
 
 @dataclass(frozen=True)
 class Margins:
@@ -68,30 +46,35 @@ class Margins:
     runs: pd.DataFrame
 
     @cached_property
-    def corrected(self) -> list[float]:
-        """The cells' p, Holm-corrected over them."""
-        return list(holm([cell.p for cell in self.cells]))
+    def tests(self) -> Family:
+        """Ours less every other in every cell."""
+        found = {
+            (index, label): cell.ours - other
+            for index, cell in enumerate(self.cells)
+            for label, other in cell.others.items()
+        }
+        return family(found, f"{self.label} less every other method in every cell", self.metric)
+
+    def lead(self, index: int) -> Difference:
+        """Over the best of the others."""
+        return self.tests[index, self.cells[index].rival]
 
     def verdict(self, index: int) -> str:
         """Ahead of all others, behind at least one, or neither."""
-        if not self.corrected[index] < LEVEL:
-            return ""
-        return AHEAD if self.cells[index].leads else BEHIND
+        if all(each.verdict == AHEAD for each in self.tests.of(index).values()):
+            return AHEAD
+        return BEHIND if self.behind(index) else ""
 
     def behind(self, index: int) -> list[str]:
-        """Those that a cell which is behind is significantly behind of."""
-        found = self.cells[index].differences
-        return [label for label, each in found.items() if each.mean < 0 and each.significant]
+        return [label for label, each in self.tests.of(index).items() if each.verdict == BEHIND]
 
     @property
     def words(self) -> str:
         """How it was tested."""
         return (
-            f"Margins are of {self.label} over the best other method of the cell, by {self.metric} at the "
-            "last session, in points, paired by seed, with Student's 95 % intervals. Tested is against "
-            "every other method, by exact sign-flip tests: ahead of each of them, or behind at least one "
-            "(step-down maximum over the methods); Holm-corrected over the cells of the dataset, p < 0.05. "
-            "Oracles take no part."
+            f"Margins are of {self.label} over the best other method of the cell, at the last session, in "
+            f"points. {self.tests.words} The cells of a dataset are a family of their own. Oracles take no "
+            "part."
         )
 
 
@@ -131,13 +114,12 @@ def margin_tables(results: Results) -> Iterator[Table]:
             told = {AHEAD: "ahead of all", BEHIND: f"behind {behind}"}.get(verdict, "")
             shape = [Cell(str(value), value) for value in (cell.n_way, cell.k_shot)]
             both = [estimate_cell(estimate(series)) for series in (cell.ours, cell.others[cell.rival])]
-            lead = difference_cell(cell.lead)
+            lead = difference_cell(found.lead(index))
             shown = Cell(lead.text, lead.value, mark="*" if verdict else "")
             rows.append([*shape, both[0], Cell(cell.rival, cell.rival), both[1], shown, Cell(told, told)])
             numbers += [
                 {"n_way": cell.n_way, "k_shot": cell.k_shot, "less": label, **each.told}
-                | {"of the cell": found.corrected[index], "cell": verdict}
-                for label, each in cell.differences.items()
+                for label, each in found.tests.of(index).items()
             ]
         yield Table(
             name=slug("margins", found.where),

@@ -28,7 +28,7 @@ def _map(found: Margins) -> Drawing:
     values, texts = np.full(places.shape, np.nan), np.full(places.shape, "not run", dtype=object)
     for place, index in np.ndenumerate(places):
         if index >= 0:
-            values[place] = 100 * found.cells[index].lead.mean
+            values[place] = 100 * found.lead(int(index)).mean
             texts[place] = _text(found, int(index))
     figure, ((axes,),) = style.grid(1, 1, 1.3 + 0.72 * len(ways), width=max(3.8, 1.2 + 1.5 * len(shots)))
     most = max(float(np.nanmax(np.abs(values))), 1e-9)
@@ -54,8 +54,7 @@ def _map(found: Margins) -> Drawing:
 
 
 def _text(found: Margins, index: int) -> str:
-    cell = found.cells[index]
-    lead = cell.lead
+    lead = found.lead(index)
     told = f"{100 * lead.mean:+.1f}{MARKS[found.verdict(index)]}"
     limits = "" if np.isnan(lead.low) else f"\n[{100 * lead.low:+.1f}, {100 * lead.high:+.1f}]"
-    return f"{told}{limits}\n{style.wrapped(cell.rival, 18)}"
+    return f"{told}{limits}\n{style.wrapped(found.cells[index].rival, 18)}"

@@ -48,9 +48,9 @@ def test_margins_are_over_the_best_other_that_is_no_oracle_and_tested_against_al
     }
     verdicts = {shape: found.verdict(index) for shape, index in cells.items()}
     assert verdicts == {(2, 1): "behind", (2, 5): "ahead", (3, 1): "", (3, 5): "ahead"}
-    assert found.cells[cells[2, 5]].lead.mean == pytest.approx(0.05, abs=0.001)
-    # Every seed is on one side: 2 of 1024 flips, and Holm's factor for the smallest of four cells.
-    assert found.corrected[cells[2, 5]] == pytest.approx(4 * 2 / 1024)
+    lead = found.lead(cells[2, 5])
+    assert lead.mean == pytest.approx(0.05, abs=0.001)
+    assert lead.p == pytest.approx(2 / 1024)  # every seed is on one side
 
 
 def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: Write) -> None:
@@ -65,7 +65,7 @@ def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: 
     assert [cell.rival for cell in found.cells] == ["iCaRL"] * 4
     assert [found.behind(index) for index in range(4)] == [["GPN"]] * 4
     assert {found.verdict(index) for index in range(4)} == {"behind"}
-    assert not found.cells[0].lead.significant
+    assert not found.lead(0).significant
 
 
 def test_the_table_and_the_heat_map_say_the_same(grid: Path) -> None:
