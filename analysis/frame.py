@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.inference import MARGIN
 from analysis.labels import SETTING, labelled, readable, slug, varied
 from analysis.old_records import completed, with_later_settings
 from analysis.searches import Searches, confirms, naming, newest_searches, together
@@ -38,7 +39,7 @@ IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
 VERSION = ("commit", "torch", "device")  # what runs that are averaged should share
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one is not another, whatever they hold
 class Results:
     """What some folders of records hold."""
 
@@ -54,6 +55,7 @@ class Results:
     conflicts: list[str] = field(default_factory=list)
     searches: Searches = field(default_factory=dict)  # by study: how its runs were chosen
     apart: tuple[str, ...] = ()  # settings that part panels, beside SETTING
+    margin: float = MARGIN  # within which differences are of no interest
 
     def varied(self) -> list[str]:
         """Settings with more than one value."""
@@ -122,7 +124,7 @@ class Results:
         return replace(self, runs=runs, sessions=sessions)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Panel:
     """Runs under one setting: what may stand in one table or one pair of axes."""
 
@@ -144,6 +146,11 @@ class Panel:
     def labels(self) -> list[str]:
         """The configurations, the reference first."""
         return list(dict.fromkeys(self.runs["label"]))
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Seeds of each configuration."""
+        return {str(label): int(count) for label, count in self.runs["label"].value_counts().items()}
 
     @cached_property
     def oracles(self) -> set[str]:
@@ -291,6 +298,7 @@ def _tables(
                 "rpd": drop / score[0] if score[0] else None,
                 "matrix": record.get("matrix"),
                 "backward_transfer": _number(record.get("backward_transfer")),
+                "forgetting": _mean(record.get("forgetting") or []),
                 "validation": record["validation"].get("stream"),
                 "oracle": record.get("oracle", False),
                 "leaks": record["leaks"],
@@ -312,6 +320,10 @@ def _tables(
     numbers = dict.fromkeys((*BY_SESSION, *MACRO, *DIAGNOSTICS, *SCORES), float)
     sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")
     return runs, sessions, list(keys)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
 
 
 def _number(value: float | None) -> float:

@@ -44,6 +44,7 @@ class Difference:
     equivalence: float  # corrected p of both one-sided tests against the margin
     detectable: float  # the smallest difference that would have been found in four of five such studies
     needed: float  # seeds that would decide it, if it is as large as it looks
+    margin: float  # within which it would be equivalent
 
     @property
     def significant(self) -> bool:
@@ -111,11 +112,13 @@ def family(
     half = np.where(seeds > 1, _quantile(0.975, seeds) * error, np.nan)
     p, corrected, critical = _tested(values, questions)
     equivalence = np.minimum(1.0, questions * holm(_two_one_sided(mean, error, seeds, margin)))
-    detectable = (critical + _quantile(POWER, seeds)) * error
+    detectable = np.where(np.isinf(critical), np.inf, critical + _quantile(POWER, seeds))
+    detectable = np.multiply(detectable, error, out=detectable, where=np.isfinite(detectable))
     told = zip(
         *(each.tolist() for each in (mean, mean - half, mean + half, seeds.astype(int), p, corrected)),
         *(each.tolist() for each in (questions * _least(seeds), equivalence, detectable)),
         _needed(mean, error * np.sqrt(seeds), margin, 2 * _beyond(critical, seeds)),
+        [margin] * len(keys),
         strict=True,
     )
     return Family(

@@ -86,7 +86,7 @@ def facts(results: Results) -> list[Fact]:
         Fact("machine time", f"{hours:.2f} hours of training and evaluation"),
         Fact("device", _listed(runs["device"])),
         Fact("torch", _listed(runs["torch"])),
-        Fact("commit", _listed(runs["commit"].map(lambda name: "unknown" if name is None else name[:12]))),
+        Fact("commit", _listed(runs["commit"].map(lambda name: "unknown" if pd.isna(name) else name[:12]))),
     ]
     found = [fact for fact in found if fact.value]
     spaces = [

@@ -11,6 +11,7 @@ from analysis.figures import names, style, summary
 from analysis.frame import Results
 from analysis.inference import AHEAD, BEHIND
 from analysis.margins import Margins, as_grid, margins
+from analysis.words import points
 
 MARKS = {AHEAD: " ▲", BEHIND: " ▼", "": ""}
 HEAT = "RdBu"  # red is behind, blue ahead, and white no margin
@@ -55,6 +56,6 @@ def _map(found: Margins) -> Drawing:
 
 def _text(found: Margins, index: int) -> str:
     lead = found.lead(index)
-    told = f"{100 * lead.mean:+.1f}{MARKS[found.verdict(index)]}"
-    limits = "" if np.isnan(lead.low) else f"\n[{100 * lead.low:+.1f}, {100 * lead.high:+.1f}]"
-    return f"{told}{limits}\n{style.wrapped(found.cells[index].rival, 18)}"
+    mean, *limits = points(lead).split(" ", 1)
+    rival = style.wrapped(found.cells[index].rival, 18)
+    return "\n".join([mean + MARKS[found.verdict(index)], *limits, rival])
