@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
@@ -12,6 +15,7 @@ from analysis.across import across_tables
 from analysis.drawing import Drawing
 from analysis.findings import findings
 from analysis.frame import VERSION, Results, read
+from analysis.inference import MARGIN
 from analysis.margins import margin_tables
 from analysis.page import Fact, Notice, Picture, render
 from analysis.published import published_tables
@@ -21,12 +25,16 @@ from analysis.tables import make_tables
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 
+Item = TypeVar("Item", table.Table, Drawing)
+
 
 def write_report(
     folders: Sequence[Path],
     out: Path,
     *,
     compare: bool = False,
+    metric: str | None = None,
+    margin: float = MARGIN,
     where: dict[str, str] | None = None,
     by: str | None = None,
     command: str | None = None,
@@ -35,7 +43,7 @@ def write_report(
 
     The paper's numbers stand beside ours where it has any for our datasets; ``compare`` insists on it.
     """
-    results = read(folders)
+    results = replace(read(folders, metric), margin=margin)
     if where:
         results = results.where(where)
     if by:
@@ -45,11 +53,11 @@ def write_report(
         names = ", ".join(sorted(set(results.runs["dataset"])))
         raise UserError(f"--compare published: the paper has no numbers for {names} in these settings.")
     own = (across_tables, make_tables, margin_tables, rank_tables)
-    tables = [*(each for make in own for each in make(results)), *published]
+    tables = list(_named_apart([*(each for make in own for each in make(results)), *published]))
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = [path for each in tables for path in table.save(each, out / "tables")]
-        pictures = [_saved(drawing, out) for drawing in figures.draw_all(results)]
+        pictures = [_saved(drawing, out) for drawing in _named_apart(figures.draw_all(results))]
         _remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
         _write_frame(results, out / "frame.parquet")
         page = render(
@@ -68,6 +76,15 @@ def write_report(
     except OSError as error:
         raise UserError(f"the report cannot be written to {out}: {error.strerror or error}.") from None
     return out / "index.html"
+
+
+def _named_apart(items: Iterable[Item]) -> Iterator[Item]:
+    """Each with a name of its own, so that none overwrites another's files."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        seen[item.name] += 1
+        count = seen[item.name]
+        yield item if count == 1 else replace(item, name=f"{item.name}-{count}")
 
 
 def facts(results: Results) -> list[Fact]:
@@ -105,14 +122,16 @@ def _metric_words(results: Results) -> str:
     if results.metric == "macro accuracy":
         return "macro: the mean over the classes met, each of which counts the same"
     older = results.sessions.loc[results.sessions["macro_accuracy"].isna(), "run"].nunique()
+    if results.metric != "accuracy" or not older:
+        return f"{results.metric}, as was asked for, stands for accuracy on this page"
     return f"over the queries, each of which counts the same: {older} runs are older than macro accuracy"
 
 
 def notices(results: Results) -> list[Notice]:
     """What keeps a number from being the whole truth."""
     listed = {
-        "failed": ("Runs that failed", results.failed),
-        "missing": ("Runs that were planned and are not there", results.missing),
+        "failed": ("Runs that failed", [lost.words for lost in results.failed]),
+        "missing": ("Runs that were planned and are not there", [lost.words for lost in results.missing]),
         "damaged": ("Files that are damaged and were left out", results.damaged),
         "conflicts": ("Runs that two folders tell differently", results.conflicts),
     }

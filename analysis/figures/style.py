@@ -39,6 +39,7 @@ RC: Any = {
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.6,
     "text.color": INK,
+    "text.parse_math": False,  # names may have dollars in them
     "xtick.color": "#444444",
     "ytick.color": "#444444",
     "xtick.labelsize": 8.5,
