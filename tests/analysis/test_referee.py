@@ -217,7 +217,7 @@ def test_aliased_effects_are_told_apart_and_tested_once(write: Write) -> None:  
     for gpil in (True, False):
         for nla in (True, False):
             first = 0.6 + 0.2 * gpil + 0.01 * (gpil and nla)  # without GPIL NLA does nothing at session 0
-            last = 0.5 + 0.03 * nla + 0.05 * gpil * nla
+            last = 0.5 + 0.02 * gpil + 0.03 * nla + 0.05 * gpil * nla
             runs = {seed: [first + seed / 100 * gpil * nla, 0.5, last + seed / 1000] for seed in range(8)}
             folder = write(runs, gpil=gpil, nla=nla)
     results = read([folder])
