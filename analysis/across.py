@@ -67,7 +67,7 @@ def by_dataset(results: Results) -> dict[str, Panel]:
 
 def compared_methods(panels: Mapping[str, Panel], told: Claims) -> list[Across]:
     """Every configuration that all datasets have less the reference, at the last session."""
-    common = _common(panels)
+    common = common_labels(panels)
     same = {panel.reference for panel in panels.values()}
     if len(same) > 1 or not all("method" in panel.varied() for panel in panels.values()):
         return []
@@ -110,8 +110,8 @@ def across_words(results: Results) -> Iterator[str]:
         return
     there = ", ".join(panels)
     if methods := compared_methods(panels, told):
-        reference = _common(panels)[0]
-        oracles = _oracles(panels)
+        reference = common_labels(panels)[0]
+        oracles = oracles_of(panels)
         rivals = [each for each in methods if each.name not in oracles]
         yield _sorted_words(f"At the last session on {there}, beside {reference}", rivals, "ahead", "behind")
     for moment, when in MOMENTS.items():
@@ -133,9 +133,9 @@ def _sorted_words(where: str, compared: list[Across], more: str, less: str) -> s
 
 
 def _methods_table(panels: Mapping[str, Panel], compared: list[Across]) -> Table:
-    common = _common(panels)
+    common = common_labels(panels)
     verdicts = {each.name: each.verdict for each in compared}
-    oracles = _oracles(panels)
+    oracles = oracles_of(panels)
     rivals = [label for label in common if label not in oracles]
     ranks = {
         name: panel.by_seed("last")[rivals].mean().rank(ascending=False, method="min")
@@ -195,11 +195,12 @@ def _effects_table(panels: Mapping[str, Panel], name: str, moment: str, effects:
     )
 
 
-def _oracles(panels: Mapping[str, Panel]) -> set[str]:
+def oracles_of(panels: Mapping[str, Panel]) -> set[str]:
+    """Configurations that know more than the others, on any dataset."""
     return set.union(*(panel.oracles for panel in panels.values()))
 
 
-def _common(panels: Mapping[str, Panel]) -> list[str]:
+def common_labels(panels: Mapping[str, Panel]) -> list[str]:
     """The configurations that all have, in the order of the first."""
     shared = set.intersection(*(set(panel.labels) for panel in panels.values()))
     return [label for label in next(iter(panels.values())).labels if label in shared]

@@ -17,6 +17,7 @@ from analysis.findings import findings
 from analysis.frame import VERSION, Results, read
 from analysis.inference import MARGIN
 from analysis.margins import margin_tables
+from analysis.over_datasets import rating_table, why_not
 from analysis.page import Fact, Notice, Picture, render
 from analysis.published import published_tables
 from analysis.ranks import rank_tables
@@ -52,7 +53,7 @@ def write_report(
     if compare and not published:
         names = ", ".join(sorted(set(results.runs["dataset"])))
         raise UserError(f"--compare published: the paper has no numbers for {names} in these settings.")
-    own = (across_tables, make_tables, margin_tables, rank_tables)
+    own = (across_tables, _rated, make_tables, margin_tables, rank_tables)
     tables = list(_named_apart([*(each for make in own for each in make(results)), *published]))
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -87,6 +88,11 @@ def _named_apart(items: Iterable[Item]) -> Iterator[Item]:
         yield item if count == 1 else replace(item, name=f"{item.name}-{count}")
 
 
+def _rated(results: Results) -> list[table.Table]:
+    found = rating_table(results)
+    return [found] if found else []
+
+
 def facts(results: Results) -> list[Fact]:
     """What was run, with what, and for how long."""
     runs = results.runs
@@ -100,6 +106,7 @@ def facts(results: Results) -> list[Fact]:
         Fact("protocol", _listed(runs["protocol"])),
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
         Fact("accuracy", _metric_words(results)),
+        Fact("over datasets", why_not(results)),
         Fact("machine time", f"{hours:.2f} hours of training and evaluation"),
         Fact("device", _listed(runs["device"])),
         Fact("torch", _listed(runs["torch"])),

@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.attention import attention_table
 from analysis.bounds import oracle_words
 from analysis.claims import MOMENTS, Claims, claims, highest
+from analysis.cost import cost_table
 from analysis.designs import Factorial, factorials, grids, one_at_a_time, place, protocol_pairs
 from analysis.frame import Panel, Results
 from analysis.inference import AHEAD, Difference
@@ -363,46 +364,6 @@ def protocol_tables(results: Results) -> Iterator[Table]:
         rows=rows,
         numbers=pd.DataFrame(numbers),
         leaks=True,
-    )
-
-
-def cost_table(results: Results) -> Table:
-    """Seconds and memory a run."""
-    phases = [name for name in results.runs if name.startswith("seconds_")]
-    rows, numbers = [], []
-    for (label, dataset, protocol, device), runs in results.runs.groupby(
-        ["label", "dataset", "protocol", "device"], sort=False, dropna=False
-    ):
-        seconds = [runs[name].mean() for name in (*phases, "seconds")]
-        memory = runs["peak_gpu_bytes"].where(runs["peak_gpu_bytes"] > 0, runs["peak_memory_bytes"]).max()
-        words = [str(label), str(dataset), str(protocol), str(device)]
-        packs = "/".join(str(size) for size in sorted(runs["seeds_in_pack"].dropna().astype(int).unique()))
-        rows.append(
-            [
-                *(Cell(word, word, leaks=word == protocol and bool(runs["leaks"].any())) for word in words),
-                Cell(packs, packs),
-                *(Cell("" if np.isnan(value) else f"{value:.2f}", value) for value in seconds),
-                Cell(f"{memory / 2**20:,.0f}", float(memory)),
-            ]
-        )
-        keys = ("configuration", "dataset", "protocol", "device", "seeds_in_pack", *phases, "seconds")
-        numbers.append(
-            dict(zip(keys, [*words, packs, *seconds], strict=True)) | {"peak_memory_bytes": memory}
-        )
-    names = [name.removeprefix("seconds_") for name in phases]
-    return Table(
-        name="cost",
-        section="cost",
-        title="What a run costs",
-        caption=(
-            "Mean seconds a run by phase; a seed is charged its share of the pack that it ran in. Shared "
-            "pre-training is charged to the run that computed it. Memory is the largest peak of a process in "
-            "MiB, on the GPU where one was used, and of the whole pack."
-        ),
-        columns=["configuration", "dataset", "protocol", "device", "pack", *names, "seconds", "memory"],
-        rows=rows,
-        numbers=pd.DataFrame(numbers),
-        leaks=bool(results.runs["leaks"].any()),
     )
 
 

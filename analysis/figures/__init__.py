@@ -15,6 +15,8 @@ from analysis.figures import (
     curves,
     margins,
     matrix,
+    metrics,
+    over_datasets,
     protocol,
     published,
     search,
@@ -28,7 +30,21 @@ from analysis.frame import Results
 
 __all__ = ["Drawing", "draw_all", "save"]
 MODULES = (
-    *(curves, ablation, settings, margins, sensitivity, search, matrix, tradeoff, protocol, published, cost),
+    *(
+        curves,
+        ablation,
+        over_datasets,
+        metrics,
+        settings,
+        margins,
+        sensitivity,
+        search,
+        matrix,
+        tradeoff,
+        protocol,
+        published,
+        cost,
+    ),
     tsne,
 )
 PIXELS_PER_INCH = 200
