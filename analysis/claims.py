@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 import pandas as pd
@@ -13,10 +14,11 @@ from analysis.designs import Factorial, factorials, protocol_pairs, rankings, sh
 from analysis.frame import Panel, Results
 from analysis.inference import Difference, Family, family
 
+MOST_RIVALS = 40  # of which all pairs are compared
 MOMENTS = {"first": "session 0", "last": "the last session"}
 QUESTIONS = {
-    "pairs": "configurations less the reference, the highest less the others, rivals less oracles, at the "
-    "last session",
+    "pairs": "configurations less the reference, all pairs where methods are compared, rivals less oracles, "
+    "at the last session",
     "effects": "effects of factors at session 0 and at the last session, each once",
     "protocols": "released less strict, at session 0 and at the last session",
     "values": "a setting's other values less the first, method by method, at the last session",
@@ -94,9 +96,9 @@ def _asked(panel: Panel) -> list[tuple[str, str]]:
         return []
     pairs = [(label, panel.reference) for label in panel.labels[1:]]
     rivals = [label for label in panel.labels if label not in panel.oracles]
-    best = highest(panel) if "method" in panel.varied() else None
-    if best is not None:
-        pairs += [(best, label) for label in rivals if label != best]
+    if "method" in panel.varied() and len(rivals) <= MOST_RIVALS:
+        # Which is the highest is seen in the results: whoever asks about it has asked about all pairs.
+        pairs += [(one, other) for other, one in combinations(rivals, 2)]
     pairs += [(label, oracle) for oracle in sorted(panel.oracles) for label in rivals]
     return list({frozenset(pair): pair for pair in reversed(pairs)}.values())  # each once, either way round
 

@@ -21,7 +21,7 @@ PRETRAINING = (
         "seed",
         "device",
     ),
-    *("encoder", "hidden", "embedding", "heads", "dropout", "pretrain_on", "classifier"),
+    *("encoder", "hidden", "embedding", "heads", "dropout", "pretrain_on", "classifier", "normalisation"),
     *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience"),
 )
 WHERE = ("dataset", "protocol", "n_way", "k_shot", "device")

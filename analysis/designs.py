@@ -212,8 +212,11 @@ class ProtocolSetting:
     pairs: list[str]
 
 
+@lru_cache(maxsize=1)  # tables, figures and findings ask for the same
 def protocol_settings(results: Results) -> list[ProtocolSetting]:
     """Where configurations were run under both protocols; training queries that were given are alike."""
+    if not set(BOTH) <= set(results.runs["protocol"]):
+        return []
     keys = [key for key in SETTING if key in results.keys and key not in OF_THE_PROTOCOL]
     found, differ = [], results.varied()
     for values, runs in results.runs.groupby(keys, dropna=False, sort=False):
@@ -258,17 +261,20 @@ def shapes(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[["n_way", "k_shot"]].drop_duplicates().sort_values(["n_way", "k_shot"])
 
 
-def grids(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
+@lru_cache(maxsize=1)
+def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
     """Runs of several N or K that share the rest of a setting, with a column `name`: the configuration."""
     keys = [key for key in SETTING if key in results.keys and key not in ("n_way", "k_shot", "sessions")]
     differ = results.varied()
     told = [key for key in keys if key in differ or key in ("dataset", "protocol")]
+    found = []
     for values, runs in results.runs.groupby(keys, dropna=False, sort=False):
         if len(shapes(runs)) < 2:
             continue
         first = dict(zip(keys, values, strict=True))
         words = [str(first[key]) if key in ("dataset", "protocol") else f"{key} {first[key]}" for key in told]
-        yield ", ".join(words), runs.assign(name=across(runs, differ, SETTING))
+        found.append((", ".join(words), runs.assign(name=across(runs, differ, SETTING))))
+    return found
 
 
 def shots(results: Results) -> Iterator[tuple[str, str, int, int, int, pd.Series]]:
@@ -314,21 +320,25 @@ class Ranking:
         return rank_correlation(*means)
 
 
-def rankings(results: Results) -> Iterator[Ranking]:
+@lru_cache(maxsize=1)
+def rankings(results: Results) -> list[Ranking]:
     """One for each setting that was varied for several methods, around what each has by default."""
     runs = results.runs
+    found = []
     differ = [key for key in results.varied() if key not in (*SHAPE, "method", "sessions", "classes")]
     for shape, group in runs.groupby(list(SHAPE), sort=False):
         dataset, protocol, n_way, k_shot = shape
         for key in differ:
             others = {other for other in differ if other != key}
             centre = group[group["given"].map(others.isdisjoint)]
-            found = _methods(centre, key)
-            if found:
+            scores = _methods(centre, key)
+            if scores:
                 where = f"{dataset}, {protocol}, {n_way}-way {k_shot}-shot"
                 leaks = bool(centre["leaks"].any())  # all know as much then
                 oracles = centre.loc[centre["oracle"] & (not leaks), "method"]
-                yield Ranking(where, key, *found, frozenset(oracles), leaks, transductive_words(centre))
+                notes = transductive_words(centre)
+                found.append(Ranking(where, key, *scores, frozenset(oracles), leaks, notes))
+    return found
 
 
 def _methods(runs: pd.DataFrame, key: str) -> tuple[list[str], dict[str, pd.DataFrame]] | None:

@@ -90,8 +90,8 @@ def _ranking(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
         return
     tests = {label: told.pair(panel, best, label) for label in panel.labels if label not in panel.oracles}
     verdicts = {label: test.verdict for label, test in tests.items() if test is not None}
-    if not verdicts:
-        return
+    if len(verdicts) < len(tests) - 1:
+        return  # too many to compare all
     level = f"{100 * panel.by_seed('last')[best].mean():.1f} %"
     place = _place(panel, several)
     ahead = [label for label, verdict in verdicts.items() if verdict == AHEAD]

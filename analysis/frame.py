@@ -194,8 +194,19 @@ class Panel:
 
     def by_seed(self, column: str, session: int | None = None) -> pd.DataFrame:
         """(seeds, configurations): a column of the runs, or of one session."""
-        rows = self.runs if session is None else self.sessions[self.sessions["session"] == session]
-        return rows.pivot(index="seed", columns="label", values=column)[self.labels]
+        key = (column, session)
+        if key not in self._pivots:
+            rows = self.runs if session is None else self._by_session[session]
+            self._pivots[key] = rows.pivot(index="seed", columns="label", values=column)[self.labels]
+        return self._pivots[key]
+
+    @cached_property
+    def _pivots(self) -> dict[tuple[str, int | None], pd.DataFrame]:
+        return {}  # many tables and figures ask for the same
+
+    @cached_property
+    def _by_session(self) -> dict[int, pd.DataFrame]:
+        return {int(session): rows for session, rows in self.sessions.groupby("session")}
 
 
 def _told_apart(panels: list[Panel], keys: Sequence[str]) -> list[Panel]:

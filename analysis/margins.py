@@ -42,6 +42,7 @@ class Margins:
     where: str
     label: str  # whose margins they are
     metric: str
+    margin: float  # within which methods are equivalent
     cells: list[Margin]
     runs: pd.DataFrame
 
@@ -53,7 +54,8 @@ class Margins:
             for index, cell in enumerate(self.cells)
             for label, other in cell.others.items()
         }
-        return family(found, f"{self.label} less every other method in every cell", self.metric)
+        what = f"{self.label} less every other method in every cell"
+        return family(found, what, self.metric, margin=self.margin)
 
     def lead(self, index: int) -> Difference:
         """Over the best of the others."""
@@ -88,7 +90,7 @@ def margins(results: Results) -> Iterator[Margins]:
         cells = [_margin(cell, label) for _, cell in rivals.groupby(["n_way", "k_shot"])]
         found = [cell for cell in cells if cell is not None]
         if len(found) > 1:
-            yield Margins(where, label, results.metric, found, runs)
+            yield Margins(where, label, results.metric, results.margin, found, runs)
 
 
 def _whose(runs: pd.DataFrame) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ WHAT = ("first", "last", "PD", "RPD")
 MEASURES = {"first": "0", "last": "last", "pd": "PD", "rpd": "RPD"}
 
 
+@cache
 def read_published() -> pd.DataFrame:
     """Tables 2 and 3, in percent; a session is 0 to 9, PD or RPD."""
     return pd.read_csv(Path(__file__).with_name("published.csv"), dtype={"session": str})

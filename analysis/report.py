@@ -12,10 +12,11 @@ import pandas as pd
 
 from analysis import figures, table
 from analysis.across import across_tables
+from analysis.claims import claims
 from analysis.drawing import Drawing
 from analysis.findings import findings
 from analysis.frame import VERSION, Results, read
-from analysis.inference import MARGIN
+from analysis.inference import LEVEL, MARGIN
 from analysis.margins import margin_tables
 from analysis.over_datasets import rating_table, why_not
 from analysis.page import Fact, Notice, Picture, render
@@ -106,6 +107,7 @@ def facts(results: Results) -> list[Fact]:
         Fact("protocol", _listed(runs["protocol"])),
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
         Fact("accuracy", _metric_words(results)),
+        Fact("claims", _claim_words(results)),
         Fact("over datasets", why_not(results)),
         Fact("machine time", f"{hours:.2f} hours of training and evaluation"),
         Fact("device", _listed(runs["device"])),
@@ -123,6 +125,18 @@ def facts(results: Results) -> list[Fact]:
     searches = [Fact("chosen", in_words(search)) for search in results.searches.values()]
     overlaps = [Fact("overlap", line) for search in results.searches.values() for line in search["overlap"]]
     return [*spaces, *found, *searches, *overlaps, *commands]
+
+
+def _claim_words(results: Results) -> str:
+    """What a verdict on this page is worth."""
+    tested = [each for each in vars(claims(results)).values() if each.comparisons]
+    if not tested:
+        return ""
+    count = sum(len(each.comparisons) for each in tested)
+    return (
+        f"{count} comparisons of {len(tested)} kinds: that any «ahead» or «behind» is false has a chance of "
+        f"at most {100 * LEVEL:g} %, each on its graph (maps of margins are tested apart)"
+    )
 
 
 def _metric_words(results: Results) -> str:

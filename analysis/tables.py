@@ -77,7 +77,7 @@ def summary_table(panel: Panel, told: Claims) -> Table:
         cells[-1] = replace(cells[-1], best=label in top)
         tested = [difference_cell(tests.get(label)), verdict_cell(tests.get(label))] if tests else []
         rows.append([Cell(label, label), _seed_count(panel, label), *cells, *tested])
-    return Table(
+    found = Table(
         name=f"summary-{panel.slug}",
         section=_section(panel),
         title=f"First, average and last: {panel.title}",
@@ -90,6 +90,17 @@ def summary_table(panel: Panel, told: Claims) -> Table:
         reference=0 if tests else None,
         leaks=panel.leaks,
     )
+    return replace(found, paper=_for_paper(found))
+
+
+def _for_paper(table: Table) -> Table:
+    """Name, first, average, last and difference; intervals of the last two alone."""
+    rows = []
+    for name, _, first, average, last, *tested in table.rows:
+        means = [replace(cell, text=cell.text.partition(" ")[0]) for cell in (first, average)]
+        rows.append([name, *means, last, *tested[:1]])
+    columns = ["", "first", "avg.", "last", *(["difference"] if len(table.columns) > 5 else [])]
+    return replace(table, columns=columns, rows=rows)
 
 
 def _top(panel: Panel, told: Claims) -> set[str]:

@@ -57,7 +57,7 @@ def _effects(factorial: Factorial, told: Claims, seeds: int, rest: str) -> Drawi
     who = "one seed that has" if seeds == 1 else f"{seeds} seeds that have"
     caption = (
         f"Main effects of {', '.join(factorial.names)} (above the dotted line) and their interactions (below"
-        " it), before the first and after the last session. A main effect is the mean accuracy with the"
+        " it), at session 0 and at the last. A main effect is the mean accuracy with the"
         " switch on less that with it off; an interaction is half of what one adds more when the other is on."
         f" Over the {who} all {count} combinations; an asterisk marks what is ahead or behind, «=» what is"
         f" another effect under another name. {told.effects.words} Right of zero a component helps. The two"
@@ -100,7 +100,7 @@ def _combinations(factorial: Factorial, rest: str) -> Drawing:
     axes.set_xlabel("accuracy over all classes met (%)")
     style.legend_below(figure, *axes.get_legend_handles_labels())
     caption = (
-        f"The {len(cells)} combinations of components before the first and after the last session."
+        f"The {len(cells)} combinations of components at session 0 and at the last."
         f" {summary.band_words(factorial.runs, 'lines')} Faint dots beside them are single seeds. Seeds share"
         " their splits, so the differences are surer than these intervals suggest; the effects are tested in"
         f" pairs, seed by seed.{summary.warning(factorial.panel)}{rest}"

@@ -137,7 +137,8 @@ def legend_below(
 
 def heading(figure: Figure, text: str) -> None:
     """A title over several axes."""
-    figure.suptitle(wrapped(text, 92), fontsize=9.5, fontweight="bold", x=0.01, ha="left")
+    letters = int(92 * figure.get_size_inches()[0] / WIDTH)
+    figure.suptitle(wrapped(text, letters), fontsize=9.5, fontweight="bold", x=0.01, ha="left")
 
 
 def handle(look: Look, **options: Any) -> Line2D:
