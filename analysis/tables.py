@@ -265,7 +265,7 @@ def effects_table(factorial: Factorial, told: Claims) -> Table:
         for moment, found in moments.items():
             same = aliases[moment].get(name)
             if same is None:
-                cells += [difference_cell(found[name], p=True), verdict_cell(found[name])]
+                cells += [difference_cell(found[name], p=True), verdict_cell(found[name], finds=True)]
             else:
                 cells += [Cell(f"is {same}", found[name].mean), Cell("", "")]
             numbers.append({"effect": name, "session": moment, "is": same or "", **found[name].told})
@@ -388,9 +388,9 @@ def difference_cell(difference: Difference | None, *, p: bool = False) -> Cell:
     return Cell(text, difference.mean, mark="*" if difference.significant else "")
 
 
-def verdict_cell(difference: Difference | None) -> Cell:
+def verdict_cell(difference: Difference | None, *, finds: bool = False) -> Cell:
     """One of five, and what would decide it."""
-    return Cell("", "") if difference is None else Cell(verdict(difference), difference.verdict)
+    return Cell("", "") if difference is None else Cell(verdict(difference, finds=finds), difference.verdict)
 
 
 def estimate_cell(found: Estimate, *, best: bool = False) -> Cell:

@@ -25,8 +25,8 @@ def size(difference: Difference) -> str:
     )
 
 
-def verdict(difference: Difference) -> str:
-    """The verdict, and of what is open what would have been found and how many seeds would tell."""
+def verdict(difference: Difference, *, finds: bool = False) -> str:
+    """The verdict, and of what is open how many seeds would tell, and what would have been found."""
     word = difference.verdict
     if word in (AHEAD, BEHIND):
         return f"{word}, by less than {100 * difference.margin:g}" if difference.equivalence < LEVEL else word
@@ -37,7 +37,7 @@ def verdict(difference: Difference) -> str:
         needed = f"needs over {MOST_SEEDS:,} seeds"
     if word == TOO_FEW:
         return word if difference.seeds < 2 else f"{word}: {needed}"
-    return f"{word}: finds {100 * difference.detectable:.1f}, {needed}"
+    return f"{word}: finds {100 * difference.detectable:.1f}, {needed}" if finds else f"{word}: {needed}"
 
 
 def p_value(p: float) -> str:
