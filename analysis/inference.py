@@ -92,7 +92,8 @@ class Family:
         return (
             f"Tested: {self.what}, by {self.metric}, paired by seed: exact sign-flip test, corrected over "
             f"{count} of this kind (step-down maximum){shared}. Equivalent: within {100 * self.margin:g} "
-            f"{'point' if self.margin == 0.01 else 'points'} by two one-sided t-tests, Holm-corrected. Intervals: Student's 95 %, each by itself. "
+            f"{'point' if self.margin == 0.01 else 'points'} by two one-sided t-tests, Holm-corrected. "
+            "Intervals: Student's 95 %, each by itself. "
             "Seeds tell of this graph, and of no other."
         )
 
