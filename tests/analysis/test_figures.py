@@ -171,7 +171,7 @@ def drawn(module: ModuleType, results: Results) -> list[Drawing]:
     ("study", "wanted"),
     [
         ("factorial", {"curves": 1, "ablation": 2, "matrix": 1, "tradeoff": 1, "cost": 1}),
-        ("grid", {"curves": 3, "settings": 3, "matrix": 2, "tradeoff": 2, "cost": 2}),
+        ("grid", {"curves": 3, "settings": 3, "matrix": 3, "tradeoff": 3, "cost": 3}),
         ("protocols", {"curves": 2, "matrix": 2, "tradeoff": 2, "protocol": 1, "cost": 2}),
         ("around", {"curves": 1, "sensitivity": 1, "matrix": 1, "tradeoff": 1, "cost": 1}),
         ("single", {"curves": 1, "matrix": 1, "tradeoff": 1}),
