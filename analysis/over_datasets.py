@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,8 @@ from analysis.frame import Results
 from analysis.labels import transductive_words
 from analysis.table import Cell, Table
 
-FEWEST_DATASETS, FEWEST_METHODS = 3, 3
-RESAMPLES = 2_000
+FEWEST_DATASETS, FEWEST_METHODS, MOST_METHODS = 3, 3, 40
+RESAMPLES = 1_000
 SCALE = 400 / np.log(10)  # of ratings: 400 is ten to one
 STEPS = 100  # of the fit of ratings
 RESAMPLED = f"intervals are 95 % of {RESAMPLES:,} resamples of the datasets and, within each, of its seeds"
@@ -125,14 +125,15 @@ def _ratings(wins: np.ndarray, prior: float) -> np.ndarray:
     return SCALE * np.log(strength)
 
 
+@lru_cache(maxsize=1)  # a table and four figures ask for the same
 def over_datasets(results: Results) -> OverDatasets | None:
-    """Where at least three datasets share at least three methods, and some seeds each."""
+    """Where at least three datasets share at least three methods, not too many, and some seeds each."""
     panels = by_dataset(results)
     if len(panels) < FEWEST_DATASETS or not all("method" in panel.varied() for panel in panels.values()):
         return None
     rivals = [label for label in common_labels(panels) if label not in oracles_of(panels)]
     scores = {name: panel.by_seed("last")[rivals].dropna() for name, panel in panels.items()}
-    if len(rivals) < FEWEST_METHODS or any(table.empty for table in scores.values()):
+    if not FEWEST_METHODS <= len(rivals) <= MOST_METHODS or any(table.empty for table in scores.values()):
         return None
     runs = pd.concat([panel.runs for panel in panels.values()])
     return OverDatasets(scores, results.metric, runs[runs["label"].isin(rivals)])
@@ -145,7 +146,8 @@ def why_not(results: Results) -> str:
     count = results.runs["dataset"].nunique()
     if count < FEWEST_DATASETS:
         return f"nothing is said over datasets: there are {count}, and fewer than three cannot be resampled"
-    return "nothing is said over datasets: no three have one setting each and three methods in common"
+    shared = f"{FEWEST_METHODS} to {MOST_METHODS} methods in common"
+    return f"nothing is said over datasets: no three have one setting each and {shared}"
 
 
 def rating_table(results: Results) -> Table | None:
