@@ -172,8 +172,11 @@ def _statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     filled, seeds = np.where(there, values, 0.0), there.sum(axis=0)
     norm = np.sqrt(seeds * (filled**2).sum(axis=0))
     sums = np.abs(_flips(len(values)) @ filled)  # the first flips nothing
-    share = np.round(np.divide(sums, norm, out=np.zeros_like(sums), where=norm > 0), DIGITS)
-    t = share * np.sqrt(np.maximum(seeds - 1, 0) / np.maximum(1 - share**2, 1e-9))
+    np.divide(sums, norm, out=sums, where=norm > 0)  # in place: there may be millions
+    np.round(sums, DIGITS, out=sums)
+    t = np.maximum(1 - sums**2, 1e-9)
+    np.sqrt(np.maximum(seeds - 1, 0) / t, out=t)
+    t *= sums
     return t[0], t
 
 
