@@ -25,6 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("results", nargs="+", type=Path, metavar="RESULTS", help="a study's folder, or a folder of studies")
     add("--out", type=Path, metavar="DIR", help="where to write (default: report in the first RESULTS)")
     add("--compare", choices=["published"], help="insist on the paper's numbers beside ours")
+    add("--metric", metavar="NAME", help="what headlines, tests and figures go by (default: macro accuracy)")
+    add(
+        "--margin",
+        type=float,
+        default=1.0,
+        metavar="POINTS",
+        help="less is equivalent (default: 1)",
+    )
     add("--where", action="append", default=[], metavar="KEY=VALUE", help="only the runs with this setting")
     add("--by", metavar="KEY", help="compare the values of this setting, all others apart")
     add("--open", action="store_true", help="open the report in a browser")
@@ -36,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.results,
             options.out or options.results[0] / "report",
             compare=options.compare is not None,
+            metric=options.metric,
+            margin=_margin(options.margin),
             where=dict(_condition(text) for text in options.where),
             by=options.by,
             command=shlex.join(["python", "-m", "analysis", *arguments]),
@@ -47,6 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.open:
         webbrowser.open(page.resolve().as_uri())
     return 0
+
+
+def _margin(points: float) -> float:
+    if not 0 < points < 100:
+        raise UserError(f"--margin {points:g} is not between 0 and 100 points.")
+    return points / 100
 
 
 def _condition(text: str) -> tuple[str, str]:

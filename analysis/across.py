@@ -1,7 +1,7 @@
 """What holds on all datasets and what does not: the same comparisons, dataset by dataset.
 
-A verdict is that of the dataset's own table: ahead or behind where the difference is significant there. Seeds
-tell of the graph that they were drawn on; whether datasets agree is counted, not tested.
+A verdict is that of the dataset's own table. Seeds tell of the graph that they were drawn on; whether
+datasets agree is counted, not tested.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.designs import Factorial, whole_factorials
+from analysis.claims import MOMENTS, Claims, claims
+from analysis.designs import Factorial, factorials
 from analysis.frame import Panel, Results
+from analysis.inference import AHEAD, BEHIND, EQUIVALENT, Difference
 from analysis.labels import transductive_words
-from analysis.statistics import Difference, against, estimate
+from analysis.statistics import estimate
 from analysis.table import Cell, Table
 from analysis.tables import INTERVAL, difference_cell, estimate_cell
 
 AGREEMENT = (
-    "The last column says on which datasets the difference is significant, each by its own table's test. "
-    "Datasets are too few to test over: their agreement is counted."
+    "The last column says on which datasets the verdict is ahead (more) or behind (less), by the same test "
+    "as in the dataset's own table. Seeds tell of the graph that they were drawn on: agreement of datasets "
+    "is counted here, not tested."
 )
 
 
@@ -31,23 +34,27 @@ class Across:
     name: str
     found: Mapping[str, Difference]  # by dataset
 
-    def where(self, sign: int) -> list[str]:
-        """The datasets on which it is significant and has this sign."""
-        return [name for name, each in self.found.items() if each.significant and sign * each.mean > 0]
+    def where(self, verdict: str) -> list[str]:
+        """The datasets on which this is the verdict."""
+        return [name for name, each in self.found.items() if each.verdict == verdict]
+
+    def everywhere(self, verdict: str) -> bool:
+        return len(self.where(verdict)) == len(self.found)
 
     @property
-    def holds(self) -> int:
-        """1 or -1 where all datasets agree on a significant difference, else 0."""
-        return next((sign for sign in (1, -1) if len(self.where(sign)) == len(self.found)), 0)
+    def somewhere(self) -> bool:
+        return bool(self.where(AHEAD) or self.where(BEHIND))
 
     @property
     def verdict(self) -> str:
         """In words, for a table."""
-        more, less = self.where(1), self.where(-1)
-        if self.holds:
-            return f"{'more' if self.holds > 0 else 'less'} on all"
-        parts = [f"{word} on {', '.join(there)}" for word, there in (("more", more), ("less", less)) if there]
-        return "; ".join(parts) or "on none"
+        parts = []
+        for verdict, word in ((AHEAD, "more"), (BEHIND, "less"), (EQUIVALENT, "equivalent")):
+            if self.everywhere(verdict):
+                return f"{word} on all"
+            if there := self.where(verdict):
+                parts.append(f"{word} on {', '.join(there)}")
+        return "; ".join(parts) or "certain on none"
 
 
 def by_dataset(results: Results) -> dict[str, Panel]:
@@ -58,25 +65,26 @@ def by_dataset(results: Results) -> dict[str, Panel]:
     return found if len(found) > 1 else {}
 
 
-def compared_methods(panels: Mapping[str, Panel]) -> list[Across]:
-    """Every configuration that all datasets have less the first of them, at the last session."""
-    common = _common(panels)
-    if len(common) < 2 or not all("method" in panel.varied() for panel in panels.values()):
+def compared_methods(panels: Mapping[str, Panel], told: Claims) -> list[Across]:
+    """Every configuration that all datasets have less the reference, at the last session."""
+    common = common_labels(panels)
+    same = {panel.reference for panel in panels.values()}
+    if len(same) > 1 or not all("method" in panel.varied() for panel in panels.values()):
         return []
-    tests = {name: against(panel.by_seed("last"), common[0]) for name, panel in panels.items()}
+    tests = {name: told.beside(panel, panel.reference) for name, panel in panels.items()}
     return [Across(label, {name: tests[name][label] for name in panels}) for label in common[1:]]
 
 
-def compared_effects(panels: Mapping[str, Panel], moment: str) -> dict[str, list[Across]]:
+def compared_effects(panels: Mapping[str, Panel], told: Claims, moment: str) -> dict[str, list[Across]]:
     """By ablation: the effects of its factors, where all datasets have it; interactions aside."""
     found: dict[str, dict[str, Factorial]] = {}
     for dataset, panel in panels.items():
-        for factorial in whole_factorials(panel):
+        for factorial in factorials(panel):
             found.setdefault(factorial.name, {})[dataset] = factorial
     compared = {}
-    for name, factorials in found.items():
-        if set(factorials) == set(panels):
-            effects = {dataset: each.effects(moment) for dataset, each in factorials.items()}
+    for name, there in found.items():
+        if set(there) == set(panels):
+            effects = {dataset: told.effects_of(each, moment) for dataset, each in there.items()}
             shared = set.intersection(*map(set, effects.values()))
             names = [each for each in next(iter(effects.values())) if each in shared and " x " not in each]
             compared[name] = [Across(e, {d: effects[d][e] for d in effects}) for e in names]
@@ -85,50 +93,49 @@ def compared_effects(panels: Mapping[str, Panel], moment: str) -> dict[str, list
 
 def across_tables(results: Results) -> Iterator[Table]:
     """Methods with their ranks, and effects of an ablation, dataset by dataset."""
-    panels = by_dataset(results)
+    panels, told = by_dataset(results), claims(results)
     if not panels:
         return
-    if methods := compared_methods(panels):
+    if methods := compared_methods(panels, told):
         yield _methods_table(panels, methods)
-    for moment in ("first", "last"):
-        for name, effects in compared_effects(panels, moment).items():
+    for moment in MOMENTS:
+        for name, effects in compared_effects(panels, told, moment).items():
             yield _effects_table(panels, name, moment, effects)
 
 
 def across_words(results: Results) -> Iterator[str]:
     """«On all of debian, metamath and wordnet: …»."""
-    panels = by_dataset(results)
+    panels, told = by_dataset(results), claims(results)
     if not panels:
         return
     there = ", ".join(panels)
-    if methods := compared_methods(panels):
-        reference = _common(panels)[0]
-        oracles = _oracles(panels)
+    if methods := compared_methods(panels, told):
+        reference = common_labels(panels)[0]
+        oracles = oracles_of(panels)
         rivals = [each for each in methods if each.name not in oracles]
         yield _sorted_words(f"At the last session on {there}, beside {reference}", rivals, "ahead", "behind")
-    for moment, when in (("first", "session 0"), ("last", "the last session")):
-        for name, effects in compared_effects(panels, moment).items():
+    for moment, when in MOMENTS.items():
+        for name, effects in compared_effects(panels, told, moment).items():
             what = f"{name}, at" if name else "At"
             yield _sorted_words(f"{what} {when} on {there}", effects, "above zero", "below zero")
 
 
 def _sorted_words(where: str, compared: list[Across], more: str, less: str) -> str:
-    groups = {
-        f"{more} on all": [each.name for each in compared if each.holds > 0],
-        f"{less} on all": [each.name for each in compared if each.holds < 0],
-        "certain on none": [each.name for each in compared if not each.where(1) and not each.where(-1)],
-        "on some only": [
-            each.name for each in compared if not each.holds and (each.where(1) or each.where(-1))
-        ],
+    verdicts = {AHEAD: f"{more} on all", BEHIND: f"{less} on all", EQUIVALENT: "equivalent on all"}
+    groups: dict[str, list[str]] = {
+        words: [] for words in (*verdicts.values(), "certain on none", "on some only")
     }
+    for each in compared:
+        whole = next((words for verdict, words in verdicts.items() if each.everywhere(verdict)), None)
+        groups[whole or ("on some only" if each.somewhere else "certain on none")].append(each.name)
     parts = [f"{words}: {', '.join(names)}" for words, names in groups.items() if names]
     return f"{where}: {'; '.join(parts)}."
 
 
 def _methods_table(panels: Mapping[str, Panel], compared: list[Across]) -> Table:
-    common = _common(panels)
+    common = common_labels(panels)
     verdicts = {each.name: each.verdict for each in compared}
-    oracles = _oracles(panels)
+    oracles = oracles_of(panels)
     rivals = [label for label in common if label not in oracles]
     ranks = {
         name: panel.by_seed("last")[rivals].mean().rank(ascending=False, method="min")
@@ -164,13 +171,12 @@ def _methods_table(panels: Mapping[str, Panel], compared: list[Across]) -> Table
 
 
 def _effects_table(panels: Mapping[str, Panel], name: str, moment: str, effects: list[Across]) -> Table:
-    session = f"{moment} session"
     return Table(
         name="-".join(["across-effects", moment, *name.split()]),
         section="ablation",
-        title=f"Effects on every dataset, {session}{f'; {name}' if name else ''}",
+        title=f"Effects on every dataset, {MOMENTS[moment]}{f'; {name}' if name else ''}",
         caption=f"Points of accuracy, as in each dataset's own table of effects. {AGREEMENT}",
-        columns=["effect", *panels, "significant"],
+        columns=["effect", *panels, "verdict"],
         rows=[
             [
                 Cell(each.name, each.name),
@@ -181,7 +187,7 @@ def _effects_table(panels: Mapping[str, Panel], name: str, moment: str, effects:
         ],
         numbers=pd.DataFrame(
             [
-                {"effect": each.name, "dataset": dataset, **vars(difference)}
+                {"effect": each.name, "dataset": dataset, **difference.told}
                 for each in effects
                 for dataset, difference in each.found.items()
             ]
@@ -189,11 +195,12 @@ def _effects_table(panels: Mapping[str, Panel], name: str, moment: str, effects:
     )
 
 
-def _oracles(panels: Mapping[str, Panel]) -> set[str]:
+def oracles_of(panels: Mapping[str, Panel]) -> set[str]:
+    """Configurations that know more than the others, on any dataset."""
     return set.union(*(panel.oracles for panel in panels.values()))
 
 
-def _common(panels: Mapping[str, Panel]) -> list[str]:
+def common_labels(panels: Mapping[str, Panel]) -> list[str]:
     """The configurations that all have, in the order of the first."""
     shared = set.intersection(*(set(panel.labels) for panel in panels.values()))
     return [label for label in next(iter(panels.values())).labels if label in shared]

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+from analysis.claims import Claims
 from analysis.frame import Panel
-from analysis.statistics import Difference, against
+from analysis.inference import AHEAD, BEHIND
+from analysis.words import points
 
 
-def above_oracles(panel: Panel) -> dict[str, dict[str, Difference]]:
-    """Of each oracle, who is significantly above it at the last session, and by how much.
-
-    Paired by seed, Wilcoxon signed-rank, Holm-corrected over all who might be.
-    """
-    last = panel.by_seed("last")
-    rivals = [label for label in panel.labels if label not in panel.oracles]
-    tests = {oracle: against(last[[oracle, *rivals]], oracle) for oracle in sorted(panel.oracles)}
-    return {
-        oracle: {label: test for label, test in found.items() if test.significant and test.mean > 0}
-        for oracle, found in tests.items()
-    }
+def oracle_words(panel: Panel, told: Claims) -> dict[str, str]:
+    """By oracle, what its accuracy at the last session says of the others'."""
+    return {oracle: _bound_words(panel, told, oracle) for oracle in sorted(panel.oracles)}
 
 
-def bound_words(oracle: str, above: dict[str, Difference]) -> str:
-    """What an oracle's accuracy says of the others'."""
-    if not above:
-        return f"{oracle} is given labels that the others never see: an upper bound, not a rival."
-    names = ", ".join(f"{label} ({points(test)})" for label, test in above.items())
-    return (
-        f"{oracle} is given labels that the others never see, and is no upper bound here: significantly "
-        f"above it at the last session, in points: {names}."
-    )
+def exceeded(panel: Panel, told: Claims) -> list[str]:
+    """Oracles below a rival."""
+    rivals = {oracle: told.beside(panel, oracle).values() for oracle in sorted(panel.oracles)}
+    return [name for name, found in rivals.items() if any(each.verdict == AHEAD for each in found)]
 
 
-def points(test: Difference) -> str:
-    """«+1.2 [+0.8, +1.6]»."""
-    return f"{100 * test.mean:+.1f} [{100 * test.low:+.1f}, {100 * test.high:+.1f}]"
+def _bound_words(panel: Panel, told: Claims, oracle: str) -> str:
+    given = f"{oracle} is given labels that the others never see"
+    rivals = {label: each for label, each in told.beside(panel, oracle).items() if label not in panel.oracles}
+    above = [f"{label} ({points(each)})" for label, each in rivals.items() if each.verdict == AHEAD]
+    if above:
+        return f"{given}, and is no upper bound here: ahead of it, in points: {', '.join(above)}."
+    open_ones = [label for label, each in rivals.items() if each.verdict != BEHIND]
+    if open_ones:
+        return f"{given}: no rival; whether it is above {', '.join(open_ones)} is not certain here."
+    return f"{given}: an upper bound, not a rival."

@@ -8,14 +8,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.frame import Panel, Results
-from analysis.labels import SETTING, SWITCHES, TRAINING, across, slug, training
-from analysis.statistics import Difference, Factor, factorial_effects, switch
+from analysis.inference import DIGITS
+from analysis.labels import (
+    NAMES,
+    SETTING,
+    SWITCHES,
+    TRAINING,
+    across,
+    readable,
+    slug,
+    training,
+    transductive_words,
+    varied,
+)
+from analysis.statistics import Factor, contrasts, rank_correlation, switch
+from hagmeta.common.differences import sort_key
 
 BOTH = ("strict", "released")
 ABOUT_TRAINING = (
@@ -24,10 +38,12 @@ ABOUT_TRAINING = (
     "pre-training did not have them. Interactions of training are those of GPIL less supervised."
 )
 REPEATED_FOR = ("pretrain_on",)  # an ablation is one for each of its values
+SHAPE = ("dataset", "protocol", "n_way", "k_shot")
+FEWEST_METHODS = 3  # to have an order
 OF_THE_PROTOCOL = ("protocol", "queries_per_class", "revision")  # it draws test nodes of its own
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factorial:
     """Runs that differ in switches and training only, every combination of which is there."""
 
@@ -71,9 +87,23 @@ class Factorial:
             for cell, runs in self.runs.groupby(self.factors, sort=False)
         }
 
-    def effects(self, moment: str) -> dict[str, Difference]:
-        """Of the factors and their interactions, at the `first` or the `last` session."""
-        return factorial_effects(self.cells(moment), [self._contrasts(factor) for factor in self.factors])
+    @lru_cache(maxsize=256)  # noqa: B019
+    def contrasts(self, moment: str) -> dict[str, pd.Series]:
+        """By seed, the effects of the factors and their interactions at the `first` or the `last` session."""
+        return contrasts(self.cells(moment), [self._contrasts(factor) for factor in self.factors])
+
+    def aliases(self, moment: str) -> dict[str, str]:
+        """Effects that are another one's under another name, seed by seed, and the first of their names.
+
+        NLA and TLA do nothing at session 0 where GPIL is off: each is the same as its interaction with it.
+        """
+        names: dict[tuple[float, ...], str] = {}
+        found = {}
+        for name, values in self.contrasts(moment).items():
+            seen = names.setdefault(tuple(values.round(DIGITS) + 0.0), name)
+            if seen != name:
+                found[name] = seen
+        return found
 
     def _contrasts(self, factor: str) -> Factor:
         if factor != "training":
@@ -89,26 +119,32 @@ def place(level: bool | str) -> int:
     return TRAINING.index(level) if isinstance(level, str) else int(not level)
 
 
-def factorials(panel: Panel) -> Iterator[Factorial]:
-    """Those of any number of factors among HAG-Meta's runs, one for each state of all other settings."""
+@lru_cache(maxsize=64)
+def factorials(panel: Panel) -> list[Factorial]:
+    """Those that all of HAG-Meta's configurations make, one for each pre-training; other methods are aside.
+
+    None where something else varies among them, or a combination is missing.
+    """
     runs = panel.runs[panel.runs["method"] == "hag-meta"]
-    others = [key for key in panel.varied() if key not in (*SWITCHES, "method")]
+    if runs.empty:
+        return []
+    differ = varied(runs.drop_duplicates("config_hash"), panel.keys)
+    if set(differ) - {*SWITCHES, *REPEATED_FOR}:
+        return []
+    others = [key for key in differ if key in REPEATED_FOR]
     called = across(runs, others, SWITCHES) if others else pd.Series("", index=runs.index)
     runs = runs.assign(training=[training(run) for run in runs.to_dict("records")])
-    for name, group in runs.groupby(called, sort=False):
-        first = "training" if "supervised" in set(group["training"]) else "gpil"
-        factors = [key for key in (first, "nla", "tla") if key in group and group[key].nunique() > 1]
-        if factors and len(group[factors].drop_duplicates()) == group[factors].nunique().prod():
-            sessions = panel.sessions[panel.sessions["run"].isin(group["run"])]
-            yield Factorial(replace(panel, runs=group, sessions=sessions), str(name), factors)
+    found = [_factorial(panel, str(name), group) for name, group in runs.groupby(called, sort=False)]
+    return [each for each in found if each is not None] if all(found) else []
 
 
-def whole_factorials(panel: Panel) -> list[Factorial]:
-    """Those that all of a panel's configurations make, if they do and nothing else varies that counts."""
-    if set(panel.varied()) - {*SWITCHES, *REPEATED_FOR}:
-        return []
-    found = list(factorials(panel))
-    return found if sum(len(each.panel.labels) for each in found) == len(panel.labels) else []
+def _factorial(panel: Panel, name: str, runs: pd.DataFrame) -> Factorial | None:
+    first = "training" if "supervised" in set(runs["training"]) else "gpil"
+    factors = [key for key in (first, "nla", "tla") if key in runs and runs[key].nunique() > 1]
+    if not factors or len(runs[factors].drop_duplicates()) != runs[factors].nunique().prod():
+        return None
+    sessions = panel.sessions[panel.sessions["run"].isin(runs["run"])]
+    return Factorial(replace(panel, runs=runs, sessions=sessions), name, factors)
 
 
 @dataclass(frozen=True)
@@ -147,7 +183,7 @@ class _Stars:
         # (keys, configurations): equal numbers where settings are equal, absent ones too
         self._values = np.stack([pd.factorize(configs[key].map(str))[0] for key in self._keys])
         # Switches are told of where they make a factorial.
-        elsewhere = ("method", *(SWITCHES if any(factorials(panel)) else ()))
+        elsewhere = ("method", *(SWITCHES if factorials(panel) else ()))
         self._arms = np.array([key not in elsewhere for key in self._keys])
 
     def around(self, centre: int) -> Star:
@@ -167,24 +203,6 @@ class _Stars:
         return self._values != self._values[:, [centre]]  # (keys, configurations)
 
 
-def protocol_pairs(results: Results) -> list[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
-    """(where, label, strict runs, released runs), both by seed, for what was run under both protocols.
-
-    Training queries are the protocol's own by default, so that they may differ; so may what one of the two
-    decides by itself, which its runs do not have.
-    """
-    absent = results.runs[results.keys].isna().groupby(results.runs["protocol"]).all().any()
-    same = [key for key in results.keys if key not in (*OF_THE_PROTOCOL, "query_shot") and not absent[key]]
-    pairs = []
-    for strict, released in _under_both(results.runs, same):
-        if strict["seed"].duplicated().any() or released["seed"].duplicated().any():
-            continue
-        first = strict.iloc[0]
-        where = f"{first['dataset']}, {first['n_way']}-way {first['k_shot']}-shot"
-        pairs.append((where, str(first["label"]), strict.set_index("seed"), released.set_index("seed")))
-    return pairs
-
-
 @dataclass(frozen=True)
 class ProtocolSetting:
     """Runs in one setting, under either protocol, and the names of what was run under both."""
@@ -194,17 +212,32 @@ class ProtocolSetting:
     pairs: list[str]
 
 
+@lru_cache(maxsize=1)  # tables, figures and findings ask for the same
 def protocol_settings(results: Results) -> list[ProtocolSetting]:
     """Where configurations were run under both protocols; training queries that were given are alike."""
+    if not set(BOTH) <= set(results.runs["protocol"]):
+        return []
     keys = [key for key in SETTING if key in results.keys and key not in OF_THE_PROTOCOL]
-    found, varied = [], results.varied()
+    found, differ = [], results.varied()
     for values, runs in results.runs.groupby(keys, dropna=False, sort=False):
-        named = runs.assign(name=across(runs, varied, SETTING))
+        named = runs.assign(name=across(runs, differ, SETTING))
         pairs = [str(strict["name"].iloc[0]) for strict, _ in _under_both(named, ["name"])]
         if pairs:
-            words = _setting_words(dict(zip(keys, values, strict=True)), varied)
+            words = _setting_words(dict(zip(keys, values, strict=True)), differ)
             found.append(ProtocolSetting(words, named, pairs))
     return found
+
+
+def protocol_pairs(results: Results) -> list[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
+    """(where, name, strict runs, released runs), both by seed, for what was run under both protocols."""
+    pairs = []
+    for setting in protocol_settings(results):
+        for name in setting.pairs:
+            runs = setting.runs[setting.runs["name"] == name]
+            strict, released = (runs[runs["protocol"] == which] for which in BOTH)
+            if not strict["seed"].duplicated().any() and not released["seed"].duplicated().any():
+                pairs.append((setting.words, name, strict.set_index("seed"), released.set_index("seed")))
+    return pairs
 
 
 def _under_both(runs: pd.DataFrame, same: Sequence[str]) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
@@ -215,10 +248,10 @@ def _under_both(runs: pd.DataFrame, same: Sequence[str]) -> Iterator[tuple[pd.Da
             yield strict, released
 
 
-def _setting_words(setting: dict[str, object], varied: Sequence[str]) -> str:
+def _setting_words(setting: dict[str, object], differ: Sequence[str]) -> str:
     told = [f"{setting['dataset']}, {setting['n_way']}-way {setting['k_shot']}-shot"]
     others = [
-        key for key in setting if key in varied and key not in ("dataset", "n_way", "k_shot", "sessions")
+        key for key in setting if key in differ and key not in ("dataset", "n_way", "k_shot", "sessions")
     ]
     return ", ".join(told + [f"{key} {setting[key]}" for key in others])
 
@@ -228,14 +261,98 @@ def shapes(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[["n_way", "k_shot"]].drop_duplicates().sort_values(["n_way", "k_shot"])
 
 
-def grids(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
+@lru_cache(maxsize=1)
+def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
     """Runs of several N or K that share the rest of a setting, with a column `name`: the configuration."""
     keys = [key for key in SETTING if key in results.keys and key not in ("n_way", "k_shot", "sessions")]
-    varied = results.varied()
-    told = [key for key in keys if key in varied or key in ("dataset", "protocol")]
+    differ = results.varied()
+    told = [key for key in keys if key in differ or key in ("dataset", "protocol")]
+    found = []
     for values, runs in results.runs.groupby(keys, dropna=False, sort=False):
         if len(shapes(runs)) < 2:
             continue
         first = dict(zip(keys, values, strict=True))
         words = [str(first[key]) if key in ("dataset", "protocol") else f"{key} {first[key]}" for key in told]
-        yield ", ".join(words), runs.assign(name=across(runs, varied, SETTING))
+        found.append((", ".join(words), runs.assign(name=across(runs, differ, SETTING))))
+    return found
+
+
+def shots(results: Results) -> Iterator[tuple[str, str, int, int, int, pd.Series]]:
+    """(where, configuration, N, fewest K, most K, what that changes by seed at the last session)."""
+    for where, runs in grids(results):
+        for (name, n_way), group in runs.groupby(["name", "n_way"], sort=False):
+            few, many = (int(limit(group["k_shot"])) for limit in (min, max))
+            ends = [group[group["k_shot"] == k] for k in (few, many)]
+            if few < many and not any(end["seed"].duplicated().any() for end in ends):
+                less, more = (end.set_index("seed")["last"] for end in ends)
+                yield where, str(name), int(n_way), few, many, more - less
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Methods under two or more values of one setting, all else as it is by default."""
+
+    where: str
+    setting: str
+    values: list[str]  # as they read
+    scores: dict[str, pd.DataFrame]  # by method: (seeds, values), at the last session
+    oracles: frozenset[str]
+    leaks: bool
+    notes: list[str]
+
+    @property
+    def rivals(self) -> list[str]:
+        return [method for method in self.scores if method not in self.oracles]
+
+    def ranks(self, value: str) -> dict[str, int]:
+        """1 is the best; an oracle has none."""
+        means = {method: self.scores[method][value].mean() for method in self.rivals}
+        ordered = sorted(means, key=lambda method: -means[method])
+        return {method: rank for rank, method in enumerate(ordered, start=1)}
+
+    def changes(self, value: str) -> dict[str, pd.Series]:
+        """By method and seed: a value less the first."""
+        return {method: table[value] - table[self.values[0]] for method, table in self.scores.items()}
+
+    def agreement(self, value: str) -> float:
+        """Kendall's tau of the order under a value with that under the first."""
+        means = [[self.scores[m][v].mean() for m in self.rivals] for v in (self.values[0], value)]
+        return rank_correlation(*means)
+
+
+@lru_cache(maxsize=1)
+def rankings(results: Results) -> list[Ranking]:
+    """One for each setting that was varied for several methods, around what each has by default."""
+    runs = results.runs
+    found = []
+    differ = [key for key in results.varied() if key not in (*SHAPE, "method", "sessions", "classes")]
+    for shape, group in runs.groupby(list(SHAPE), sort=False):
+        dataset, protocol, n_way, k_shot = shape
+        for key in differ:
+            others = {other for other in differ if other != key}
+            centre = group[group["given"].map(others.isdisjoint)]
+            scores = _methods(centre, key)
+            if scores:
+                where = f"{dataset}, {protocol}, {n_way}-way {k_shot}-shot"
+                leaks = bool(centre["leaks"].any())  # all know as much then
+                oracles = centre.loc[centre["oracle"] & (not leaks), "method"]
+                notes = transductive_words(centre)
+                found.append(Ranking(where, key, *scores, frozenset(oracles), leaks, notes))
+    return found
+
+
+def _methods(runs: pd.DataFrame, key: str) -> tuple[list[str], dict[str, pd.DataFrame]] | None:
+    """The values that several methods have, and each such method's scores under them."""
+    runs = runs[runs[key].notna()]
+    if runs.duplicated(["method", key, "seed"]).any():
+        return None  # something else tells them apart
+    tables = {
+        method: each.pivot(index="seed", columns=key, values="last")
+        for method, each in runs.groupby("method")
+    }
+    values = sorted(set(runs[key]), key=sort_key)
+    tables = {m: tables[m] for m in (*NAMES, *tables) if m in tables and set(tables[m]) == set(values)}
+    if len(values) < 2 or len(tables) < FEWEST_METHODS:
+        return None
+    names = [readable(value) for value in values]
+    return names, {method: table[values].set_axis(names, axis=1) for method, table in tables.items()}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from analysis.across import across_words
-from analysis.bounds import above_oracles, bound_words
-from analysis.designs import Factorial, one_at_a_time, protocol_pairs, whole_factorials
+from analysis.bounds import exceeded, oracle_words
+from analysis.claims import MOMENTS, Claims, claims, highest
+from analysis.designs import Factorial, factorials, one_at_a_time, protocol_pairs, shots
 from analysis.frame import Panel, Results
+from analysis.inference import AHEAD, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
 from analysis.labels import readable
-from analysis.statistics import FEWEST_SEEDS, Difference, against, difference, estimate
+from analysis.statistics import estimate
+from analysis.words import effect, points, size, some
 
 MOST_OF_A_KIND = 4
 TRAINING_PAIRS = ("GPIL less supervised", "supervised less nothing", "GPIL less nothing")
@@ -19,40 +20,19 @@ TRAINING_PAIRS = ("GPIL less supervised", "supervised less nothing", "GPIL less 
 
 def findings(results: Results) -> list[str]:
     """Sentences, the most telling first; each is made from the numbers of a table."""
-    panels = results.panels()
+    panels, told = results.panels(), claims(results)
     several = len(panels) > 1
     sentences = [
         *across_words(results),
-        *_some(text for panel in panels for text in _training(panel, several)),
-        *_some(text for panel in panels for text in _ablation(panel, several)),
-        *_some(text for panel in panels for text in _ranking(panel, several)),
-        *_some(text for panel in panels for text in _bounds(panel, several)),
-        *_some(_protocols(results)),
-        *_some(_settings(results)),
-        *_some(text for panel in panels for text in _sensitivity(panel, several)),
+        *_some(text for panel in panels for text in _training(panel, told, several)),
+        *_some(text for panel in panels for text in _ablation(panel, told, several)),
+        *_some(text for panel in panels for text in _ranking(panel, told, several)),
+        *_some(text for panel in panels for text in _bounds(panel, told, several)),
+        *_some(_protocols(results, told)),
+        *_some(_settings(results, told)),
+        *_some(text for panel in panels for text in _sensitivity(panel, told, several)),
     ]
-    if not sentences:
-        sentences = [_level(panel) for panel in panels]
-    if results.runs.groupby("config_hash")["seed"].count().min() < FEWEST_SEEDS:
-        sentences.append(
-            f"Some configurations have fewer than {FEWEST_SEEDS} seeds: no significance is claimed for them."
-        )
-    return sentences
-
-
-def effect_words(name: str, effect: Difference, where: str) -> str:
-    """«GPIL adds 22.6 points [20.5, 24.7] at session 0»."""
-    points, limits = 100 * effect.mean, f"[{100 * effect.low:+.1f}, {100 * effect.high:+.1f}]"
-    if effect.seeds < FEWEST_SEEDS:
-        return f"{name} makes {points:+.1f} points {limits} {where}, over too few seeds to claim it"
-    if effect.significant:
-        verb, size = ("adds", points) if points > 0 else ("costs", -points)
-        low, high = sorted((abs(100 * effect.low), abs(100 * effect.high)))
-        return f"{name} {verb} {size:.1f} points [{low:.1f}, {high:.1f}] {where}"
-    if effect.low > 0 or effect.high < 0:
-        doubt = f"{limits}, p = {effect.corrected:.2f} after correction"
-        return f"{name}'s effect {where} is not certain beside the others ({points:+.1f} {doubt})"
-    return f"{name}'s effect {where} is not distinguishable from zero ({points:+.1f} {limits})"
+    return sentences or [_level(panel) for panel in panels]
 
 
 def _some(sentences: Iterator[str]) -> list[str]:
@@ -62,44 +42,40 @@ def _some(sentences: Iterator[str]) -> list[str]:
     return kind if left <= 1 else [*kind[:MOST_OF_A_KIND], f"{left} more of this kind are in the tables."]
 
 
-def _training(panel: Panel, several: bool) -> Iterator[str]:
+def _training(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
     """GPIL's worth and the labels' worth, told apart where there was supervised training, too."""
-    found = whole_factorials(panel)
+    found = factorials(panel)
     for factorial in (each for each in found if "training" in each.factors):
-        for moment, where in (("first", "at session 0"), ("last", "at the last session")):
-            words = _training_words(factorial, factorial.effects(moment), where)
+        for moment, when in MOMENTS.items():
+            words = _training_words(factorial, told.effects_of(factorial, moment), f"at {when}")
             yield f"{_place(factorial, several or len(found) > 1)}{words}."
 
 
 def _training_words(factorial: Factorial, effects: dict[str, Difference], where: str) -> str:
     """«Of the 22.8 points that GPIL adds over nothing at session 0, 21.9 [20.1, 23.5] are the labels'»."""
     gpil, labels, both = (effects.get(pair) for pair in TRAINING_PAIRS)
-    if both and labels and both.significant and labels.significant and 0 < labels.mean <= both.mean:
+    if both and labels and both.verdict == labels.verdict == AHEAD and labels.mean <= both.mean:
         new = set(factorial.runs.get("pretrain_on", ())) == {"base"}  # pre-training did not have them
         whose = (
             "are the labels' (supervised training adds them, too)" if new else "supervised training adds, too"
         )
-        told = [f"Of the {_points(both)} that GPIL adds over nothing {where}, {_points(labels)} {whose}"]
+        words = [f"Of the {size(both)} that GPIL adds over nothing {where}, {size(labels)} {whose}"]
     else:
         over_nothing = {"Supervised training": labels, "GPIL": both}
-        told = [effect_words(name, e, f"over nothing {where}") for name, e in over_nothing.items() if e]
+        words = [effect(name, e, f"over nothing {where}") for name, e in over_nothing.items() if e]
     if gpil:
-        told.append(effect_words("GPIL", gpil, f"over supervised training on the same labels {where}"))
-    return "; ".join(told)
+        words.append(effect("GPIL", gpil, f"over supervised training on the same labels {where}"))
+    return "; ".join(words)
 
 
-def _points(effect: Difference) -> str:
-    return f"{100 * effect.mean:.1f} points [{100 * effect.low:.1f}, {100 * effect.high:.1f}]"
-
-
-def _ablation(panel: Panel, several: bool) -> Iterator[str]:
-    found = whole_factorials(panel)
+def _ablation(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
+    found = factorials(panel)
     for factorial in found:
         place = _place(factorial, several or len(found) > 1)
-        first, last = factorial.effects("first"), factorial.effects("last")
+        first, last = (told.effects_of(factorial, moment) for moment in MOMENTS)
         for name in (name for name in last if " x " not in name and " less " not in name):
-            words = [effect_words(name, last[name], "at the last session")]
-            words.append(effect_words(name, first[name], "at session 0").replace(f"{name} ", "it ", 1))
+            words = [effect(name, last[name], "at the last session")]
+            words.append(effect(name, first[name], "at session 0").replace(f"{name} ", "it ", 1))
             words[1] = words[1].replace(f"{name}'s effect", "its effect")
             yield f"{place}{words[0]}; {words[1]}."
         joint = [name for name in last if " x " in name and last[name].significant]
@@ -107,86 +83,76 @@ def _ablation(panel: Panel, several: bool) -> Iterator[str]:
             yield f"{place}Parts change each other's effect at the last session: {', '.join(joint)}."
 
 
-def _ranking(panel: Panel, several: bool) -> Iterator[str]:
-    if "method" not in panel.varied():
+def _ranking(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
+    """Who has the highest mean, and beside whom that is more than chance."""
+    best = highest(panel)
+    if best is None or "method" not in panel.varied():
         return
-    last = panel.by_seed("last")
-    rivals = [label for label in panel.labels if label not in panel.oracles]
-    if len(rivals) < 2:
-        return
-    best = max(rivals, key=lambda label: last[label].mean())
+    tests = {label: told.pair(panel, best, label) for label in panel.labels if label not in panel.oracles}
+    verdicts = {label: test.verdict for label, test in tests.items() if test is not None}
+    if len(verdicts) < len(tests) - 1:
+        return  # too many to compare all
+    level = f"{100 * panel.by_seed('last')[best].mean():.1f} %"
     place = _place(panel, several)
-    level = f"{100 * last[best].mean():.1f} %"
-    if best == panel.reference:
-        others = against(last[rivals], best)
-        close = [label for label, test in others.items() if not test.significant]
-        ahead_of = "every other system" if len(others) > 1 else next(iter(others))
-        tail = f"; not distinguishable from it: {', '.join(close)}" if close else f", ahead of {ahead_of}"
-        yield f"{place}{best} is best at the last session, {level}{tail}."
+    ahead = [label for label, verdict in verdicts.items() if verdict == AHEAD]
+    if len(ahead) == len(verdicts):
+        others = "every other system" if len(ahead) > 1 else ahead[0]
+        yield f"{place}{best} is ahead of {others} at the last session, {level}."
         return
-    test = against(last[rivals], panel.reference)[best]
-    lead = f"{100 * test.mean:+.1f} points [{100 * test.low:+.1f}, {100 * test.high:+.1f}]"
-    sure = "" if test.significant else ", a difference that the seeds do not make certain"
-    yield f"{place}{best} is best at the last session, {level}: {lead} beside {panel.reference}{sure}."
+    groups = {"ahead of": ahead}
+    for verdict, words in ((EQUIVALENT, "equivalent to"), (UNDECIDED, "undecided beside")):
+        groups[words] = [label for label, found in verdicts.items() if found == verdict]
+    groups["over too few seeds to compare with"] = [k for k, found in verdicts.items() if found == TOO_FEW]
+    parts = [f"{words} {some(labels)}" for words, labels in groups.items() if labels]
+    yield f"{place}{best} has the highest mean at the last session, {level}: {'; '.join(parts)}."
 
 
-def _bounds(panel: Panel, several: bool) -> Iterator[str]:
-    for oracle, above in above_oracles(panel).items():
-        if above:
-            yield _place(panel, several) + bound_words(oracle, above)
+def _bounds(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
+    words = oracle_words(panel, told)
+    yield from (_place(panel, several) + words[oracle] for oracle in exceeded(panel, told))
 
 
-def _protocols(results: Results) -> Iterator[str]:
-    for where, label, strict, released in protocol_pairs(results):
-        leaks = [difference(released[moment] - strict[moment]) for moment in ("first", "last")]
-        parts = [
-            f"{100 * leak.mean:+.1f} points [{100 * leak.low:+.1f}, {100 * leak.high:+.1f}] at {moment}"
-            for leak, moment in zip(leaks, ("session 0", "the last session"), strict=True)
-        ]
+def _protocols(results: Results, told: Claims) -> Iterator[str]:
+    for where, label, _, _ in protocol_pairs(results):
+        leaks = {when: told.protocols[where, label, moment] for moment, when in MOMENTS.items()}
+        parts = [f"{points(leak)} points at {when}" for when, leak in leaks.items()]
         yield f"{label} on {where}: the released protocol reads {' and '.join(parts)} beside the strict one."
 
 
-def _settings(results: Results) -> Iterator[str]:
-    keys = ["dataset", "protocol", "label", "n_way"]
-    for (dataset, protocol, label, n_way), runs in results.runs.groupby(keys, sort=False):
-        shots = sorted(runs["k_shot"].unique())
-        if len(shots) < 2:
-            continue
-        few, many = (runs[runs["k_shot"] == k].set_index("seed")["last"] for k in (shots[0], shots[-1]))
-        gain = difference(many - few)
-        if not np.isnan(gain.mean):
-            yield (
-                f"{label} on {dataset}, {protocol}, {n_way}-way: {shots[-1]} labels a class instead of "
-                f"{shots[0]} make {100 * gain.mean:+.1f} points "
-                f"[{100 * gain.low:+.1f}, {100 * gain.high:+.1f}] at the last session."
-            )
+def _settings(results: Results, told: Claims) -> Iterator[str]:
+    for where, name, n_way, few, many, _ in shots(results):
+        gain = told.shots[where, name, n_way]
+        if gain.seeds:
+            words = effect(f"{many} labels a class instead of {few}", gain, "at the last session")
+            yield f"{name} on {where}, {n_way}-way: {words}."
 
 
-def _sensitivity(panel: Panel, several: bool) -> Iterator[str]:
+def _sensitivity(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
     arms = {
         key: [label for label in labels if label not in panel.oracles]
         for key, labels in one_at_a_time(panel).items()
     }
     if len(arms) < 2:
         return
-    last = panel.by_seed("last").mean()
     configs = panel.runs.drop_duplicates("label").set_index("label")
-    spans = {
-        key: max(last[[*labels, panel.reference]]) - min(last[[*labels, panel.reference]])
+    tests = told.beside(panel, panel.reference)
+    changed = {
+        (key, readable(configs.loc[label, key])): tests[label]
         for key, labels in arms.items()
+        for label in labels
+        if tests[label].significant
     }
-    widest = max(spans, key=lambda key: spans[key])
-    labels = sorted([*arms[widest], panel.reference], key=lambda label: last[label])
-    low, high = labels[0], labels[-1]
-    values = [readable(configs.loc[label, widest]) for label in (low, high)]
-    yield (
-        f"{_place(panel, several)}Of {len(arms)} settings varied one at a time, {widest} moves the last "
-        f"session most: {100 * last[low]:.1f} % at {values[0]}, {100 * last[high]:.1f} % at {values[1]}."
-    )
+    start = f"{_place(panel, several)}Of {len(arms)} settings varied one at a time around the reference"
+    if not changed:
+        yield f"{start}, none changes the last session by more than chance."
+        return
+    (key, value), most = max(changed.items(), key=lambda item: abs(item[1].mean))
+    count = len({key for key, _ in changed})
+    yield f"{start}, {count} change the last session; most {key} {value}: {points(most)} points."
 
 
 def _level(panel: Panel) -> str:
-    ends = [estimate(panel.by_seed(moment)[panel.reference]) for moment in ("first", "last")]
+    ends = [estimate(panel.by_seed(moment)[panel.reference]) for moment in MOMENTS]
     first, last = (f"{100 * end.mean:.1f}" for end in ends)
     return f"{panel.title}: {panel.reference} goes from {first} % at session 0 to {last} % at the last."
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.inference import MARGIN
 from analysis.labels import SETTING, labelled, readable, slug, varied
-from analysis.old_records import completed, with_later_settings
+from analysis.old_records import completed, with_later_settings, with_short_names
 from analysis.searches import Searches, confirms, naming, newest_searches, together
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
@@ -25,19 +26,33 @@ from hagmeta.common.records import Record, StudyFolder, read_record
 
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
 MACRO = ("macro_accuracy", "macro_f1", "macro_base_accuracy", "macro_novel_accuracy", "macro_harmonic")
-ATTENTION = ("nla_entropy", "tla_base_share", "tla_equal_share")  # of methods that have such weights
-# What headlines, tests and figures go by, as records have it: over all classes met, base and novel ones.
-METRICS = {
-    "macro accuracy": ("macro_accuracy", "macro_base_accuracy", "macro_novel_accuracy"),
-    "accuracy": ("accuracy", "base_accuracy", "novel_accuracy"),
-}
+# Of methods that have such weights, and of records that are young enough.
+DIAGNOSTICS = ("nla_entropy", "tla_base_share", "tla_equal_share", "calibration_error")
+# What headlines, tests and figures may go by. Beside it stand base and novel classes, counted as it counts.
+METRICS = {key.replace("_", " "): key for key in ("macro_accuracy", "accuracy", *MACRO[1:], *BY_SESSION[1:])}
 SCORES = ("score", "base_score", "novel_score")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
+OF_A_LAUNCH = ("space", "description", "command", "time", "configs", "seeds")
 VERSION = ("commit", "torch", "device")  # what runs that are averaged should share
 
 
 @dataclass(frozen=True)
+class Lost:
+    """Runs that are not there, in words, and what they would have been."""
+
+    words: str
+    config: dict[str, Any]
+
+    def meets(self, conditions: dict[str, str]) -> bool:
+        """Whether it belongs to what is asked for, or might."""
+        return all(
+            key not in self.config or readable(_plain(self.config[key])).lower() == value.lower()
+            for key, value in conditions.items()
+        )
+
+
+@dataclass(frozen=True, eq=False)  # one is not another, whatever they hold
 class Results:
     """What some folders of records hold."""
 
@@ -47,12 +62,13 @@ class Results:
     metric: str  # of METRICS: what scores are
     folders: list[Path] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    failed: list[Lost] = field(default_factory=list)
+    missing: list[Lost] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
     searches: Searches = field(default_factory=dict)  # by study: how its runs were chosen
     apart: tuple[str, ...] = ()  # settings that part panels, beside SETTING
+    margin: float = MARGIN  # within which differences are of no interest
 
     def varied(self) -> list[str]:
         """Settings with more than one value."""
@@ -67,7 +83,7 @@ class Results:
         different = [key for key in self.keys if key in SETTING or key in self.apart]
         groups = self.runs.groupby(different, dropna=False, sort=False)
         parting = self._parting(different)
-        panels = [self._panel(runs.index, parting) for _, runs in groups]
+        panels = _told_apart([self._panel(runs.index, parting) for _, runs in groups], different)
 
         def place(panel: Panel) -> list[Any]:
             first = panel.runs.iloc[0]
@@ -102,7 +118,10 @@ class Results:
             chosen &= column.str.lower() == value.lower()
         if not chosen.any():
             raise UserError("--where: no run meets all the conditions together.")
-        return self._with(labelled(self.runs[chosen], naming(self.keys, self.runs["study"], self.searches)))
+        named = labelled(self.runs[chosen], naming(self.keys, self.runs["study"], self.searches))
+        failed = [each for each in self.failed if each.meets(conditions)]
+        missing = [each for each in self.missing if each.meets(conditions)]
+        return replace(self._with(named), failed=failed, missing=missing)
 
     def by(self, axis: str) -> Results:
         """The same runs with the values of one setting as configurations, and all others apart."""
@@ -121,7 +140,7 @@ class Results:
         return replace(self, runs=runs, sessions=sessions)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Panel:
     """Runs under one setting: what may stand in one table or one pair of axes."""
 
@@ -143,6 +162,11 @@ class Panel:
     def labels(self) -> list[str]:
         """The configurations, the reference first."""
         return list(dict.fromkeys(self.runs["label"]))
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Seeds of each configuration."""
+        return {str(label): int(count) for label, count in self.runs["label"].value_counts().items()}
 
     @cached_property
     def oracles(self) -> set[str]:
@@ -170,19 +194,45 @@ class Panel:
 
     def by_seed(self, column: str, session: int | None = None) -> pd.DataFrame:
         """(seeds, configurations): a column of the runs, or of one session."""
-        rows = self.runs if session is None else self.sessions[self.sessions["session"] == session]
-        return rows.pivot(index="seed", columns="label", values=column)[self.labels]
+        key = (column, session)
+        if key not in self._pivots:
+            rows = self.runs if session is None else self._by_session[session]
+            self._pivots[key] = rows.pivot(index="seed", columns="label", values=column)[self.labels]
+        return self._pivots[key]
+
+    @cached_property
+    def _pivots(self) -> dict[tuple[str, int | None], pd.DataFrame]:
+        return {}  # many tables and figures ask for the same
+
+    @cached_property
+    def _by_session(self) -> dict[int, pd.DataFrame]:
+        return {int(session): rows for session, rows in self.sessions.groupby("session")}
 
 
-def read(folders: Sequence[Path]) -> Results:
-    """All records of some studies, or of folders of studies."""
+def _told_apart(panels: list[Panel], keys: Sequence[str]) -> list[Panel]:
+    """With titles that differ, by what some records have and others have not."""
+    found = []
+    for panel in panels:
+        twins = [each for each in panels if each.title == panel.title]
+        own = [key for key in keys if len({str(each.runs[key].iloc[0]) for each in twins}) > 1]
+        words = [f"{key} {readable(panel.runs[key].iloc[0])}" for key in own]
+        found.append(replace(panel, title=", ".join([panel.title, *words])))
+    return found
+
+
+def read(folders: Sequence[Path], metric: str | None = None) -> Results:
+    """All records of some studies, or of folders of studies.
+
+    Scores are what ``metric`` names, or macro accuracies where all have them.
+    """
     studies = [StudyFolder(study) for folder in folders for study in _studies(folder)]
     found: dict[tuple[str, int], tuple[str, Record]] = {}
     damaged, conflicts = [], []
     launches: list[dict[str, Any]] = []
     searches: Searches = {}
     for study in studies:
-        its_launches = list(_launches(study))
+        its_launches, broken = _launches(study)
+        damaged += broken
         searching = newest_searches(its_launches)
         launches += searching or its_launches
         if searching:
@@ -191,23 +241,24 @@ def read(folders: Sequence[Path]) -> Results:
             if not confirms(searching, path.parent.name, path.stem):
                 continue
             try:
-                record = read_record(path)
-                _check_curve(record)
-                record = completed(record)
+                record = completed(read_record(path))
+                _check(record)
             except ValueError as error:
                 damaged.append(f"{path}: {error}")
                 continue
             _, other = found.setdefault((record["config_hash"], record["seed"]), (study.folder.name, record))
             if other["accuracy"] != record["accuracy"]:
                 conflicts.append(f"{path}: other accuracies than the same run has elsewhere; not counted")
-    failed = [line for study in studies for key, line in _failures(study) if key not in found]
+    failed = [lost for study in studies for key, lost in _failures(study) if key not in found]
     if not found:
         state = f"{len(failed)} failed, {len(damaged)} files damaged"
         raise UserError(f"{', '.join(map(str, folders))}: no finished run there ({state}).")
-    missing = sorted({line for launch in launches for line in _missing(launch, set(found))})
+    lost = {each.words: each for launch in launches for each in _missing(launch, set(found))}
+    missing = [lost[words] for words in sorted(lost)]
     names, records = zip(*found.values(), strict=True)
-    metric = "macro accuracy" if all("macro_accuracy" in record for record in records) else "accuracy"
-    runs, sessions, keys = _tables(zip(names, with_later_settings(records), strict=True), metric, searches)
+    metric = _metric(records, metric)
+    today = with_short_names(with_later_settings(records))
+    runs, sessions, keys = _tables(zip(names, today, strict=True), metric, searches)
     return Results(
         runs,
         sessions,
@@ -234,35 +285,67 @@ def _studies(folder: Path) -> list[Path]:
     return studies
 
 
-def _check_curve(record: Record) -> None:
-    lengths = {len(record[key]) for key in (*BY_SESSION, *MACRO, *ATTENTION, "matrix") if key in record}
-    if len(lengths) != 1 or not isinstance(record["config"], dict) or "method" not in record["config"]:
+def _metric(records: Sequence[Record], asked: str | None) -> str:
+    """What is asked for, if every record has it."""
+    if asked is None:
+        return "macro accuracy" if all("macro_accuracy" in record for record in records) else "accuracy"
+    choose("metric", asked, METRICS)
+    lacking = sum(METRICS[asked] not in record for record in records)
+    if lacking:
+        raise UserError(f"--metric {asked!r}: {lacking} of {len(records)} records do not have it.")
+    return asked
+
+
+def _check(record: Record) -> None:
+    """That a completed record has all that is read of it."""
+    curves = [key for key in (*BY_SESSION, *MACRO, *DIAGNOSTICS, "matrix") if key in record]
+    if not all(isinstance(record[key], list) for key in curves):
         raise ValueError("its curves are not whole")
+    lengths = {len(record[key]) for key in curves}
+    if len(lengths) != 1 or lengths == {0} or None in record["accuracy"]:
+        raise ValueError("its curves are not whole")
+    without = [key for key in ("method", *IN_EVERY_TITLE) if key not in record["config"]]
+    if without:
+        raise ValueError(f"its config is without {', '.join(without)}")
+    if not isinstance(record["seconds"], dict):
+        raise ValueError("its seconds are none")
 
 
-def _failures(study: StudyFolder) -> Iterator[tuple[tuple[str, int], str]]:
+def _failures(study: StudyFolder) -> Iterator[tuple[tuple[str, int], Lost]]:
     for path in sorted(study.failures.glob("*/*.json")):
         try:
             content = json.loads(path.read_bytes())
             lines = content["error"].strip().splitlines() or ["no traceback"]
-            yield (content["config_hash"], content["seed"]), f"{path}: {lines[-1]}"
+            config = content.get("config") or {}
+            yield (content["config_hash"], content["seed"]), Lost(f"{path}: {lines[-1]}", config)
         except (ValueError, KeyError, TypeError, AttributeError):
-            yield ("", -1), f"{path}: not whole"
+            yield ("", -1), Lost(f"{path}: not whole", {})
 
 
-def _launches(study: StudyFolder) -> Iterator[dict[str, Any]]:
+def _launches(study: StudyFolder) -> tuple[list[dict[str, Any]], list[str]]:
+    """The plans that are whole, and which are not: the records are what counts."""
+    whole, broken = [], []
     for path in sorted(study.launches.glob("*.json")):
         try:
-            yield json.loads(path.read_bytes())
-        except ValueError:
-            continue  # it is only a plan: the records are what counts
+            launch = json.loads(path.read_bytes())
+            without = [key for key in OF_A_LAUNCH if key not in launch]
+        except (ValueError, TypeError):
+            broken.append(f"{path}: not whole")
+            continue
+        if without:
+            broken.append(f"{path}: without {', '.join(without)}")
+        else:
+            whole.append(launch)
+    return whole, broken
 
 
-def _missing(launch: dict[str, Any], found: set[tuple[str, int]]) -> Iterator[str]:
-    for config in launch["configs"]:
-        left = [seed for seed in launch["seeds"] if (config, seed) not in found]
+def _missing(launch: dict[str, Any], found: set[tuple[str, int]]) -> Iterator[Lost]:
+    for name, config in launch["configs"].items():
+        left = [seed for seed in launch["seeds"] if (name, seed) not in found]
         if left:
-            yield f"configuration {config}: seeds {', '.join(map(str, left))}"
+            what = ", ".join(str(config[key]) for key in ("dataset", "method", "protocol") if key in config)
+            words = f"{what} (configuration {name}): seeds {', '.join(map(str, left))}"
+            yield Lost(words, config)
 
 
 def _tables(
@@ -274,7 +357,8 @@ def _tables(
         config = {key: _plain(value) for key, value in record["config"].items()}
         keys.update(dict.fromkeys(config))
         environment = record.get("environment", {})
-        score = record[METRICS[metric][0]]
+        score = [math.nan if value is None else value for value in record[METRICS[metric]]]
+        known = [value for value in score if value == value]
         drop = score[0] - score[-1]
         rows.append(
             {
@@ -285,13 +369,14 @@ def _tables(
                 "seed": record["seed"],
                 "first": score[0],
                 "last": score[-1],
-                "average": sum(score) / len(score),
+                "average": _mean(known),
                 "pd": drop,
-                "rpd": drop / score[0] if score[0] else None,
+                "rpd": drop / score[0] if score[0] else math.nan,
                 "matrix": record.get("matrix"),
                 "backward_transfer": _number(record.get("backward_transfer")),
+                "forgetting": _mean(record.get("forgetting") or []),
                 "validation": record["validation"].get("stream"),
-                "oracle": record.get("oracle", False),
+                "oracle": record["oracle"],
                 "leaks": record["leaks"],
                 "given": frozenset(record["given"]),
                 **{f"seconds_{phase}": value for phase, value in record["seconds"].items()},
@@ -301,16 +386,22 @@ def _tables(
         )
         unknown = [None] * len(record["accuracy"])  # to records of the first versions
         series = {key: record[key] for key in BY_SESSION}
-        series |= {key: record.get(key, unknown) for key in (*MACRO, *ATTENTION)}
-        series |= {name: series[key] for name, key in zip(SCORES, METRICS[metric], strict=True)}
+        series |= {key: record.get(key, unknown) for key in (*MACRO, *DIAGNOSTICS)}
+        kind = "macro_" if metric.startswith("macro") else ""
+        behind = (METRICS[metric], f"{kind}base_accuracy", f"{kind}novel_accuracy")
+        series |= {name: series[key] for name, key in zip(SCORES, behind, strict=True)}
         for session, values in enumerate(zip(*series.values(), strict=True)):
             curves.append({"run": number, "session": session, **dict(zip(series, values, strict=True))})
     runs = pd.DataFrame(rows)
     runs = labelled(runs, naming(keys, runs["study"], searches))
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
-    numbers = dict.fromkeys((*BY_SESSION, *MACRO, *ATTENTION, *SCORES), float)
+    numbers = dict.fromkeys((*BY_SESSION, *MACRO, *DIAGNOSTICS, *SCORES), float)
     sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")
     return runs, sessions, list(keys)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
 
 
 def _number(value: float | None) -> float:

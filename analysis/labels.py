@@ -20,11 +20,21 @@ TOGGLES = ("gpil", "nla", "tla")
 SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings of which an ablation is made
 TRAINING = ("GPIL", "supervised", "nothing")  # what HAG-Meta may do between pre-training and the sessions
 ALL_OFF = "none of the three"
-SMOOTHED = "smoothed"  # configurations with smoothing: see `TRANSDUCTIVE`
-TRANSDUCTIVE = (
-    "What is smoothed (smoothing above 0) is transductive in its answers, too, not only in its encoder: a "
-    "node's scores are mixed with those of its visible neighbours, unlabelled ones and queries among them."
-)
+DECIDE_ANSWERS = ("smoothing", "unlabelled", "coupling")
+# Whose answers are transductive, too, is told by its name; see `TRANSDUCTIVE`.
+SMOOTHED, BY_ITSELF = "smoothed", "transductive"
+TRANSDUCTIVE = {
+    SMOOTHED: (
+        "What is smoothed (smoothing above 0) is transductive in its answers, too, not only in its encoder: "
+        "a node's scores are mixed with those of its visible neighbours, unlabelled ones and queries among "
+        "them."
+    ),
+    BY_ITSELF: (
+        "Posterior means is transductive in its answers, too, where unlabelled or coupling is above 0: "
+        "visible nodes without labels, queries among them, move its class means, and nodes hear their "
+        "neighbours' answers."
+    ),
+}
 NAMES = {
     "hag-meta": "HAG-Meta",
     "proto-gcn": "Proto-GCN",
@@ -73,8 +83,8 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             for key in others
             if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
         ]
-        unnamed = is_on(config.get("smoothing")) and "smoothing" not in told_of
-        return named(config, told_of) + (f", {SMOOTHED}" if unnamed else "")
+        marks = [mark for mark in transductive(config) if mark != SMOOTHED or "smoothing" not in told_of]
+        return ", ".join([named(config, told_of), *marks])
 
     def named(config: dict[str, Any], told_of: list[str]) -> str:
         parts = [f"{key} {readable(config[key])}" for key in told_of]
@@ -88,7 +98,11 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             return f"{method} ({', '.join(parts)})" if parts else method
         return ", ".join(parts)
 
-    always = [key for key in (*SWITCHES, "smoothing") if key in configs and key not in others]
+    always = [
+        key
+        for key in (*SWITCHES, "smoothing", "unlabelled", "coupling")
+        if key in configs and key not in others
+    ]
     columns = ["method", *always, *others]
     return pd.Series([name(each) for each in configs[columns].to_dict("records")], index=configs.index)
 
@@ -142,9 +156,18 @@ def readable(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def transductive(config: Mapping[str, Any]) -> list[str]:
+    """Which of `TRANSDUCTIVE` hold of a configuration's answers."""
+    by_itself = any(is_on(config.get(key)) for key in ("unlabelled", "coupling"))
+    held = {SMOOTHED: is_on(config.get("smoothing")), BY_ITSELF: by_itself}
+    return [mark for mark, holds in held.items() if holds]
+
+
 def transductive_words(runs: pd.DataFrame) -> list[str]:
-    """What to say beside runs some of which answer by smoothed scores."""
-    return [TRANSDUCTIVE] if "smoothing" in runs and runs["smoothing"].map(is_on).any() else []
+    """What to say beside runs some of which answer by what other nodes are taken for."""
+    settings = runs[[key for key in DECIDE_ANSWERS if key in runs]].drop_duplicates()
+    found = {mark for config in settings.to_dict("records") for mark in transductive(config)}
+    return [words for mark, words in TRANSDUCTIVE.items() if mark in found]
 
 
 def slug(*parts: object) -> str:

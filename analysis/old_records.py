@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
 from hagmeta.common.differences import TASK
@@ -42,8 +44,24 @@ NEVER_GIVEN = ("dataset", "method", "protocol", "classes", "n_way", "k_shot")
 def completed(record: Record) -> Record:
     """The record with what it would say today."""
     config = record["config"]
+    unknown = [None] * len(record["accuracy"]) if isinstance(record["accuracy"], list) else None
     younger = {"leaks": config.get("protocol") == "released", "given": given_before(config)}
-    return younger | record
+    younger["oracle"] = config.get("method") == "joint" or config.get("nla_weights") == "oracle"
+    younger |= dict.fromkeys(("base_accuracy", "novel_accuracy", "new_accuracy", "harmonic"), unknown)
+    told = {"validation": record["validation"] or {}, "config": {"val_classes": 0} | config}
+    return younger | record | told
+
+
+def with_short_names(records: Sequence[Record]) -> list[Record]:
+    """Datasets that are files by the names of these, where no two share one."""
+    names = {str(record["config"]["dataset"]) for record in records}
+    short = {name: PurePath(name.removeprefix("mat:")).name for name in names}
+    shared = Counter(short.values())
+    called = {name: each if shared[each] == 1 else name for name, each in short.items()}
+    return [
+        record | {"config": record["config"] | {"dataset": called[str(record["config"]["dataset"])]}}
+        for record in records
+    ]
 
 
 def with_later_settings(records: Sequence[Record]) -> list[Record]:

@@ -22,6 +22,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 SECTIONS = {
     "curves": "Accuracy by session",
     "ablation": "What each part is worth",
+    "datasets": "Over datasets",
     "comparison": "The compared systems",
     "settings": "N-way and K-shot",
     "hyperparameters": "Hyperparameters",

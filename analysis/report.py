@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
 from analysis import figures, table
 from analysis.across import across_tables
+from analysis.claims import claims
 from analysis.drawing import Drawing
 from analysis.findings import findings
 from analysis.frame import VERSION, Results, read
+from analysis.inference import LEVEL, MARGIN
+from analysis.margins import margin_tables
+from analysis.over_datasets import rating_table, why_not
 from analysis.page import Fact, Notice, Picture, render
 from analysis.published import published_tables
 from analysis.ranks import rank_tables
@@ -20,12 +27,16 @@ from analysis.tables import make_tables
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 
+Item = TypeVar("Item", table.Table, Drawing)
+
 
 def write_report(
     folders: Sequence[Path],
     out: Path,
     *,
     compare: bool = False,
+    metric: str | None = None,
+    margin: float = MARGIN,
     where: dict[str, str] | None = None,
     by: str | None = None,
     command: str | None = None,
@@ -34,7 +45,7 @@ def write_report(
 
     The paper's numbers stand beside ours where it has any for our datasets; ``compare`` insists on it.
     """
-    results = read(folders)
+    results = replace(read(folders, metric), margin=margin)
     if where:
         results = results.where(where)
     if by:
@@ -43,11 +54,12 @@ def write_report(
     if compare and not published:
         names = ", ".join(sorted(set(results.runs["dataset"])))
         raise UserError(f"--compare published: the paper has no numbers for {names} in these settings.")
-    tables = [*across_tables(results), *make_tables(results), *rank_tables(results), *published]
+    own = (across_tables, _rated, make_tables, margin_tables, rank_tables)
+    tables = list(_named_apart([*(each for make in own for each in make(results)), *published]))
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = [path for each in tables for path in table.save(each, out / "tables")]
-        pictures = [_saved(drawing, out) for drawing in figures.draw_all(results)]
+        pictures = [_saved(drawing, out) for drawing in _named_apart(figures.draw_all(results))]
         _remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
         _write_frame(results, out / "frame.parquet")
         page = render(
@@ -68,6 +80,20 @@ def write_report(
     return out / "index.html"
 
 
+def _named_apart(items: Iterable[Item]) -> Iterator[Item]:
+    """Each with a name of its own, so that none overwrites another's files."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        seen[item.name] += 1
+        count = seen[item.name]
+        yield item if count == 1 else replace(item, name=f"{item.name}-{count}")
+
+
+def _rated(results: Results) -> list[table.Table]:
+    found = rating_table(results)
+    return [found] if found else []
+
+
 def facts(results: Results) -> list[Fact]:
     """What was run, with what, and for how long."""
     runs = results.runs
@@ -81,10 +107,12 @@ def facts(results: Results) -> list[Fact]:
         Fact("protocol", _listed(runs["protocol"])),
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
         Fact("accuracy", _metric_words(results)),
+        Fact("claims", _claim_words(results)),
+        Fact("over datasets", why_not(results)),
         Fact("machine time", f"{hours:.2f} hours of training and evaluation"),
         Fact("device", _listed(runs["device"])),
         Fact("torch", _listed(runs["torch"])),
-        Fact("commit", _listed(runs["commit"].map(lambda name: "unknown" if name is None else name[:12]))),
+        Fact("commit", _listed(runs["commit"].map(lambda name: "unknown" if pd.isna(name) else name[:12]))),
     ]
     found = [fact for fact in found if fact.value]
     spaces = [
@@ -99,18 +127,32 @@ def facts(results: Results) -> list[Fact]:
     return [*spaces, *found, *searches, *overlaps, *commands]
 
 
+def _claim_words(results: Results) -> str:
+    """What a verdict on this page is worth."""
+    tested = [each for each in vars(claims(results)).values() if each.comparisons]
+    if not tested:
+        return ""
+    count = sum(len(each.comparisons) for each in tested)
+    return (
+        f"{count} comparisons of {len(tested)} kinds: that any «ahead» or «behind» is false has a chance of "
+        f"at most {100 * LEVEL:g} %, each on its graph (maps of margins are tested apart)"
+    )
+
+
 def _metric_words(results: Results) -> str:
     if results.metric == "macro accuracy":
         return "macro: the mean over the classes met, each of which counts the same"
     older = results.sessions.loc[results.sessions["macro_accuracy"].isna(), "run"].nunique()
+    if results.metric != "accuracy" or not older:
+        return f"{results.metric}, as was asked for, stands for accuracy on this page"
     return f"over the queries, each of which counts the same: {older} runs are older than macro accuracy"
 
 
 def notices(results: Results) -> list[Notice]:
     """What keeps a number from being the whole truth."""
     listed = {
-        "failed": ("Runs that failed", results.failed),
-        "missing": ("Runs that were planned and are not there", results.missing),
+        "failed": ("Runs that failed", [lost.words for lost in results.failed]),
+        "missing": ("Runs that were planned and are not there", [lost.words for lost in results.missing]),
         "damaged": ("Files that are damaged and were left out", results.damaged),
         "conflicts": ("Runs that two folders tell differently", results.conflicts),
     }

@@ -34,12 +34,17 @@ class Table:
     notes: list[str] = field(default_factory=list)
     reference: int | None = None  # the row that the others are compared with
     leaks: bool = False  # some of its numbers were made by a protocol that leaks
+    paper: Table | None = None  # what LaTeX gets instead: no wider than a column
 
 
 def save(table: Table, folder: Path) -> list[Path]:
     """As CSV with every number in full, as Markdown, and as LaTeX for booktabs."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"csv": table.numbers.to_csv(index=False), "md": to_markdown(table), "tex": to_latex(table)}
+    texts = {
+        "csv": table.numbers.to_csv(index=False),
+        "md": to_markdown(table),
+        "tex": to_latex(table.paper or table),
+    }
     paths = []
     for kind, text in texts.items():
         path = folder / f"{table.name}.{kind}"
@@ -66,7 +71,7 @@ def to_latex(table: Table) -> str:
     return "\n".join(
         [
             r"\begin{table}",
-            r"\centering",
+            r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
             rf"\caption{{{caption}}}",
             rf"\label{{tab:{table.name}}}",
             rf"\begin{{tabular}}{{{alignment}}}",

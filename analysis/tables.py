@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from analysis.attention import attention_table
-from analysis.bounds import above_oracles, bound_words
-from analysis.designs import Factorial, one_at_a_time, place, protocol_pairs, shapes, whole_factorials
+from analysis.bounds import oracle_words
+from analysis.claims import MOMENTS, Claims, claims, highest
+from analysis.cost import cost_table
+from analysis.designs import Factorial, factorials, grids, one_at_a_time, place, protocol_pairs
 from analysis.frame import Panel, Results
+from analysis.inference import AHEAD, Difference
 from analysis.labels import readable, slug, transductive_words
 from analysis.searches import search_tables
-from analysis.statistics import (
-    FEWEST_SEEDS,
-    Difference,
-    Estimate,
-    against,
-    estimate,
-    rank_correlation,
-)
+from analysis.statistics import Estimate, estimate, rank_correlation
 from analysis.table import Cell, Table
+from analysis.words import listed, p_value, points, verdict
 from hagmeta.common.differences import sort_key
 
 INTERVAL = "Mean ± 95 % interval over the seeds (Student's t), in percent."
-PAIRED = (
-    "An asterisk marks a difference from the reference row: paired by seed, Wilcoxon signed-rank, "
-    "Holm-corrected over the rows, p < 0.05. Brackets hold the bootstrap interval of the paired difference."
-)
-TOO_FEW = f"With fewer than {FEWEST_SEEDS} paired seeds no significance is claimed."
+BOLD = "Bold: the highest at the last session, and all that it is not ahead of."
 AT_THE_LAST_SESSION = {
     "accuracy": "accuracy",
     "macro accuracy": "macro_accuracy",
@@ -39,20 +32,28 @@ AT_THE_LAST_SESSION = {
     "novel": "novel_accuracy",
     "harmonic": "harmonic",
 }
+CALIBRATION = "calibration error"
+LOW_IS_GOOD = ("forgetting", CALIBRATION)
+ABOUT_CALIBRATION = (
+    " Calibration error is how far the confidence of answers is from their accuracy, on average over bins of "
+    "confidence: lower is better."
+)
 LEAKS = "The released protocol trains on the queries that it is scored on."
 
 
 def make_tables(results: Results) -> Iterator[Table]:
     """Every table that the results have something for."""
+    told = claims(results)
     for panel in results.panels():
-        yield sessions_table(panel)
-        if table := metrics_table(panel):
+        yield summary_table(panel, told)
+        yield sessions_table(panel, told)
+        if table := metrics_table(panel, told):
             yield table
-        for factorial in whole_factorials(panel):
-            yield ablation_table(factorial)
-            yield effects_table(factorial)
+        for factorial in factorials(panel):
+            yield ablation_table(factorial, told)
+            yield effects_table(factorial, told)
         if len(one_at_a_time(panel)) > 1:
-            yield sensitivity_table(panel)
+            yield sensitivity_table(panel, told)
         if table := attention_table(panel):
             yield table
     yield from search_tables(results.searches)
@@ -61,40 +62,95 @@ def make_tables(results: Results) -> Iterator[Table]:
     yield cost_table(results)
 
 
-def sessions_table(panel: Panel) -> Table:
-    """Accuracy by session with PD and RPD: the form of the paper's Table 2."""
-    sessions = sorted(panel.sessions["session"].unique())
-    means = {session: panel.by_seed("score", session) for session in sessions}
-    columns = {str(session): (means[session], True) for session in sessions}
-    columns |= {"PD": (panel.by_seed("pd"), False), "RPD": (panel.by_seed("rpd"), False)}
-    tests = against(panel.by_seed("last"), panel.reference)
-    body = _estimates(panel, columns)
-    last = str(sessions[-1])
+def summary_table(panel: Panel, told: Claims) -> Table:
+    """First, average and last, and the difference from the reference: narrow enough for a paper's column."""
+    columns = {
+        "first": panel.by_seed("first"),
+        "average": panel.by_seed("average"),
+        "last": panel.by_seed("last"),
+    }
+    tests = told.beside(panel, panel.reference)
+    top = _top(panel, told)
     rows = []
     for label in panel.labels:
-        cells = body[label]
-        if label in tests and tests[label].significant:
-            position = list(columns).index(last)
-            cells[position] = _marked(cells[position])
-        difference = [difference_cell(tests.get(label))] if tests else []
-        rows.append([Cell(label, label), _seed_count(panel, label), *cells, *difference])
-    heading = ["last less reference"] if tests else []
-    section = "comparison" if "method" in panel.varied() else "curves"
+        cells = [estimate_cell(estimate(table[label])) for table in columns.values()]
+        cells[-1] = replace(cells[-1], best=label in top)
+        tested = [difference_cell(tests.get(label)), verdict_cell(tests.get(label))] if tests else []
+        rows.append([Cell(label, label), _seed_count(panel, label), *cells, *tested])
+    found = Table(
+        name=f"summary-{panel.slug}",
+        section=_section(panel),
+        title=f"First, average and last: {panel.title}",
+        caption=f"{INTERVAL} {f'{told.pairs.words} Differences are in points.' if tests else ''}"
+        f"{f' {BOLD}' if top else ''}",
+        columns=["configuration", "seeds", *columns, *(["last less reference", "verdict"] if tests else [])],
+        rows=rows,
+        numbers=_numbers(panel, columns, tests),
+        notes=_notes(panel, told),
+        reference=0 if tests else None,
+        leaks=panel.leaks,
+    )
+    return replace(found, paper=_for_paper(found))
+
+
+def _for_paper(table: Table) -> Table:
+    """Name, first, average, last and difference; intervals of the last two alone."""
+    rows = []
+    for name, _, first, average, last, *tested in table.rows:
+        means = [replace(cell, text=cell.text.partition(" ")[0]) for cell in (first, average)]
+        rows.append([name, *means, last, *tested[:1]])
+    columns = ["", "first", "avg.", "last", *(["difference"] if len(table.columns) > 5 else [])]
+    return replace(table, columns=columns, rows=rows)
+
+
+def _top(panel: Panel, told: Claims) -> set[str]:
+    """The highest and all that it was tested against and is not ahead of; none where nothing was tested."""
+    best = highest(panel)
+    tests = {label: told.pair(panel, best, label) for label in panel.labels} if best is not None else {}
+    rivals = {label: each for label, each in tests.items() if each and label not in panel.oracles}
+    if best is None or len(rivals) < len(panel.labels) - len(panel.oracles) - 1:
+        return set()
+    return {best, *(label for label, each in rivals.items() if each.verdict != AHEAD)}
+
+
+def _section(panel: Panel) -> str:
+    return "comparison" if "method" in panel.varied() else "curves"
+
+
+def sessions_table(panel: Panel, told: Claims) -> Table:
+    """Means by session with PD and RPD: the form of the paper's Table 2."""
+    sessions = sorted(panel.sessions["session"].unique())
+    columns = {str(session): panel.by_seed("score", session) for session in sessions}
+    columns |= {"PD": panel.by_seed("pd"), "RPD": panel.by_seed("rpd")}
+    means = {name: table.mean() for name, table in columns.items()}
     return Table(
         name=f"sessions-{panel.slug}",
-        section=section,
+        section=_section(panel),
         title=f"Accuracy by session: {panel.title}",
-        caption=f"{INTERVAL} PD is the drop from session 0 to the last, RPD its share of session 0.",
-        columns=["configuration", "seeds", *columns, *heading],
-        rows=rows,
-        numbers=_numbers(panel, {name: table for name, (table, _) in columns.items()}, tests),
-        notes=_notes(panel, bool(tests)),
-        reference=0 if tests else None,
+        caption=(
+            "Means over the seeds in percent; intervals are in the CSV file. PD is the drop from session 0 "
+            "to the last, in points, RPD its share of session 0. A small drop may be that of a low start."
+        ),
+        columns=["configuration", "seeds", *columns],
+        rows=[
+            [
+                Cell(label, label),
+                _seed_count(panel, label),
+                *(_mean_cell(each[label]) for each in means.values()),
+            ]
+            for label in panel.labels
+        ],
+        numbers=_numbers(panel, columns, {}),
+        notes=_notes(panel, told),
         leaks=panel.leaks,
     )
 
 
-def metrics_table(panel: Panel) -> Table | None:
+def _mean_cell(mean: float) -> Cell:
+    return Cell("", None) if np.isnan(mean) else Cell(f"{100 * mean:.1f}", float(mean))
+
+
+def metrics_table(panel: Panel, told: Claims) -> Table | None:
     """What the last session looks like by each metric; None where no record has them all."""
     known = panel.sessions.loc[panel.sessions["macro_accuracy"].notna(), "run"]
     if known.empty:
@@ -102,120 +158,144 @@ def metrics_table(panel: Panel) -> Table | None:
     runs, sessions = (rows[rows["run"].isin(known)] for rows in (panel.runs, panel.sessions))
     left_out = len(panel.runs) - len(runs)
     panel = replace(panel, runs=runs, sessions=sessions)
-    last = int(sessions["session"].max())
-    tables = {name: panel.by_seed(column, last) for name, column in AT_THE_LAST_SESSION.items()}
-    tables |= {
-        "average": panel.by_seed("average"),
-        "BWT": panel.by_seed("backward_transfer"),
-    }
-    body = _estimates(panel, {name: (table, True) for name, table in tables.items()})
-    notes = [_agreement(panel, tables["accuracy"], tables["macro accuracy"])] if len(panel.labels) > 1 else []
+    tables = metrics_of(panel)
+    notes = [order_words(panel, tables)] if len(panel.labels) > len(panel.oracles) + 1 else []
     if left_out:
         notes.append(f"{left_out} runs were recorded before there were macro metrics and are left out.")
+    rows = [
+        [Cell(label, label), _seed_count(panel, label)]
+        + [estimate_cell(estimate(table[label])) for table in tables.values()]
+        for label in panel.labels
+    ]
     return Table(
         name=f"metrics-{panel.slug}",
-        section="comparison" if "method" in panel.varied() else "curves",
+        section=_section(panel),
         title=f"Metrics side by side: {panel.title}",
         caption=(
-            f"{INTERVAL} At the last session, but for the average accuracy over all sessions and BWT. "
+            f"{INTERVAL} At the last session, but for the average over all sessions, forgetting and BWT. "
             "Accuracy counts every query alike, macro metrics every class met. Base are the classes known at "
-            "session 0, novel all later ones; harmonic is their harmonic mean. BWT, backward transfer, is "
-            "the mean over all tasks but the last of their accuracy at the end less that when they came."
+            "session 0, novel all later ones; harmonic is their harmonic mean. Forgetting is the mean over "
+            "earlier tasks of the drop from the best accuracy that a task once had (lower is better); BWT, "
+            "backward transfer, the mean of their accuracy at the end less that when they came."
+            f"{ABOUT_CALIBRATION if CALIBRATION in tables else ''}"
         ),
         columns=["configuration", "seeds", *tables],
-        rows=[[Cell(label, label), _seed_count(panel, label), *body[label]] for label in panel.labels],
+        rows=rows,
         numbers=_numbers(panel, tables, {}),
-        notes=[*notes, *_notes(panel, False)],
+        notes=[*notes, *_notes(panel, told)],
         leaks=panel.leaks,
     )
 
 
-def _agreement(panel: Panel, accuracy: pd.DataFrame, macro: pd.DataFrame) -> str:
-    """Whether it matters, for who is better, how classes are weighed."""
+def metrics_of(panel: Panel) -> dict[str, pd.DataFrame]:
+    """By metric: (seeds, configurations)."""
+    last = int(panel.sessions["session"].max())
+    tables = {name: panel.by_seed(column, last) for name, column in AT_THE_LAST_SESSION.items()}
+    for name, column in (("average", "average"), ("forgetting", "forgetting"), ("BWT", "backward_transfer")):
+        if panel.runs[column].notna().any():
+            tables[name] = panel.by_seed(column)
+    if panel.sessions["calibration_error"].notna().any():
+        tables[CALIBRATION] = panel.by_seed("calibration_error", last)
+    return tables
+
+
+def metric_ranks(panel: Panel, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """(configurations that are no oracles, metrics); 1 is the best mean."""
     rivals = [label for label in panel.labels if label not in panel.oracles]
-    tau = rank_correlation(accuracy[rivals].mean(), macro[rivals].mean())
-    if np.isnan(tau):
-        return "There is no order by accuracy or by macro accuracy to compare."
-    agree = "agree" if np.isclose(tau, 1) else "differ"
-    return (
-        f"The ranks of {len(rivals)} configurations by accuracy and by macro accuracy {agree}: "
-        f"Kendall's tau is {tau:.2f}."
-    )
+    means = pd.DataFrame({name: table[rivals].mean() for name, table in tables.items()})
+    signs = pd.Series({name: 1 if name in LOW_IS_GOOD else -1 for name in tables})
+    return (means * signs).rank(method="min").reindex(rivals)
 
 
-def ablation_table(factorial: Factorial) -> Table:
+def order_words(panel: Panel, tables: dict[str, pd.DataFrame]) -> str:
+    """Whether it matters, for who is better, what is measured."""
+    ranks = metric_ranks(panel, tables)
+    first = "macro accuracy"
+    taus = {name: rank_correlation(ranks[first], ranks[name]) for name in tables if name != first}
+    told = ", ".join(f"{name} {tau:.2f}" for name, tau in taus.items() if not np.isnan(tau))
+    leader = str(ranks[first].idxmin())
+    other = [f"{ranks[name].idxmin()} by {name}" for name in taus if ranks.loc[leader, name] > 1]
+    agree = f"; the first is another: {', '.join(other)}" if other else "; all have the same first"
+    start = f"Order of means by {first} ({leader} first)"
+    return f"{start} and by the others, Kendall's tau: {told}{agree}."
+
+
+def ablation_table(factorial: Factorial, told: Claims) -> Table:
     """The form of the paper's Table 3."""
     panel = factorial.panel
     columns = {
-        "first session": (panel.by_seed("first"), True),
-        "last session": (panel.by_seed("last"), True),
-        "average": (panel.by_seed("average"), True),
-        "PD": (panel.by_seed("pd"), False),
-        "RPD": (panel.by_seed("rpd"), False),
+        "first session": panel.by_seed("first"),
+        "last session": panel.by_seed("last"),
+        "average": panel.by_seed("average"),
+        "PD": panel.by_seed("pd"),
+        "RPD": panel.by_seed("rpd"),
     }
-    body = _estimates(panel, columns)
-    tests = against(panel.by_seed("last"), panel.reference)
     switches = panel.runs.drop_duplicates("label").set_index("label")[factorial.factors]
     order = sorted(panel.labels, key=lambda label: [-place(level) for level in switches.loc[label]])
-    rows = []
-    for label in order:
-        cells = body[label]
-        if label in tests and tests[label].significant:
-            cells[1] = _marked(cells[1])
-        marks = [_level_cell(level) for level in switches.loc[label]]
-        rows.append([*marks, _seed_count(panel, label), *cells])
-    names = factorial.names
+    rows = [
+        [*(_level_cell(level) for level in switches.loc[label]), _seed_count(panel, label)]
+        + [estimate_cell(estimate(table[label])) for table in columns.values()]
+        for label in order
+    ]
     return Table(
         name=f"ablation-{factorial.slug}",
         section="ablation",
-        title=f"With and without {_listed(names)}: {factorial.title}",
-        caption=f"{INTERVAL} The reference row has everything on.",
-        columns=[*names, "seeds", *columns],
+        title=f"With and without {listed(factorial.names)}: {factorial.title}",
+        caption=(
+            f"{INTERVAL} PD is in points. The reference row has everything on. Effects are tested, rows are "
+            "not."
+        ),
+        columns=[*factorial.names, "seeds", *columns],
         rows=rows,
-        numbers=_numbers(panel, {name: table for name, (table, _) in columns.items()}, tests),
-        notes=_notes(panel, True),
+        numbers=_numbers(panel, columns, {}),
+        notes=_notes(panel, told),
         reference=order.index(panel.reference),
         leaks=panel.leaks,
     )
 
 
-def effects_table(factorial: Factorial) -> Table:
-    """Main effects and interactions of the switches, at the first and the last session."""
+def effects_table(factorial: Factorial, told: Claims) -> Table:
+    """Main effects and interactions of the switches, at session 0 and at the last."""
     panel = factorial.panel
-    moments = {"first session": factorial.effects("first"), "last session": factorial.effects("last")}
-    rows = [
-        [Cell(name, name), *(difference_cell(moments[moment][name], p=True) for moment in moments)]
-        for name in moments["last session"]
+    moments = {moment: told.effects_of(factorial, moment) for moment in MOMENTS}
+    aliases = {moment: factorial.aliases(moment) for moment in MOMENTS}
+    rows, numbers = [], []
+    for name in moments["last"]:
+        cells = []
+        for moment, found in moments.items():
+            same = aliases[moment].get(name)
+            if same is None:
+                cells += [difference_cell(found[name], p=True), verdict_cell(found[name], finds=True)]
+            else:
+                cells += [Cell(f"is {same}", found[name].mean), Cell("", "")]
+            numbers.append({"effect": name, "session": moment, "is": same or "", **found[name].told})
+        rows.append([Cell(name, name), *cells])
+    notes = [
+        f"At {MOMENTS[moment]} {len(same)} of {len(moments[moment])} are others under another name, seed by "
+        f"seed, and are tested once: {', '.join(f'{one} is {other}' for one, other in same.items())}."
+        for moment, same in aliases.items()
+        if same
     ]
-    numbers = pd.DataFrame(
-        [
-            {"effect": name, "session": moment, **vars(difference)}
-            for moment, found in moments.items()
-            for name, difference in found.items()
-        ]
-    )
     return Table(
         name=f"effects-{factorial.slug}",
         section="ablation",
         title=f"Effects and interactions: {factorial.title}",
         caption=(
             "Points of accuracy. A main effect is the mean with the part on less that with it off, over all "
-            "states of the others, paired by seed; an interaction is half the difference that one part makes "
-            "to another's effect. Brackets: bootstrap interval; p: Wilcoxon signed-rank, Holm-corrected over "
-            "the effects of a session; an asterisk where p < 0.05."
-            f"{factorial.about_training}"
+            "states of the others; an interaction is half the difference that one part makes to another's "
+            f"effect. {told.effects.words} «Finds» is the smallest effect that would have been found in four "
+            f"of five such studies.{factorial.about_training}"
         ),
-        columns=["effect", *moments],
+        columns=["effect", *(column for when in MOMENTS.values() for column in (when, "verdict"))],
         rows=rows,
-        numbers=numbers,
-        notes=_notes(panel, False),
+        numbers=pd.DataFrame(numbers),
+        notes=[*notes, *_notes(panel, told)],
         leaks=panel.leaks,
     )
 
 
-def sensitivity_table(panel: Panel) -> Table:
+def sensitivity_table(panel: Panel, told: Claims) -> Table:
     """One hyperparameter at a time around the reference."""
-    tests = against(panel.by_seed("last"), panel.reference)
     values = panel.by_seed("last")
     configs = panel.runs.drop_duplicates("label").set_index("label")
     rows, numbers = [], []
@@ -223,48 +303,46 @@ def sensitivity_table(panel: Panel) -> Table:
         centre = configs.loc[panel.reference, key]
         for label in sorted([*labels, panel.reference], key=lambda label: sort_key(configs.loc[label, key])):
             value, found = configs.loc[label, key], estimate(values[label])
-            test = tests.get(label)
-            shown = estimate_cell(found)
-            if test is not None and test.significant:
-                shown = _marked(shown)
+            test = told.pair(panel, label, panel.reference)
             name = readable(value) + (" (reference)" if value == centre else "")
-            rows.append(
-                [Cell(key, key), Cell(name, sort_key(value)[1] or str(value)), shown, difference_cell(test)]
-            )
+            head = [Cell(key, key), Cell(name, sort_key(value)[1] or str(value)), estimate_cell(found)]
+            rows.append([*head, difference_cell(test), verdict_cell(test)])
             numbers.append({"setting": key, "value": readable(value), **vars(found)})
     return Table(
         name=f"sensitivity-{panel.slug}",
         section="hyperparameters",
-        title=f"One setting at a time: {panel.title}",
-        caption=f"Accuracy at the last session. {INTERVAL}",
-        columns=["setting", "value", "last session", "less reference"],
+        title=f"One setting at a time, around the reference: {panel.title}",
+        caption=f"Accuracy at the last session. {INTERVAL} {told.pairs.words}",
+        columns=["setting", "value", "last session", "less reference", "verdict"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
-        notes=_notes(panel, True),
+        notes=_notes(panel, told),
         leaks=panel.leaks,
     )
 
 
 def settings_tables(results: Results) -> Iterator[Table]:
-    """N-way K-shot: a row a setting, for every dataset and protocol in which they vary."""
-    for (dataset, protocol), runs in results.runs.groupby(["dataset", "protocol"], sort=False):
-        if len(shapes(runs)) < 2:
-            continue
+    """N-way K-shot: a row a setting, for all that share the rest of it."""
+    for where, runs in grids(results):
         rows, numbers = [], []
-        for (label, n_way, k_shot), group in runs.groupby(["label", "n_way", "k_shot"], sort=False):
+        for (label, n_way, k_shot), group in runs.groupby(["name", "n_way", "k_shot"], sort=False):
             columns = ("first", "last", "average", "pd")
             found = [estimate(group[column]) for column in columns]
             head = [Cell(str(label), str(label)), *(Cell(str(n), float(n)) for n in (n_way, k_shot))]
-            rows.append([*head, Cell(str(len(group)), len(group)), *(estimate_cell(each) for each in found)])
+            seeds = int(group["seed"].nunique())
+            rows.append([*head, Cell(str(seeds), seeds), *(estimate_cell(each) for each in found)])
             numbers += [
                 {"configuration": label, "n_way": n_way, "k_shot": k_shot, "measure": name, **vars(each)}
                 for name, each in zip(columns, found, strict=True)
             ]
         yield Table(
-            name=slug("settings", dataset, protocol),
+            name=slug("settings", where),
             section="settings",
-            title=f"N-way K-shot: {dataset}, {protocol}",
-            caption=f"{INTERVAL} Settings with other N have other numbers of sessions: compare within one N.",
+            title=f"N-way K-shot: {where}",
+            caption=(
+                f"{INTERVAL} PD is in points. Settings with other N have other numbers of sessions: compare "
+                "within one N."
+            ),
             columns=["configuration", "N", "K", "seeds", "first session", "last session", "average", "PD"],
             rows=sorted(rows, key=lambda row: [str(row[0].value), row[1].value, row[2].value]),
             numbers=pd.DataFrame(numbers),
@@ -275,102 +353,44 @@ def settings_tables(results: Results) -> Iterator[Table]:
 
 def protocol_tables(results: Results) -> Iterator[Table]:
     """The same configuration under both protocols: what the leaks are worth."""
-    pairs = protocol_pairs(results)
+    pairs, tests = protocol_pairs(results), claims(results).protocols
     if not pairs:
         return
     rows, numbers = [], []
-    for title, label, strict, released in pairs:
-        for moment in ("first", "last"):
-            both = [estimate(table[moment]) for table in (strict, released)]
-            paired = pd.DataFrame({"strict": strict[moment], "released": released[moment]})
-            test = against(paired, "strict")["released"]
-            place = f"{title}, {moment} session"
+    for where, label, strict, released in pairs:
+        for moment, when in MOMENTS.items():
+            both = [estimate_cell(estimate(table[moment])) for table in (strict, released)]
+            test = tests[where, label, moment]
+            place = f"{where}, {when}"
             rows.append(
-                [
-                    Cell(label, label),
-                    Cell(place, place),
-                    *(estimate_cell(each) for each in both),
-                    difference_cell(test),
-                ]
+                [Cell(label, label), Cell(place, place), *both, difference_cell(test), verdict_cell(test)]
             )
-            numbers.append({"configuration": label, "where": place, **vars(test)})
+            numbers.append({"configuration": label, "where": place, **test.told})
     yield Table(
         name="protocols",
         section="protocol",
         title="Strict beside released",
-        caption=f"{INTERVAL} {LEAKS} The difference is paired by seed.",
-        columns=["configuration", "where", "strict", "released", "released less strict"],
+        caption=f"{INTERVAL} {LEAKS} {tests.words}",
+        columns=["configuration", "where", "strict", "released", "released less strict", "verdict"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
         leaks=True,
     )
 
 
-def cost_table(results: Results) -> Table:
-    """Seconds and memory a run."""
-    phases = [name for name in results.runs if name.startswith("seconds_")]
-    rows, numbers = [], []
-    for (label, dataset, protocol, device), runs in results.runs.groupby(
-        ["label", "dataset", "protocol", "device"], sort=False, dropna=False
-    ):
-        seconds = [runs[name].mean() for name in (*phases, "seconds")]
-        memory = runs["peak_gpu_bytes"].where(runs["peak_gpu_bytes"] > 0, runs["peak_memory_bytes"]).max()
-        words = [str(label), str(dataset), str(protocol), str(device)]
-        packs = "/".join(str(size) for size in sorted(runs["seeds_in_pack"].dropna().astype(int).unique()))
-        rows.append(
-            [
-                *(Cell(word, word, leaks=word == protocol and bool(runs["leaks"].any())) for word in words),
-                Cell(packs, packs),
-                *(Cell("" if np.isnan(value) else f"{value:.2f}", value) for value in seconds),
-                Cell(f"{memory / 2**20:,.0f}", float(memory)),
-            ]
-        )
-        keys = ("configuration", "dataset", "protocol", "device", "seeds_in_pack", *phases, "seconds")
-        numbers.append(
-            dict(zip(keys, [*words, packs, *seconds], strict=True)) | {"peak_memory_bytes": memory}
-        )
-    names = [name.removeprefix("seconds_") for name in phases]
-    return Table(
-        name="cost",
-        section="cost",
-        title="What a run costs",
-        caption=(
-            "Mean seconds a run by phase; a seed is charged its share of the pack that it ran in. Shared "
-            "pre-training is charged to the run that computed it. Memory is the largest peak of a process in "
-            "MiB, on the GPU where one was used, and of the whole pack."
-        ),
-        columns=["configuration", "dataset", "protocol", "device", "pack", *names, "seconds", "memory"],
-        rows=rows,
-        numbers=pd.DataFrame(numbers),
-        leaks=bool(results.runs["leaks"].any()),
-    )
-
-
 def difference_cell(difference: Difference | None, *, p: bool = False) -> Cell:
-    """«+1.2 [0.8, 1.6]» in points."""
+    """«+1.2 [+0.8, +1.6]» in points; an asterisk where it is ahead or behind."""
     if difference is None:
         return Cell("reference", 0.0)
     if np.isnan(difference.mean):
         return Cell("no common seed", None)
-    text = f"{100 * difference.mean:+.1f}"
-    if not np.isnan(difference.low):
-        text += f" [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
-    if p and not np.isnan(difference.corrected):
-        text += f", p = {difference.corrected:.3f}" if difference.corrected >= 0.001 else ", p < 0.001"
+    text = points(difference) + (f", {p_value(difference.corrected)}" if p and difference.seeds > 1 else "")
     return Cell(text, difference.mean, mark="*" if difference.significant else "")
 
 
-def _estimates(panel: Panel, columns: dict[str, tuple[pd.DataFrame, bool]]) -> dict[str, list[Cell]]:
-    """Cells by label; the best of each column stands out, by what is shown of it."""
-    rivals = [label for label in panel.labels if label not in panel.oracles]
-    cells: dict[str, list[Cell]] = {label: [] for label in panel.labels}
-    for table, high_is_good in columns.values():
-        means = {label: round(100 * table[label].mean(), 1) for label in rivals}
-        best = (max if high_is_good else min)(means.values(), default=np.nan)
-        for label in panel.labels:
-            stands_out = len(rivals) > 1 and means.get(label) == best
-            cells[label].append(estimate_cell(estimate(table[label]), best=stands_out))
-    return cells
+def verdict_cell(difference: Difference | None, *, finds: bool = False) -> Cell:
+    """One of five, and what would decide it."""
+    return Cell("", "") if difference is None else Cell(verdict(difference, finds=finds), difference.verdict)
 
 
 def estimate_cell(found: Estimate, *, best: bool = False) -> Cell:
@@ -383,16 +403,12 @@ def estimate_cell(found: Estimate, *, best: bool = False) -> Cell:
     return Cell(text, found.mean, best=best)
 
 
-def _marked(cell: Cell) -> Cell:
-    return Cell(cell.text, cell.value, cell.best, "*")
-
-
 def _level_cell(level: bool | str) -> Cell:
     return Cell(level, level) if isinstance(level, str) else Cell("yes" if level else "", float(level))
 
 
 def _seed_count(panel: Panel, label: str) -> Cell:
-    count = int((panel.runs["label"] == label).sum())
+    count = panel.counts[label]
     return Cell(str(count), count, mark="†" if label in panel.mixed else "")
 
 
@@ -400,36 +416,20 @@ def _numbers(panel: Panel, columns: dict[str, pd.DataFrame], tests: dict[str, Di
     hashes = panel.runs.drop_duplicates("label").set_index("label")["config_hash"]
     rows = []
     for label in panel.labels:
-        for name, table in columns.items():
-            found = estimate(table[label])
-            rows.append({"configuration": label, "config_hash": hashes[label], "column": name, **vars(found)})
+        who = {"configuration": label, "config_hash": hashes[label]}
+        rows += [{**who, "column": name, **vars(estimate(table[label]))} for name, table in columns.items()]
         if label in tests:
-            shown = {key: value for key, value in vars(tests[label]).items()}
-            rows.append(
-                {
-                    "configuration": label,
-                    "config_hash": hashes[label],
-                    "column": "last less reference",
-                    **shown,
-                }
-            )
+            rows.append({**who, "column": "last less reference", **tests[label].told})
     return pd.DataFrame(rows)
 
 
-def _notes(panel: Panel, tested: bool) -> list[str]:
-    counts = panel.runs["label"].value_counts()
+def _notes(panel: Panel, told: Claims) -> list[str]:
     notes = []
-    if tested:
-        notes.append(PAIRED if counts.min() >= FEWEST_SEEDS else TOO_FEW)
-    if counts.nunique() > 1:
+    if len(set(panel.counts.values())) > 1:
         notes.append("Not all rows have the same number of seeds; differences use the seeds that both have.")
     if panel.mixed:
         notes.append("† Runs of more than one commit, version of torch or device are averaged in this row.")
-    notes += [bound_words(oracle, above) for oracle, above in above_oracles(panel).items()]
+    notes += oracle_words(panel, told).values()
     if panel.leaks:
         notes.append(LEAKS)
     return notes + transductive_words(panel.runs)
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

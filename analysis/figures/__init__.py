@@ -13,7 +13,10 @@ from analysis.figures import (
     ablation,
     cost,
     curves,
+    margins,
     matrix,
+    metrics,
+    over_datasets,
     protocol,
     published,
     search,
@@ -26,7 +29,24 @@ from analysis.figures.style import RC
 from analysis.frame import Results
 
 __all__ = ["Drawing", "draw_all", "save"]
-MODULES = (curves, ablation, settings, sensitivity, search, matrix, tradeoff, protocol, published, cost, tsne)
+MODULES = (
+    *(
+        curves,
+        ablation,
+        over_datasets,
+        metrics,
+        settings,
+        margins,
+        sensitivity,
+        search,
+        matrix,
+        tradeoff,
+        protocol,
+        published,
+        cost,
+    ),
+    tsne,
+)
 PIXELS_PER_INCH = 200
 
 

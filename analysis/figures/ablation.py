@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.claims import Claims, claims
 from analysis.designs import Factorial, factorials, place
 from analysis.drawing import Drawing
 from analysis.figures import style, summary
 from analysis.frame import Results
+from analysis.inference import Difference
 from analysis.labels import ALL_OFF
-from analysis.statistics import Difference
 
 MOST = 2  # factorials
 FEWEST_SWITCHES = 2
@@ -30,7 +31,7 @@ def draw(results: Results) -> Iterator[Drawing]:
     for each in found[:MOST]:
         seeds = len(pd.DataFrame(each.cells("last")).dropna())
         if seeds:
-            yield _effects(each, seeds, rest)
+            yield _effects(each, claims(results), seeds, rest)
         yield _combinations(each, rest)
 
 
@@ -41,13 +42,12 @@ def _moments(factorial: Factorial) -> list[tuple[str, str, style.Look, float]]:
 
 
 @style.styled
-def _effects(factorial: Factorial, seeds: int, rest: str) -> Drawing:
-    names = list(factorial.effects("last"))
+def _effects(factorial: Factorial, told: Claims, seeds: int, rest: str) -> Drawing:
+    names = list(factorial.contrasts("last"))
     main = [name for name in names if " x " not in name]
     figure, ((*axes,),) = style.grid(1, 2, 1.1 + 0.3 * len(names), sharey=True)
     for each, (moment, words, look, _) in zip(axes, _moments(factorial), strict=True):
-        effects = factorial.effects(moment)
-        _effect_dots(each, effects, look)
+        _effect_dots(each, told.effects_of(factorial, moment), look, factorial.aliases(moment))
         _rows(each, names, words)
         each.axhline(len(main) - 0.5, color=style.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
         each.grid(axis="y", visible=False)
@@ -57,11 +57,11 @@ def _effects(factorial: Factorial, seeds: int, rest: str) -> Drawing:
     who = "one seed that has" if seeds == 1 else f"{seeds} seeds that have"
     caption = (
         f"Main effects of {', '.join(factorial.names)} (above the dotted line) and their interactions (below"
-        " it), before the first and after the last session. A main effect is the mean accuracy with the"
+        " it), at session 0 and at the last. A main effect is the mean accuracy with the"
         " switch on less that with it off; an interaction is half of what one adds more when the other is on."
-        f" Paired over the {who} all {count} combinations; lines are 95 % intervals from resampling seeds,"
-        " and an asterisk marks a Wilcoxon test below 0.05 after Holm's correction. Right of zero a"
-        " component helps; look for intervals that leave zero. The two sides have scales of their own."
+        f" Over the {who} all {count} combinations; an asterisk marks what is ahead or behind, «=» what is"
+        f" another effect under another name. {told.effects.words} Right of zero a component helps. The two"
+        " sides have scales of their own."
         f"{factorial.about_training}{summary.warning(factorial.panel)}{rest}"
     )
     title = f"What each component adds: {factorial.title}"
@@ -70,7 +70,9 @@ def _effects(factorial: Factorial, seeds: int, rest: str) -> Drawing:
     )
 
 
-def _effect_dots(axes: Axes, effects: dict[str, Difference], look: style.Look) -> None:
+def _effect_dots(
+    axes: Axes, effects: dict[str, Difference], look: style.Look, aliases: dict[str, str]
+) -> None:
     rows = np.arange(len(effects))
     told = [(effect.mean, effect.low, effect.high) for effect in effects.values()]
     mean, low, high = 100 * np.array(told).T
@@ -78,8 +80,9 @@ def _effect_dots(axes: Axes, effects: dict[str, Difference], look: style.Look) -
     options: dict[str, Any] = {"fmt": look.marker, "color": look.color, "markersize": 5}
     style.interval(axes, mean, rows, low, high, horizontal=True, **options)
     beside = axes.get_yaxis_transform()  # x in widths of the axes, y in rows
-    for row, effect in enumerate(effects.values()):
-        words = f"{100 * effect.mean + 0.0:+.2f}{'*' if effect.significant else ''}"
+    for row, (name, effect) in enumerate(effects.items()):
+        mark = "=" if name in aliases else "*" if effect.significant else ""
+        words = f"{round(100 * effect.mean, 1) + 0.0:+.1f}{mark}"
         axes.text(1.02, row, words, transform=beside, va="center", fontsize=8)
 
 
@@ -97,7 +100,7 @@ def _combinations(factorial: Factorial, rest: str) -> Drawing:
     axes.set_xlabel("accuracy over all classes met (%)")
     style.legend_below(figure, *axes.get_legend_handles_labels())
     caption = (
-        f"The {len(cells)} combinations of components before the first and after the last session."
+        f"The {len(cells)} combinations of components at session 0 and at the last."
         f" {summary.band_words(factorial.runs, 'lines')} Faint dots beside them are single seeds. Seeds share"
         " their splits, so the differences are surer than these intervals suggest; the effects are tested in"
         f" pairs, seed by seed.{summary.warning(factorial.panel)}{rest}"

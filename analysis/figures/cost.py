@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from matplotlib.ticker import LogLocator
 
+from analysis.cost import ABOUT, charged, front, machine
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 
-MOST = 2  # figures
+MOST = 3  # figures
 MOST_NAMED = 10  # configurations; of more, three have names
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """A point a configuration, in each setting whose runs shared a kind of device and a size of pack."""
-    panels = [panel for panel in results.panels() if _comparable(panel)]
+    panels, runs = [panel for panel in results.panels() if _comparable(panel)], charged(results.runs)
     chosen = summary.richest(panels, MOST)
     for panel in chosen:
+        panel = replace(panel, runs=runs[runs["run"].isin(panel.runs["run"])])
         yield _points(panel, summary.left_out(len(chosen), len(panels)))
 
 
@@ -34,8 +37,9 @@ def _points(panel: Panel, rest: str) -> Drawing:
     accuracy = summary.estimates(panel.runs, ["label"], "last")
     seconds = panel.runs.groupby("label")["seconds"].mean()
     crowded = len(accuracy) > MOST_NAMED
-    best, worst = accuracy["mean"].idxmax(), accuracy["mean"].idxmin()
-    roles = {worst: "lowest", best: "highest", panel.reference: "reference"}
+    rivals = [label for label in panel.labels if label not in panel.oracles] or panel.labels
+    pareto = front(seconds[rivals], accuracy["mean"][rivals])
+    roles = {pareto[0]: "cheapest", pareto[-1]: "highest", panel.reference: "reference"}
     chosen = [label for label in panel.labels if not crowded or label in roles]
     figure, ((axes,),) = style.grid(1, 1, 3.6)
     if crowded:
@@ -46,6 +50,8 @@ def _points(panel: Panel, rest: str) -> Drawing:
         point = accuracy.loc[label]
         options: dict[str, Any] = {"fmt": look.marker, "color": look.color, "markersize": 6.5, "alpha": 0.9}
         style.interval(axes, seconds[label], point["mean"], point["low"], point["high"], **options)
+    steps: dict[str, Any] = {"color": style.INK, "linewidth": 0.9, "linestyle": (0, (3, 2)), "zorder": 1}
+    axes.step(seconds[pareto], accuracy["mean"][pareto], where="post", **steps)
     if seconds.max() > 8 * seconds.min():
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -58,14 +64,11 @@ def _points(panel: Panel, rest: str) -> Drawing:
     style.legend(
         figure, [style.handle(look, linestyle="none", markersize=6.5) for look in looks.values()], words
     )
-    device, pack = panel.runs["device"].iloc[0], panel.runs["seeds_in_pack"].iloc[0]
     caption = (
-        f"Mean seconds a run, on {device}, where {pack} seeds are computed together and their time is shared"
-        " out evenly (so it has no interval), against accuracy at the last session."
-        f" {summary.band_words(panel.runs, 'bars')} Pre-training that configurations share is counted for the"
-        " one that ran first, and runs beside each other share the machine: read large differences only. Up"
-        " and to the left is"
-        f" better.{' Grey: the other configurations.' if crowded else ''}{summary.warning(panel)}{rest}"
+        f"Seconds a run ({machine(panel)}) against accuracy at the last session. {ABOUT}"
+        f" {summary.band_words(panel.runs, 'bars')} Up and to the left is better; the dashed line is the"
+        " front: nothing that was compared is both cheaper and has a higher mean, oracles"
+        f" aside.{' Grey: the other configurations.' if crowded else ''}{summary.warning(panel)}{rest}"
     )
     title = f"What accuracy costs: {panel.title}"
     return Drawing(f"cost-{panel.slug}", "cost", title, caption, figure, panel.leaks)

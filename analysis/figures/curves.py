@@ -65,7 +65,13 @@ def _axes(below: bool) -> tuple[Figure, list[Axes]]:
 
 
 def _outstanding(panel: Panel, last: pd.Series) -> list[str]:
-    return list(dict.fromkeys([panel.reference, last.idxmax(), last.idxmin()]))
+    return list(dict.fromkeys([panel.reference, *_extremes(panel, last)]))
+
+
+def _extremes(panel: Panel, last: pd.Series) -> dict[str, str]:
+    """Who ends highest and lowest, oracles aside."""
+    rivals = last.drop([label for label in panel.oracles if len(last) > len(panel.oracles)])
+    return {str(rivals.idxmin()): "lowest", str(rivals.idxmax()): "highest"}
 
 
 def _paired(panel: Panel, chosen: list[str]) -> pd.DataFrame:
@@ -102,7 +108,7 @@ def _legend(figure: Figure, axes: Axes, panel: Panel, last: pd.Series, lines: di
     ranked = sorted(lines, key=lambda label: -last[label])
     labels, handles = [called[label] for label in ranked], [lines[label] for label in ranked]
     if len(last) > len(lines):
-        roles = {last.idxmin(): "lowest", last.idxmax(): "highest", panel.reference: "reference"}
+        roles = _extremes(panel, last) | {panel.reference: "reference"}
         labels = [f"{called[label]} ({roles[label]})" for label in ranked]
         handles += axes.plot([], [], color=style.GREY, linewidth=0.7)
         labels.append(f"the other {len(last) - len(lines)}")
@@ -117,7 +123,7 @@ def _caption(panel: Panel, last: pd.Series, crowded: bool, paired: bool) -> str:
     if crowded:
         words += (
             f" Of {len(last)} configurations the reference and those with the highest and the lowest mean at"
-            " the last session stand out; the rest are thin grey lines without bands."
+            " the last session, oracles aside, stand out; the rest are thin grey lines without bands."
         )
     if paired:
         words += (

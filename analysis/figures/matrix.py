@@ -12,7 +12,7 @@ from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 from analysis.labels import TOGGLES
 
-MOST = 2  # figures
+MOST = 3  # figures
 MOST_NUMBERED = 12  # sessions whose cells have room for a number
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -12,7 +12,6 @@ from analysis.designs import ProtocolSetting, protocol_settings
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Results
-from analysis.statistics import difference
 
 MOST_PAIRS = 3  # in a figure
 MOST_FIGURES = 2
@@ -50,7 +49,7 @@ def _pairs(setting: ProtocolSetting, sessions: pd.DataFrame, rest: str) -> Drawi
     caption = (
         "The same configurations under the strict protocol and under that of the authors' released code,"
         f" which leaks: it trains on nodes that it is scored on. {summary.band_words(used)} To the right the"
-        " difference with the same seed, with 95 % intervals from resampling seeds: what the leaks are"
+        " difference with the same seed, with Student's 95 % intervals: what the leaks are"
         " worth, with all else in which the protocols differ (released takes one gradient step a session and"
         f" reads its session 0 off training episodes), in points.{left}{rest}"
     )
@@ -69,9 +68,9 @@ def _curves(axes: Axes, sessions: pd.DataFrame) -> None:
 
 def _difference(axes: Axes, sessions: pd.DataFrame) -> None:
     wide = sessions.pivot(index=["session", "seed"], columns="protocol", values="score").dropna()
-    apart = 100 * (wide["released"] - wide["strict"])
-    told = [difference(points.to_numpy()) for _, points in apart.groupby("session")]
-    mean, low, high = (np.array([getattr(each, key) for each in told]) for key in ("mean", "low", "high"))
+    apart = (wide["released"] - wide["strict"]).rename("points").reset_index()
+    told = summary.estimates(apart, ["session"], "points")
     axes.axhline(0, color=style.INK, linewidth=1)
-    style.interval(axes, np.arange(len(told)), mean, low, high, fmt="o-", color=style.INK, markersize=3.5)
+    options: dict[str, Any] = {"fmt": "o-", "color": style.INK, "markersize": 3.5}
+    style.interval(axes, told.index, told["mean"], told["low"], told["high"], **options)
     axes.set_ylabel("difference (points)")

@@ -39,6 +39,7 @@ RC: Any = {
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.6,
     "text.color": INK,
+    "text.parse_math": False,  # names may have dollars in them
     "xtick.color": "#444444",
     "ytick.color": "#444444",
     "xtick.labelsize": 8.5,
@@ -136,7 +137,8 @@ def legend_below(
 
 def heading(figure: Figure, text: str) -> None:
     """A title over several axes."""
-    figure.suptitle(wrapped(text, 92), fontsize=9.5, fontweight="bold", x=0.01, ha="left")
+    letters = int(92 * figure.get_size_inches()[0] / WIDTH)
+    figure.suptitle(wrapped(text, letters), fontsize=9.5, fontweight="bold", x=0.01, ha="left")
 
 
 def handle(look: Look, **options: Any) -> Line2D:
@@ -168,12 +170,17 @@ def heat_map(
     axes: Axes, values: np.ndarray, texts: np.ndarray, low: float, high: float, size: float = 8.0
 ) -> Any:
     """Cells (rows, columns) coloured by value, each with its text; NaN cells stay white."""
-    axes.grid(False)
     image = axes.imshow(np.ma.masked_invalid(values), cmap=HEAT, vmin=low, vmax=high, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         color = INK if np.isnan(value) or value > low + 0.6 * (high - low) else "white"
         axes.text(column, row, str(texts[row, column]), ha="center", va="center", color=color, fontsize=size)
+    bare(axes)
+    return image
+
+
+def bare(axes: Axes) -> None:
+    """Without grid, frame and ticks: for cells."""
+    axes.grid(False)
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.tick_params(length=0)
-    return image

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.across import across_tables, across_words, by_dataset, compared_effects
+from analysis.claims import claims
 from analysis.findings import findings
 from analysis.frame import read
 from tests.analysis.conftest import Write
@@ -41,14 +42,14 @@ def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Path) -> Non
     assert rows["iCaRL"][1::2] == ["4", "2", "more on wordnet; less on debian"]
     assert rows["iCaRL"][-2] == "3.0"
     assert rows["CEC"][-1] == "less on all"
-    assert rows["Proto-GCN"][-1] == "on none"
+    assert rows["Proto-GCN"][-1] == "equivalent on all"
     assert rows["Joint (oracle)"][1::2] == ["", "", "more on all"]  # it is no rival, and has no rank
 
 
 def test_findings_begin_with_what_holds_everywhere(compared: Path) -> None:
     assert findings(read([compared]))[0] == (
         "At the last session on debian, wordnet, beside HAG-Meta: ahead on all: GPN; behind on all: CEC; "
-        "certain on none: Proto-GCN; on some only: iCaRL."
+        "equivalent on all: Proto-GCN; on some only: iCaRL."
     )
 
 
@@ -58,13 +59,13 @@ def test_effects_on_every_dataset(write: Write) -> None:
             for tla in (False, True):
                 last = 0.5 + gain * nla + 0.1 * tla
                 folder = write(curves(last, (1, -1)), dataset=dataset, nla=nla, tla=tla)
-    panels = by_dataset(read([folder]))
-    ((effects),) = compared_effects(panels, "last").values()
+    results = read([folder])
+    ((effects),) = compared_effects(by_dataset(results), claims(results), "last").values()
     assert {each.name: each.verdict for each in effects} == {
         "NLA": "more on debian; less on wordnet",
         "TLA": "more on all",
     }
-    words = list(across_words(read([folder])))
+    words = list(across_words(results))
     assert words[-1] == "At the last session on debian, wordnet: above zero on all: TLA; on some only: NLA."
 
 

@@ -22,10 +22,12 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from analysis import figures
+from analysis.claims import claims
+from analysis.designs import factorials
 from analysis.drawing import Drawing
 from analysis.figures import ablation, cost, curves, search, sensitivity, tsne
 from analysis.frame import Results, read
-from analysis.statistics import estimate, factorial_effects, switch
+from analysis.statistics import estimate
 from hagmeta.config import RunConfig, resolve
 
 ON_OFF = (True, False)
@@ -169,7 +171,7 @@ def drawn(module: ModuleType, results: Results) -> list[Drawing]:
     ("study", "wanted"),
     [
         ("factorial", {"curves": 1, "ablation": 2, "matrix": 1, "tradeoff": 1, "cost": 1}),
-        ("grid", {"curves": 3, "settings": 3, "matrix": 2, "tradeoff": 2, "cost": 2}),
+        ("grid", {"curves": 3, "settings": 3, "matrix": 3, "tradeoff": 3, "cost": 3}),
         ("protocols", {"curves": 2, "matrix": 2, "tradeoff": 2, "protocol": 1, "cost": 2}),
         ("around", {"curves": 1, "sensitivity": 1, "matrix": 1, "tradeoff": 1, "cost": 1}),
         ("single", {"curves": 1, "matrix": 1, "tradeoff": 1}),
@@ -238,13 +240,8 @@ def test_a_single_seed_has_no_band_and_unequal_seeds_are_said(gallery: Gallery) 
 
 def test_effects_are_those_of_the_statistics(studies: dict[str, Results], gallery: Gallery) -> None:
     (panel,) = studies["factorial"].panels()
-    runs = panel.runs
-    cells = {
-        (gpil, nla, tla): runs[(runs["gpil"] == gpil) & (runs["nla"] == nla) & (runs["tla"] == tla)]
-        for gpil, nla, tla in itertools.product(ON_OFF, repeat=3)
-    }
-    series = {cell: rows.set_index("seed")["last"] for cell, rows in cells.items()}
-    expected = factorial_effects(series, [switch("GPIL"), switch("NLA"), switch("TLA")])
+    (factorial,) = factorials(panel)
+    expected = claims(studies["factorial"]).effects_of(factorial, "last")
     drawing = gallery["factorial"]["ablation"][0]
     bars = drawing.figure.axes[1].containers[0]  # the last session's
     assert bars.lines[0].get_xdata() == pytest.approx([100 * effect.mean for effect in expected.values()])

@@ -108,8 +108,9 @@ def test_failed_and_missing_runs_are_named(write: Write) -> None:
         }
     )
     results = read([folder])
-    assert results.failed[0].endswith("ValueError: it broke")
-    assert results.missing == [f"configuration {config.hash()}: seeds 1, 2"]
+    assert results.failed[0].words.endswith("ValueError: it broke")
+    (missing,) = results.missing
+    assert missing.words == f"debian, hag-meta, strict (configuration {config.hash()}): seeds 1, 2"
 
 
 def test_a_failure_that_was_mended_is_none(write: Write) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from analysis.designs import rankings
 from analysis.frame import read
-from analysis.ranks import rank_tables, rankings
+from analysis.ranks import rank_tables
 
 Write = Callable[..., Path]
 
@@ -30,11 +31,19 @@ def test_ranks_under_each_value_and_what_changes(write: Write) -> None:
     assert ranking.values == ["all", "none"]
     assert ranking.ranks("all") == {"proto-gcn": 1, "hag-meta": 2, "cec": 3}
     assert ranking.ranks("none") == {"hag-meta": 1, "cec": 2, "proto-gcn": 3}
-    assert ranking.differences("none")["proto-gcn"].mean == pytest.approx(-0.3)
+    assert ranking.changes("none")["proto-gcn"].mean() == pytest.approx(-0.3)
     assert ranking.agreement("none") == pytest.approx(-1 / 3)
     table = next(table for table in rank_tables(read([folder])) if "rehearsal" in table.title)
-    assert table.columns == ["method", "rehearsal all", "rank", "rehearsal none", "rank", "none less all"]
-    assert table.notes == [
+    assert table.columns == [
+        "method",
+        "rehearsal all",
+        "rank",
+        "rehearsal none",
+        "rank",
+        "none less all",
+        "verdict",
+    ]
+    assert table.notes[:1] == [
         "With rehearsal none instead of all, 3 of 3 methods change their rank (Kendall's tau -0.33): "
         "HAG-Meta 2 → 1, CEC 3 → 2, Proto-GCN 1 → 3."
     ]

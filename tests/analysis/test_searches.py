@@ -75,7 +75,7 @@ def test_the_report_of_a_search_is_made_of_what_confirms_its_last_choice(searche
         rows = tables[f"sessions-{dataset}-strict-3-way-5-shot"].rows
         assert [row[0].text for row in rows] == ["HAG-Meta", "CEC"]  # and not what was chosen for each
         assert [row[1].text for row in rows] == ["10", "10"]
-    assert any("HAG-Meta is best at the last session" in text for text in findings(results))
+    assert any("HAG-Meta is ahead of CEC at the last session" in text for text in findings(results))
 
 
 def test_what_one_launch_chose_stands_beside_what_another_did(searched: Path, write: Write) -> None:

@@ -1,0 +1,61 @@
+"""Margins of one method over the best other, for every N and K."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.drawing import Drawing
+from analysis.figures import names, style, summary
+from analysis.frame import Results
+from analysis.inference import AHEAD, BEHIND
+from analysis.margins import Margins, as_grid, margins
+from analysis.words import points
+
+MARKS = {AHEAD: " ▲", BEHIND: " ▼", "": ""}
+HEAT = "RdBu"  # red is behind, blue ahead, and white no margin
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """A heat map for each dataset in which N and K vary together with methods."""
+    for found in margins(results):
+        yield _map(found)
+
+
+@style.styled
+def _map(found: Margins) -> Drawing:
+    ways, shots, places = as_grid(found)
+    values, texts = np.full(places.shape, np.nan), np.full(places.shape, "not run", dtype=object)
+    for place, index in np.ndenumerate(places):
+        if index >= 0:
+            values[place] = 100 * found.lead(int(index)).mean
+            texts[place] = _text(found, int(index))
+    figure, ((axes,),) = style.grid(1, 1, 1.3 + 0.72 * len(ways), width=max(3.8, 1.2 + 1.5 * len(shots)))
+    most = max(float(np.nanmax(np.abs(values))), 1e-9)
+    image = axes.imshow(np.ma.masked_invalid(values), cmap=HEAT, vmin=-most, vmax=most, aspect="auto")
+    for (row, column), text in np.ndenumerate(texts):
+        strong = abs(values[row, column]) > 0.6 * most
+        color = "white" if strong else style.INK
+        axes.text(column, row, text, ha="center", va="center", color=color, fontsize=7.5)
+    style.bare(axes)
+    axes.set_xticks(range(len(shots)), map(str, shots))
+    axes.set_yticks(range(len(ways)), map(str, ways))
+    axes.set_xlabel("K, labelled nodes a new class")
+    axes.set_ylabel("N, new classes a session")
+    figure.colorbar(image, ax=axes, label="margin (points)", shrink=0.8)
+    leaks = summary.any_leak(found.runs)
+    style.heading(figure, summary.with_leak(f"{found.label} less the best other: {found.where}", leaks))
+    caption = (
+        f"{found.words} ▲: significantly ahead of all; ▼: significantly behind at least one, not"
+        f" necessarily the best by its mean. Over {summary.seeds_of(found.runs)} a configuration."
+    )
+    title = f"Margins over N and K: {found.where}"
+    return Drawing(names.slug("margins", found.where), "settings", title, caption, figure, leaks)
+
+
+def _text(found: Margins, index: int) -> str:
+    lead = found.lead(index)
+    mean, *limits = points(lead).split(" ", 1)
+    rival = style.wrapped(found.cells[index].rival, 18)
+    return "\n".join([mean + MARKS[found.verdict(index)], *limits, rival])

@@ -1,0 +1,51 @@
+"""Metrics side by side: who ranks where by each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import seaborn as sns
+
+from analysis.drawing import Drawing
+from analysis.figures import names, style, summary
+from analysis.frame import Panel, Results
+from analysis.tables import metric_ranks, metrics_of, order_words
+
+MOST = 4  # figures
+FEWEST, MOST_ROWS = 3, 24  # configurations
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """Ranks by metric, in each setting in which methods are compared and all records have all metrics."""
+    panels = [panel for panel in results.panels() if _drawn(panel)]
+    for panel in panels[:MOST]:
+        yield _ranks(panel, summary.left_out(MOST, len(panels)))
+
+
+def _drawn(panel: Panel) -> bool:
+    rivals = len(panel.labels) - len(panel.oracles)
+    known = panel.sessions["macro_accuracy"].notna().all()
+    return bool("method" in panel.varied() and FEWEST <= rivals <= MOST_ROWS and known)
+
+
+@style.styled
+def _ranks(panel: Panel, rest: str) -> Drawing:
+    tables = metrics_of(panel)
+    ranks = metric_ranks(panel, tables).dropna(axis=1, how="all").sort_values("macro accuracy")
+    called = names.shown(panel)
+    figure, ((axes,),) = style.grid(1, 1, 1.5 + 0.27 * len(ranks))
+    options: dict[str, Any] = {"cmap": f"{style.HEAT}_r", "annot_kws": {"fontsize": 8}, "cbar": False}
+    sns.heatmap(ranks.rename(index=called), ax=axes, annot=True, fmt=".0f", **options)
+    style.bare(axes)
+    axes.set_xlabel("")
+    axes.set_ylabel("")
+    axes.set_xticklabels(axes.get_xticklabels(), rotation=30, ha="right", rotation_mode="anchor")
+    style.heading(figure, summary.heading(panel))
+    caption = (
+        "Ranks of means by each metric at the last session (average, forgetting and BWT: over all sessions), "
+        f"1 the best, oracles aside; not tested. {order_words(panel, tables)} Look for rows whose colour"
+        f" changes.{summary.warning(panel)}{rest}"
+    )
+    title = f"Ranks by metric: {panel.title}"
+    return Drawing(f"metric-ranks-{panel.slug}", "comparison", title, caption, figure, panel.leaks)

@@ -1,0 +1,92 @@
+"""How far one method is ahead of the best other, for every N and K."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.figures import margins as figure
+from analysis.frame import read
+from analysis.margins import margin_tables, margins
+from tests.analysis.conftest import Write
+
+SEEDS = range(10)
+WAVE = (0.004, -0.003, 0.001)
+
+
+def curves(last: float, own: int = 0) -> dict[int, list[float]]:
+    """Seeds with something in common, and something of a method's own."""
+    return {seed: [0.9, 0.8, last + seed / 100 + WAVE[(seed + own) % 3]] for seed in SEEDS}
+
+
+@pytest.fixture
+def grid(write: Write) -> Path:
+    """Ours leads clearly at K = 5; at K = 1 GPN is clearly ahead; at 3-way 1-shot iCaRL is level."""
+    lasts = {
+        (2, 1): {"posterior-means": 0.50, "gpn": 0.55, "icarl": 0.45},
+        (2, 5): {"posterior-means": 0.60, "gpn": 0.55, "icarl": 0.50},
+        (3, 1): {"posterior-means": 0.50, "gpn": 0.40, "icarl": 0.5005},
+        (3, 5): {"posterior-means": 0.60, "gpn": 0.55, "icarl": 0.57},
+    }
+    for (n_way, k_shot), methods in lasts.items():
+        shape = {"n_way": n_way, "k_shot": k_shot, "sessions": 2}
+        for own, (method, last) in enumerate(methods.items()):
+            write(curves(last, own), method=method, **shape)
+        folder = write(curves(0.9), method="joint", record={"oracle": True}, **shape)
+    return folder
+
+
+def test_margins_are_over_the_best_other_that_is_no_oracle_and_tested_against_all(grid: Path) -> None:
+    (found,) = margins(read([grid]))
+    cells = {(cell.n_way, cell.k_shot): index for index, cell in enumerate(found.cells)}
+    assert {shape: found.cells[index].rival for shape, index in cells.items()} == {
+        (2, 1): "GPN",
+        (2, 5): "GPN",
+        (3, 1): "iCaRL",
+        (3, 5): "iCaRL",
+    }
+    verdicts = {shape: found.verdict(index) for shape, index in cells.items()}
+    assert verdicts == {(2, 1): "behind", (2, 5): "ahead", (3, 1): "", (3, 5): "ahead"}
+    lead = found.lead(cells[2, 5])
+    assert lead.mean == pytest.approx(0.05, abs=0.001)
+    assert lead.p == pytest.approx(2 / 1024)  # every seed is on one side
+
+
+def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: Write) -> None:
+    noisy = {seed: [0.9, 0.8, 0.53 + 0.2 * (-1) ** seed] for seed in SEEDS}  # best on average, and unsure
+    for k_shot in (1, 5):
+        for n_way in (2, 3):
+            shape = {"n_way": n_way, "k_shot": k_shot, "sessions": 2}
+            write(curves(0.45), method="posterior-means", **shape)
+            write(curves(0.47, 1), method="gpn", **shape)
+            folder = write(noisy, method="icarl", **shape)
+    (found,) = margins(read([folder]))
+    assert [cell.rival for cell in found.cells] == ["iCaRL"] * 4
+    assert [found.behind(index) for index in range(4)] == [["GPN"]] * 4
+    assert {found.verdict(index) for index in range(4)} == {"behind"}
+    assert not found.lead(0).significant
+
+
+def test_the_table_and_the_heat_map_say_the_same(grid: Path) -> None:
+    results = read([grid])
+    (table,) = margin_tables(results)
+    rows = [[cell.text + cell.mark for cell in row] for row in table.rows]
+    assert table.columns[2] == "Posterior means, transductive"
+    assert [row[-1] for row in rows] == ["behind GPN", "ahead of all", "", "ahead of all"]
+    assert any("queries among them, move its class means" in note for note in table.notes)
+    (drawing,) = figure.draw(results)
+    texts = [text.get_text() for text in drawing.figure.axes[0].texts]
+    assert [text.split("\n")[0][-1] for text in texts] == ["▼", "▲", rows[2][5].split()[0][-1], "▲"]
+    for text, row in zip(texts, rows, strict=True):
+        mean, limits, rival = text.split("\n")
+        assert f"{mean.split()[0]} {limits}" == row[5].rstrip("*") and rival == row[3]
+
+
+def test_without_both_n_and_k_or_another_method_there_are_none(write: Write) -> None:
+    for k_shot in (1, 5):
+        folder = write(curves(0.5), method="gpn", n_way=2, k_shot=k_shot, sessions=2)
+        write(curves(0.5), method="icarl", n_way=2, k_shot=k_shot, sessions=2)
+        write(curves(0.5), method="gpn", n_way=3, k_shot=k_shot, sessions=2, study="alone")
+        alone = write(curves(0.5), method="gpn", n_way=2, k_shot=k_shot, sessions=2, study="alone")
+    assert not list(margins(read([folder]))) and not list(margins(read([alone])))

@@ -1,0 +1,144 @@
+"""What is said over datasets, and when nothing is; what a run costs; that all numbers are of one place."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from analysis.__main__ import main
+from analysis.claims import claims
+from analysis.cost import PRETRAINING, charged, front
+from analysis.figures import over_datasets as figures
+from analysis.frame import read
+from analysis.over_datasets import OverDatasets, over_datasets, rating_table, why_not
+from analysis.statistics import estimate
+from analysis.tables import estimate_cell, make_tables
+from analysis.words import points, size
+from hagmeta.nn.encoders import EncoderSettings
+from hagmeta.phases.settings import PretrainSettings
+from tests.analysis.conftest import Write
+
+METHODS = ("hag-meta", "gpn", "icarl", "cec")
+DATASETS = ("debian", "metamath", "wordnet")
+
+
+def curves(last: float, spread: float = 0.004) -> dict[int, list[float]]:
+    random = np.random.default_rng(int(1e6 * last))
+    return {seed: [0.9, 0.8, last + seed / 100 + spread * random.normal()] for seed in range(8)}
+
+
+@pytest.fixture
+def compared(write: Write) -> Path:
+    for number, dataset in enumerate(DATASETS):
+        for place, method in enumerate(METHODS):
+            folder = write(curves(0.5 + 0.03 * place + 0.001 * number), method=method, dataset=dataset)
+        write(curves(0.9), method="joint", dataset=dataset, record={"oracle": True})
+    return folder
+
+
+def test_ranks_wins_and_ratings_by_hand() -> None:
+    # A is above B with all seeds of both datasets, and C between them on one, below both on the other.
+    one = pd.DataFrame({"A": [0.9, 0.8], "B": [0.5, 0.4], "C": [0.7, 0.6]})
+    other = pd.DataFrame({"A": [0.9, 0.8], "B": [0.5, 0.4], "C": [0.3, 0.4]})
+    found = OverDatasets({"one": one, "other": other}, "accuracy", pd.DataFrame())
+    assert found.ranks.mean().to_dict() == {"A": 1.0, "B": 2.5, "C": 2.5}
+    assert found.win_rates.to_dict() == {"A": 1.0, "B": 0.25, "C": 0.25}
+    # C against B: both seeds, then neither and one level: (1 + 0.25) / 2.
+    assert found.improvement.loc["C", "B"] == pytest.approx(0.625)
+    ratings = found.ratings
+    assert ratings["rating"].sum() == pytest.approx(0, abs=1e-6)
+    assert ratings["rating"].idxmax() == "A" and (ratings["low"] <= ratings["rating"] + 1e-6).all()
+    # Bradley and Terry's model says how often one is above another: the sum over all is what was seen.
+    strength = 10 ** (ratings["rating"] / 400)
+    said = strength["A"] / (strength["A"] + strength["B"]) + strength["A"] / (strength["A"] + strength["C"])
+    prior = 0.5 / 4
+    assert said * (1 + 2 * prior) == pytest.approx(2 + 2 * prior, rel=1e-3)
+    k, n = 3, 2
+    studentized = scipy.stats.studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2)
+    assert studentized == pytest.approx(2.343, abs=0.001)  # Demšar's Table 5
+    assert found.critical_difference == pytest.approx(studentized * np.sqrt(k * (k + 1) / (6 * n)))
+    profile = found.profile(np.array([0.0, 20.0, 100.0]))
+    assert profile["A"].tolist() == [1, 1, 1] and profile["C"].tolist() == [0, 0.5, 1]
+
+
+def test_over_three_datasets(compared: Path) -> None:
+    results = read([compared])
+    found = over_datasets(results)
+    assert found is not None and found.methods == ["HAG-Meta", "GPN", "iCaRL", "CEC"]
+    table = rating_table(results)
+    assert table is not None and [row[0].text for row in table.rows] == ["CEC", "iCaRL", "GPN", "HAG-Meta"]
+    assert "resamples of the datasets and, within each, of its seeds" in table.caption
+    drawings = list(figures.draw(results))
+    assert [each.name.split("-")[-1] for each in drawings] == ["ranks", "improvement", "ratings", "profiles"]
+    assert all("resampled" in each.caption or "sampled" in each.caption or "resamples" in each.caption
+               for each in drawings)  # fmt: skip
+
+
+def test_with_two_datasets_it_says_why_there_is_nothing(compared: Path) -> None:
+    runs = read([compared])
+    two = runs._with(runs.runs[runs.runs["dataset"] != "debian"])
+    assert over_datasets(two) is None and rating_table(two) is None and not list(figures.draw(two))
+    assert (
+        why_not(two) == "nothing is said over datasets: there are 2, and fewer than three cannot be resampled"
+    )
+    assert why_not(runs) == ""
+
+
+def test_pre_training_is_charged_to_all_that_used_it(write: Write) -> None:
+    first = {"pretrain": 4.0, "gpil": 1.0}
+    write(curves(0.5), record={"seconds": first}, nla=False)
+    write(curves(0.6), record={"seconds": {"pretrain": 0.01, "gpil": 1.0}})
+    folder = write(curves(0.6), record={"seconds": {"pretrain": 0.02, "gpil": 1.0}}, hidden=64)
+    runs = charged(read([folder]).runs)
+    by_hidden = runs.groupby(["hidden", "nla"])["seconds"].mean()
+    assert by_hidden[32, True] == by_hidden[32, False] == pytest.approx(5.0)
+    assert by_hidden[64, True] == pytest.approx(1.02)  # an encoder of its own
+
+
+def test_all_that_pre_training_depends_on_is_known_to_the_cost() -> None:
+    names = {item.name for kind in (EncoderSettings, PretrainSettings) for item in fields(kind)}
+    assert names <= set(PRETRAINING)
+
+
+def test_the_front_is_what_nothing_beats_in_both() -> None:
+    seconds = pd.Series({"a": 1.0, "b": 2.0, "c": 3.0, "d": 2.5})
+    assert front(seconds, pd.Series({"a": 0.5, "b": 0.7, "c": 0.9, "d": 0.6})) == ["a", "b", "c"]
+
+
+def test_a_table_for_papers_fits_a_column(compared: Path) -> None:
+    tables = {table.name: table for table in make_tables(read([compared]))}
+    paper = tables["summary-debian-strict-3-way-5-shot"].paper
+    assert paper is not None and paper.columns == ["", "first", "avg.", "last", "difference"]
+    columns = zip(*([*paper.columns], *([cell.text for cell in row] for row in paper.rows)), strict=True)
+    assert sum(max(map(len, column)) + 1 for column in columns) <= 60
+
+
+def test_every_number_on_the_page_is_of_one_object(compared: Path, tmp_path: Path) -> None:
+    assert main([str(compared), "--out", str(tmp_path / "report")]) == 0
+    page = (tmp_path / "report" / "index.html").read_text()
+    text = html.unescape(re.sub(r"<[^>]+>", " ", re.sub(r"(?s)<(script|style).*?</\1>", "", page)))
+    text = text.replace("\N{NO-BREAK SPACE}", " ")
+    results = read([compared])
+    told = claims(results)
+    known = {points(each) for kind in vars(told).values() for each in kind.comparisons.values()}
+    known |= {size(each) for kind in vars(told).values() for each in kind.comparisons.values()}
+    for panel in results.panels():
+        for one in panel.labels:
+            known |= {points(each) for each in told.beside(panel, one).values()}
+    differences = re.findall(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\]", text)
+    assert len(differences) > 10 and set(differences) <= known
+    measured = ("first", "last", "average", "pd", "rpd", "forgetting", "backward_transfer")
+    series = [runs[key] for _, runs in results.runs.groupby(["dataset", "label"]) for key in measured]
+    last = results.sessions[results.sessions["session"] == 2]
+    for column in ("accuracy", "base_accuracy", "novel_accuracy", "harmonic", "macro_accuracy", "macro_f1"):
+        series += [runs[column] for _, runs in last.groupby(["dataset", "label"])]
+    estimates = {estimate_cell(estimate(each)).text for each in series}
+    means = re.findall(r"-?\d+\.\d ± \d+\.\d", text)
+    assert len(means) > 20 and set(means) <= estimates

@@ -1,0 +1,302 @@
+"""What a statistician found in reports, each with how to see it: none of it may come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis import figures
+from analysis.__main__ import main
+from analysis.claims import claims
+from analysis.designs import factorials
+from analysis.findings import findings
+from analysis.frame import read
+from analysis.published import published_tables
+from analysis.report import facts
+from analysis.table import Table
+from analysis.tables import make_tables, settings_tables
+from hagmeta.common.records import config_hash
+from hagmeta.config import RunConfig, resolve
+from study.store import Store
+from tests.analysis.conftest import Write
+
+CURVE = (0.8, 0.7, 0.6)
+
+
+def curves(last: float, seeds: Sequence[int] = range(10), spread: float = 0.002) -> dict[int, list[float]]:
+    random = np.random.default_rng(int(1e6 * last))
+    return {seed: [0.8, 0.7, last + seed / 100 + spread * random.normal()] for seed in seeds}
+
+
+def tables(folder: Path) -> dict[str, Table]:
+    return {table.name: table for table in make_tables(read([folder]))}
+
+
+def changed(folder: Path, change: dict[str, Any], without: Sequence[str] = ()) -> Path:
+    """With other contents in every record."""
+    for path in folder.glob("runs/*/*.json"):
+        record = json.loads(path.read_text()) | change
+        path.write_text(json.dumps({key: value for key, value in record.items() if key not in without}))
+    return folder
+
+
+def test_five_seeds_are_too_few_and_not_evidence_of_no_difference(write: Write) -> None:  # 1
+    write(curves(0.107, range(5)), method="frozen")
+    (sentence,) = findings(read([write(curves(0.563, range(5)))]))
+    assert "over too few seeds to compare with Frozen" in sentence and "not distinguishable" not in sentence
+
+
+def test_one_difference_has_one_interval_everywhere(write: Write) -> None:  # 2
+    write(curves(0.5, spread=0.02), method="gpn")
+    results = read([write(curves(0.55))])
+    (panel,) = results.panels()
+    found = claims(results).beside(panel, panel.reference)["GPN"]
+    row = tables(results.folders[0])["summary-debian-strict-3-way-5-shot"].rows[1]
+    limits = [float(part) for part in row[-2].text.split("[")[1].rstrip("]").split(",")]
+    assert limits == [round(100 * found.low, 1), round(100 * found.high, 1)]
+    from analysis.figures.curves import draw
+
+    (drawing,) = draw(results)
+    band = drawing.figure.axes[1].collections[0].get_paths()[0].vertices
+    assert max(band[band[:, 0] == 2, 1]) == pytest.approx(100 * found.high)
+
+
+def test_names_that_differ_in_a_sign_share_no_file(write: Write, tmp_path: Path) -> None:  # 4
+    for number, dataset in enumerate(("my_graph", "my-graph")):
+        config = resolve(RunConfig(sessions=2))
+        folder = write({0: (0.8, 0.7, 0.5 + 0.1 * number)}, study=dataset)
+        path = next(folder.glob("runs/*/0.json"))
+        record = json.loads(path.read_text())
+        record["config"]["dataset"] = dataset
+        record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
+        path.unlink()
+        place = folder / "runs" / record["config_hash"]
+        place.mkdir()
+        (place / "0.json").write_text(json.dumps(record))
+    assert config is not None and main([str(tmp_path), "--out", str(tmp_path / "report")]) == 0
+    names = [path.name for path in (tmp_path / "report" / "tables").glob("sessions-*.md")]
+    texts = {(tmp_path / "report" / "tables" / name).read_text() for name in names}
+    assert len(names) == len(texts) == 2
+    assert len(list((tmp_path / "report" / "figures").glob("curves-*.svg"))) == 2
+
+
+def test_a_setting_that_some_records_lack_parts_panels_by_name(write: Write) -> None:  # 4
+    folder = write({0: CURVE})
+    write({1: CURVE}, drop_small=True)
+    path = next(path for path in folder.glob("runs/*/0.json"))
+    record = json.loads(path.read_text())
+    del record["config"]["drop_small"]
+    record |= {
+        "births": {},
+        "config_hash": config_hash(record["config"], record["unhashed"], record["revisions"]),
+    }
+    path.unlink()
+    (folder / "runs" / record["config_hash"]).mkdir()
+    (folder / "runs" / record["config_hash"] / "0.json").write_text(json.dumps(record))
+    titles = [panel.title for panel in read([folder]).panels()]
+    assert len(set(titles)) == len(titles) == 2
+
+
+def test_ten_seeds_under_two_settings_are_not_twenty(write: Write) -> None:  # 5
+    for queries in (0, 20):
+        for k_shot in (1, 5):
+            folder = write(curves(0.5), k_shot=k_shot, queries_per_class=queries)
+    found = list(settings_tables(read([folder])))
+    assert len(found) == 2 and {row[3].text for table in found for row in table.rows} == {"10"}
+
+
+def test_headline_and_table_say_the_same_of_the_same_pair(write: Write) -> None:  # 6
+    write(curves(0.5), method="joint", record={"oracle": True})
+    write(curves(0.58), method="gpn")
+    results = read([write(curves(0.55))])
+    (panel,) = results.panels()
+    told = claims(results)
+    one, other = told.pair(panel, "GPN", "HAG-Meta"), told.pair(panel, "HAG-Meta", "GPN")
+    assert one and other and one.corrected == other.corrected and one.mean == -other.mean
+    assert (one.verdict, other.verdict) == ("ahead", "behind")
+
+
+def test_rows_of_the_protocol_table_are_one_family(write: Write) -> None:  # 7
+    random = np.random.default_rng(5)
+    for hidden in (8, 16, 32, 64, 128):
+        for protocol in ("strict", "released"):
+            noise = {seed: [0.8, 0.7, 0.5 + 0.02 * random.normal()] for seed in range(10)}
+            folder = write(noise, protocol=protocol, hidden=hidden)
+    found = claims(read([folder])).protocols
+    assert len(found.comparisons) == 10 and not any(each.significant for each in found.comparisons.values())
+    assert any(each.p < each.corrected for each in found.comparisons.values())
+
+
+def test_noise_is_no_sensitivity(write: Write) -> None:  # 8
+    write(curves(0.5, spread=0.02))
+    write(curves(0.5001, spread=0.02), learning_rate=0.01)
+    (sentence,) = findings(read([write(curves(0.5002, spread=0.02), hidden=64)]))
+    assert sentence.endswith("none changes the last session by more than chance.")
+
+
+def test_an_oracle_without_the_word_in_its_record_is_still_one(write: Write) -> None:  # 9
+    write(curves(0.9), method="joint")
+    (panel,) = read([changed(write(curves(0.5)), {}, ["oracle"])]).panels()
+    assert panel.oracles == {"Joint (oracle)"}
+
+
+def test_an_upper_bound_is_not_claimed_beside_a_rival_that_may_be_above_it(write: Write) -> None:  # 9
+    write(curves(0.55, spread=0.03), method="joint", record={"oracle": True})
+    folder = write(curves(0.551, spread=0.03))
+    notes = tables(folder)["summary-debian-strict-3-way-5-shot"].notes
+    assert any("whether it is above HAG-Meta is not certain" in note for note in notes)
+    assert not any("an upper bound" in note for note in notes)
+
+
+def test_beside_the_paper_the_same_session_is_compared(write: Write) -> None:  # 10
+    (table,) = published_tables(read([write({0: CURVE}, dataset="amazon-clothing")]))
+    columns = dict(zip(table.columns, table.rows[0], strict=True))
+    assert columns["last paper"].value == pytest.approx(70.05, abs=10) and columns["PD paper"].text == ""
+    from analysis.published import read_published
+
+    printed = read_published()
+    same = printed[(printed["dataset"] == "amazon-clothing") & (printed["method"] == "HAG-Meta")]
+    assert columns["last paper"].value in set(same.loc[same["session"] == "2", "percent"])
+
+
+def test_two_studies_one_without_a_commit(write: Write, tmp_path: Path) -> None:  # 11
+    write({0: CURVE}, study="one")
+    environment = {"device": "CPU", "seeds_in_pack": 1, "torch": "2.13.0", "commit": None}
+    write({1: CURVE}, study="two", record={"environment": environment})
+    (fact,) = [fact for fact in facts(read([tmp_path])) if fact.name == "commit"]
+    assert fact.value == "000000000000, unknown"
+
+
+@pytest.mark.parametrize(
+    ("change", "without"),
+    [
+        ({}, ["harmonic"]),
+        ({}, ["new_accuracy"]),
+        ({"validation": None}, []),
+        ({"environment": {}}, []),
+        ({}, ["forgetting", "environment"]),
+    ],
+)
+def test_what_older_records_lack_is_no_crash(
+    write: Write, change: dict[str, Any], without: list[str]
+) -> None:
+    folder = changed(write({0: CURVE, 1: CURVE}), change, without)  # 12
+    assert main([str(folder)]) == 0 and not read([folder]).damaged
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"accuracy": [], "matrix": []}, {"accuracy": 3}, {"accuracy": [None, 0.5, 0.5]}, {"seconds": 3}],
+)
+def test_what_cannot_be_read_is_damage(write: Write, change: dict[str, Any]) -> None:  # 12
+    folder = write({0: CURVE})
+    write({0: CURVE}, study="broken", nla=False)
+    changed(folder.parent / "broken", change)
+    assert len(read([folder, folder.parent / "broken"]).damaged) == 1
+
+
+def test_a_launch_without_a_key_is_named(write: Write) -> None:  # 12
+    folder = write({0: CURVE})
+    (folder / "launches").mkdir()
+    (folder / "launches" / "1.json").write_text(json.dumps({"space": "x"}))
+    assert read([folder]).damaged[0].endswith("without description, command, time, configs, seeds")
+
+
+def test_a_dollar_is_no_formula() -> None:  # 12
+    from analysis.figures import style
+
+    assert style.RC["text.parse_math"] is False
+
+
+def test_aliased_effects_are_told_apart_and_tested_once(write: Write) -> None:  # 14
+    for gpil in (True, False):
+        for nla in (True, False):
+            first = 0.6 + 0.2 * gpil + 0.01 * (gpil and nla)  # without GPIL NLA does nothing at session 0
+            last = 0.5 + 0.02 * gpil + 0.03 * nla + 0.05 * gpil * nla
+            runs = {seed: [first + seed / 100 * gpil * nla, 0.5, last + seed / 1000] for seed in range(8)}
+            folder = write(runs, gpil=gpil, nla=nla)
+    results = read([folder])
+    (factorial,) = [each for panel in results.panels() for each in factorials(panel)]
+    assert factorial.aliases("first") == {"GPIL x NLA": "NLA"} and factorial.aliases("last") == {}
+    assert len(claims(results).effects.comparisons) == 2 + 3
+    table = tables(folder)["effects-debian-strict-3-way-5-shot"]
+    assert table.rows[-1][1].text == "is NLA"
+    assert table.notes[0].startswith("At session 0 1 of 3 are others under another name")
+
+
+def test_effects_are_there_beside_other_methods(write: Write) -> None:  # 15
+    for nla in (True, False):
+        write(curves(0.5 + 0.1 * nla), nla=nla)
+    folder = write(curves(0.4), method="gpn")
+    assert "effects-debian-strict-3-way-5-shot" in tables(folder)
+    assert any(sentence.startswith("NLA adds") for sentence in findings(read([folder])))
+
+
+def test_a_lead_without_an_interval_has_no_nan(write: Write) -> None:  # 19
+    write({0: (0.8, 0.7, 0.6)})
+    folder = write({0: (0.8, 0.7, 0.5)}, nla=False)
+    assert not any("nan" in sentence for sentence in findings(read([folder])))
+
+
+def test_where_leaves_out_what_is_not_asked_for_and_names_what_is_missing(write: Write) -> None:  # 20
+    folder, store = write({0: CURVE}), Store(write({0: CURVE}, method="cec"))
+    lost = {method: resolve(RunConfig(method=method, sessions=2)) for method in ("hag-meta", "cec")}
+    for config in lost.values():
+        store.write_failure((config.hash(), 9), config.canonical(), f"broke {config.method}")
+    plan = {config.hash(): config.canonical() for config in lost.values()}
+    launch = {"space": "x", "description": "", "command": "", "time": "2026-01-01"}
+    store.write_launch(launch | {"configs": plan, "seeds": [0, 9]})
+    results = read([folder]).where({"method": "cec"})
+    assert [each.words.split()[-1] for each in results.failed] == ["cec"]
+    (missing,) = results.missing
+    assert missing.words.startswith("debian, cec, strict (configuration ") and missing.words.endswith(
+        "seeds 9"
+    )
+
+
+def test_paths_are_shortened_to_names(write: Write) -> None:  # 22
+    folder = write({0: CURVE})
+    path = next(folder.glob("runs/*/0.json"))
+    record = json.loads(path.read_text())
+    record["config"]["dataset"] = "mat:/data/of/somebody/Clothing-20"
+    record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
+    path.unlink()
+    (folder / "runs" / record["config_hash"]).mkdir()
+    (folder / "runs" / record["config_hash"] / "0.json").write_text(json.dumps(record))
+    (panel,) = read([folder]).panels()
+    assert panel.title == "Clothing-20, strict, 3-way 5-shot"
+    assert not any("/" in drawing.title for drawing in figures.draw_all(read([folder])))
+
+
+def test_the_metric_that_is_asked_for_decides(write: Write) -> None:  # 3
+    novel = {"novel_accuracy": [None, 0.2, 0.1]}
+    write(curves(0.6), record=novel | {"harmonic": [None, 0.3, 0.2]})
+    folder = write(curves(0.5), method="icarl", record=novel | {"harmonic": [None, 0.5, 0.4]})
+    results = read([folder], "harmonic")
+    assert results.runs.groupby("label")["last"].mean().to_dict() == pytest.approx(
+        {"HAG-Meta": 0.2, "iCaRL": 0.4}
+    )
+    assert main([str(folder), "--metric", "harmonic", "--margin", "2"]) == 0
+    page = (folder / "report" / "index.html").read_text()
+    assert "harmonic, as was asked for" in page and "within 2 points" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--metric", "harmnic"], "Did you mean 'harmonic'?"),
+        (["--metric", "macro f1"], "1 of 1 records do not have it"),
+        (["--margin", "0"], "--margin 0 is not between"),
+    ],
+)
+def test_bad_metrics_and_margins_are_one_line(
+    write: Write, capsys: pytest.CaptureFixture[str], options: list[str], named: str
+) -> None:
+    assert main([str(write({0: CURVE})), *options]) == 2
+    error = capsys.readouterr().err
+    assert named in error and error.count("\n") == 1
