@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # One made machine, as the first process of its PID, mount, network, IPC and UTS namespaces:
-#   machine.sh FOLDER ADDRESS PYTHON-FOLDER... -- COMMAND...
-# What it sees of this machine's /tmp, /home, /root, /run and /dev/shm is nothing, but for the folders of Python
-# and FOLDER; there is one more user, `hagmeta`. COMMAND runs when the network is there.
+#   machine.sh FOLDER ADDRESS SHOWN... -- COMMAND...
+# Of this machine's /tmp, /home, /root, /run and /dev/shm it sees nothing but FOLDER and the folders SHOWN; there
+# is one more user, `hagmeta`. COMMAND runs when the network is there.
 set -euo pipefail
 folder=$1 address=$2
 shift 2
@@ -36,7 +36,7 @@ for file in passwd group shadow; do cp "/etc/$file" "$folder/$file"; done
 echo 'hagmeta:x:4242:4242::/home/hagmeta:/bin/bash' >>"$folder/passwd"
 echo 'hagmeta:x:4242:' >>"$folder/group"
 echo 'hagmeta:*:19000:0:99999:7:::' >>"$folder/shadow"
-echo "127.0.0.1 localhost $(hostname)" >"$folder/hosts"
+printf '%s\n' "127.0.0.1 localhost" "$address $(hostname)" >"$folder/hosts"
 : >"$folder/resolv.conf" # there is no name server: answer so at once
 for file in passwd group shadow hosts resolv.conf; do mount --bind "$folder/$file" "/etc/$file"; done
 

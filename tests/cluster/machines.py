@@ -134,8 +134,8 @@ class Machines:
 
 
 @contextmanager
-def machines(folder: Path, names: Sequence[str]) -> Iterator[Machines]:
-    """So many nodes by their names, until the end of the block."""
+def machines(folder: Path, names: Sequence[str], shown: Sequence[str] = ()) -> Iterator[Machines]:
+    """Nodes by their names, until the end of the block; they see Python, and folders that are ``shown``."""
     with ExitStack() as stack:
         laptop = _machine(folder / "laptop", LAPTOP, ["sleep", "infinity"], stack, [str(ROOT)])
         laptop.network("ip link add eth0 type bridge")
@@ -149,7 +149,7 @@ def machines(folder: Path, names: Sequence[str]) -> Iterator[Machines]:
             subprocess.run(["ssh-keygen", "-q", "-N", "", "-f", str(place / "host_key")], check=True)
             (place / "sshd_config").write_text(SSHD_CONFIG.format(folder=place))
             sshd = [SSHD, "-D", "-e", "-f", str(place / "sshd_config")]
-            node = _machine(place, f"10.77.0.{i + 2}", sshd, stack)
+            node = _machine(place, f"10.77.0.{i + 2}", sshd, stack, shown)
             laptop.network(f"ip link add {name} type veth peer name eth0 netns {node.first}")
             laptop.network(f"ip link set {name} master eth0 up")
             nodes.append(node)

@@ -1,4 +1,4 @@
-"""cluster.yaml through Ray's own launcher, with moto's server in place of AWS: what AWS would be asked for."""
+"""cluster.yaml through Ray's own launcher, moto's server in place of AWS: what AWS would be asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-pytest.importorskip("moto", reason="moto is not installed: pip install 'boto3' 'moto[ec2,iam,server]'")
+pytest.importorskip("moto", reason="moto is not installed: pip install moto flask flask-cors boto3")
 boto3 = pytest.importorskip("boto3", reason="boto3 is not installed: it is what Ray talks to AWS with")
 
 from ray.autoscaler._private import commands  # noqa: E402
