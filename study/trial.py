@@ -44,6 +44,7 @@ def run_trial(spec: dict[str, Any]) -> None:
                 "session": session,
                 "accuracy": accuracy,
                 "records": last,
+                "done": bool(last),  # at once: a worker that dies after this report has nothing to do again
                 "note": note,
                 "snapshot": spec["snapshot"],
                 "started": started,
@@ -56,7 +57,9 @@ def run_trial(spec: dict[str, Any]) -> None:
 def run_sample(spec: dict[str, Any]) -> None:
     """One sample of a search: reports the objective at its end."""
     records, note = _run(spec, RunConfig.from_mapping(spec["config"]))
-    tune.report({"val_accuracy": objective(records), "records": json.dumps(records), "note": note})
+    tune.report(
+        {"val_accuracy": objective(records), "records": json.dumps(records), "note": note, "done": True}
+    )
 
 
 def _run(spec: dict[str, Any], config: RunConfig) -> tuple[list[Record], str]:
