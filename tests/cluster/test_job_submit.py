@@ -26,7 +26,7 @@ def test_a_study_as_a_job(tmp_path: Path) -> None:
         try:
             token = {"RAY_AUTH_MODE": "token"}
             study = "cd ~/hagmeta && python study/launch.py --address auto --space smoke --quick"
-            command = ["ray", "job", "submit", "--address", DASHBOARD, "--"]
+            command = ["ray", "job", "submit", "--address", DASHBOARD, "--", "bash", "-c"]
             deadline = time.monotonic() + 120
             while True:  # the tunnel takes a moment
                 job = made.start([*command, f"{study} --results ~/results --no-report"], token)
