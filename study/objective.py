@@ -15,7 +15,7 @@ IN_WORDS = (
 
 def is_scored(record: Record) -> bool:
     """Samples of the first versions were judged by other figures."""
-    return all(record["validation"].get(part) is not None for part in PARTS)
+    return all((record["validation"] or {}).get(part) is not None for part in PARTS)
 
 
 def objective(records: Sequence[Record]) -> float:

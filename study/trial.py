@@ -46,6 +46,7 @@ def run_trial(spec: dict[str, Any]) -> None:
             {
                 "accuracy": float(np.mean([record["accuracy"][-1] for record in records])),
                 "records": json.dumps(records),
+                "done": True,  # at once: a worker that dies after this report has nothing to do again
                 "note": note,
                 "snapshot": spec["snapshot"],
                 "started": started,
@@ -60,7 +61,9 @@ def run_sample(spec: dict[str, Any]) -> None:
     with _hopeless_errors_told():
         config = RunConfig.from_mapping(spec["config"])
         records, note = _run(spec, config, LiveReports(tells_test=False))
-        tune.report({"val_accuracy": objective(records), "records": json.dumps(records), "note": note})
+        tune.report(
+            {"val_accuracy": objective(records), "records": json.dumps(records), "note": note, "done": True}
+        )
 
 
 @contextmanager
@@ -69,7 +72,7 @@ def _hopeless_errors_told() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        tune.report({"failed": str(error), "traceback": traceback.format_exc()})
+        tune.report({"failed": str(error), "traceback": traceback.format_exc(), "done": True})
 
 
 def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[list[Record], str]:

@@ -16,7 +16,9 @@ jsonschema = pytest.importorskip("jsonschema", reason="Ray checks a cluster's fi
 from ray.autoscaler._private.util import prepare_config, validate_config  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-FILES = ["cluster.yaml", "cluster-local.yaml"]
+DOCKER = ["cluster.yaml", "cluster-local.yaml"]
+OWN_MACHINES = ["cluster-local.yaml", "cluster-ssh.yaml"]
+FILES = [*DOCKER, "cluster-ssh.yaml"]
 SENT = ["hagmeta/config.py", "hagmeta/datasets/debian.npz", "study/launch.py", "search_spaces/smoke.yaml"]
 SENT += ["analysis/report.py", "constraints.txt", "pyproject.toml", "README.md", "LICENSE"]
 KEPT_BACK = [".git/config", ".venv/bin/python", "results/ablation/runs/0a/0.json"]
@@ -25,7 +27,7 @@ KEPT_BACK += ["hagmeta.egg-info/PKG-INFO", "hagmeta/__pycache__/config.cpython-3
 # What a user must replace looks like this: no value that could belong to anybody.
 PLACEHOLDER = re.compile(r"YOUR-|ami-0{17}|192\.0\.2\.")
 # What works as it stands and is still the user's to choose.
-CHOICE = re.compile(r"^\s*(region|availability_zone|InstanceType|max_workers): \S|whl/cu\d+")
+CHOICE = re.compile(r"^\s*(region|availability_zone|InstanceType|max_workers): \S|whl/cu\d+|-m venv")
 
 
 def read(name: str) -> dict[str, Any]:
@@ -45,6 +47,10 @@ def project() -> dict[str, Any]:
 
 def images(config: dict[str, Any]) -> list[str]:
     return [value for key, value in config["docker"].items() if key.endswith("image")]
+
+
+def home(config: dict[str, Any]) -> str:
+    return "/home/ray" if "docker" in config else "~"
 
 
 def commands(config: dict[str, Any]) -> list[str]:
@@ -71,12 +77,12 @@ def test_ray_accepts_the_file(name: str) -> None:
 def test_ray_would_not_accept_any_file(name: str) -> None:
     # The check above is worth something only if it can fail.
     misspelt = read(name)
-    misspelt["docker"]["run_option"] = misspelt["docker"].pop("run_options")
+    misspelt["rsync_excludes"] = misspelt.pop("rsync_exclude")
     with pytest.raises(jsonschema.ValidationError):
         validate_config(prepare_config(misspelt))
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", DOCKER)
 def test_images_hold_the_pinned_ray_and_a_python_that_the_project_takes(name: str) -> None:
     for image in images(read(name)):
         tag = re.fullmatch(r"rayproject/ray:([\d.]+)-py(\d)(\d+)(-gpu)?", image)
@@ -110,12 +116,12 @@ def test_lines_to_change_hold_a_placeholder_or_a_choice_and_no_placeholder_goes_
 @pytest.mark.parametrize("name", FILES)
 def test_nodes_receive_the_project_without_what_belongs_to_this_machine(name: str) -> None:
     config = read(name)
-    assert config["file_mounts"]["/home/ray/hagmeta"] == "."
+    assert config["file_mounts"][f"{home(config)}/hagmeta"] == "."
     assert not [path for path in SENT if is_excluded(path, config["rsync_exclude"])]
     assert not [path for path in KEPT_BACK if not is_excluded(path, config["rsync_exclude"])]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", DOCKER)
 def test_every_node_installs_the_pinned_project(name: str) -> None:
     prepared = prepare_config(copy.deepcopy(read(name)))
     assert "cluster" in project()["optional-dependencies"]
@@ -129,9 +135,12 @@ def test_every_node_installs_the_pinned_project(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_token_authentication_is_on_on_every_node(name: str) -> None:
     config = read(name)
-    assert "-e RAY_AUTH_MODE=token" in config["docker"]["run_options"]
-    assert config["file_mounts"]["/home/ray/.ray/auth_token"] == "~/.ray/auth_token"
-    assert not [command for command in commands(config) if "RAY_AUTH" in command]
+    assert config["file_mounts"][f"{home(config)}/.ray/auth_token"] == "~/.ray/auth_token"
+    if "docker" in config:
+        assert "-e RAY_AUTH_MODE=token" in config["docker"]["run_options"]
+        assert not [command for command in commands(config) if "RAY_AUTH" in command]
+    else:
+        assert [command for command in config["setup_commands"] if "export RAY_AUTH_MODE=token" in command]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -140,4 +149,12 @@ def test_mps_is_started_before_ray_and_its_absence_stops_nothing(name: str) -> N
     daemon = next(i for i, command in enumerate(start) if command.startswith("nvidia-cuda-mps-control -d"))
     assert "||" in start[daemon]
     assert daemon < next(i for i, command in enumerate(start) if "ray start" in command)
-    assert "--ipc=host" in read(name)["docker"]["run_options"]
+    if name in DOCKER:
+        assert "--ipc=host" in read(name)["docker"]["run_options"]
+
+
+@pytest.mark.parametrize("name", OWN_MACHINES)
+def test_all_machines_of_a_list_are_used(name: str) -> None:
+    # Version 2 of the autoscaler would take the head for one of the workers (tests/cluster/test_ray_up.py).
+    (start,) = [line for line in read(name)["head_start_ray_commands"] if "ray start" in line]
+    assert "RAY_enable_autoscaler_v2=0 ray start --head" in start
