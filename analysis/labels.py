@@ -58,15 +58,34 @@ NAMES = {
 def labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """The runs with a label for each configuration, the reference's first."""
     configs = runs.drop_duplicates("config_hash")
-    labels = describe(configs, [key for key in keys if key not in SETTING])
+    setting = [key for key in SETTING if key in keys]
+    if compares_methods(configs, setting):
+        labels = _by_method(configs)
+    else:
+        labels = describe(configs, [key for key in keys if key not in SETTING])
     # Two configurations of one setting never share a name, whatever told them apart.
-    same = [*(key for key in SETTING if key in keys), "label"]
+    same = [*setting, "label"]
     twins = configs.assign(label=labels).duplicated(same, keep=False)
     labels = labels.where(~twins, labels + " [" + configs["config_hash"].str[:6] + "]")
     by_hash = dict(zip(configs["config_hash"], labels, strict=True))
     position = _positions(configs, keys)
     named = runs.assign(label=runs["config_hash"].map(by_hash))
     return named.sort_values("config_hash", key=lambda column: column.map(position), kind="stable")
+
+
+def compares_methods(configs: pd.DataFrame, setting: list[str]) -> bool:
+    """Whether each method is there once in every setting, as where each was tuned for every dataset."""
+    return configs["method"].nunique() > 1 and not configs.duplicated([*setting, "method"]).any()
+
+
+def _by_method(configs: pd.DataFrame) -> pd.Series:
+    """The method's name, and what is transductive of it wherever it ran."""
+    marks: dict[str, list[str]] = {}
+    for config in configs.to_dict("records"):
+        held = transductive(config)
+        marks[config["method"]] = [mark for mark in marks.get(config["method"], held) if mark in held]
+    names = {method: ", ".join([NAMES.get(method, method), *told]) for method, told in marks.items()}
+    return configs["method"].map(names)
 
 
 def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
@@ -165,9 +184,20 @@ def transductive(config: Mapping[str, Any]) -> list[str]:
 
 def transductive_words(runs: pd.DataFrame) -> list[str]:
     """What to say beside runs some of which answer by what other nodes are taken for."""
-    settings = runs[[key for key in DECIDE_ANSWERS if key in runs]].drop_duplicates()
-    found = {mark for config in settings.to_dict("records") for mark in transductive(config)}
-    return [words for mark, words in TRANSDUCTIVE.items() if mark in found]
+    keys = ["label", "dataset", *(key for key in DECIDE_ANSWERS if key in runs)]
+    where: dict[str, dict[str, list[str]]] = {}  # by mark and name the datasets
+    for config in runs[keys].drop_duplicates(["label", "dataset"]).to_dict("records"):
+        for mark in transductive(config):
+            where.setdefault(mark, {}).setdefault(config["label"], []).append(config["dataset"])
+    return [_transductive_words(mark, where[mark]) for mark in TRANSDUCTIVE if mark in where]
+
+
+def _transductive_words(mark: str, where: Mapping[str, list[str]]) -> str:
+    """With those that are so on some datasets alone, whose names do not say it."""
+    untold = {label: datasets for label, datasets in where.items() if not label.endswith(f", {mark}")}
+    untold = {label: datasets for label, datasets in untold.items() if "smoothing" not in label}
+    some = "; ".join(f"{label} on {', '.join(datasets)}" for label, datasets in untold.items())
+    return f"{TRANSDUCTIVE[mark]} Here {mark}: {some}." if some else TRANSDUCTIVE[mark]
 
 
 def slug(*parts: object) -> str:

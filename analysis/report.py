@@ -133,9 +133,10 @@ def _claim_words(results: Results) -> str:
     if not tested:
         return ""
     count = sum(len(each.comparisons) for each in tested)
+    kinds = "1 kind" if len(tested) == 1 else f"{len(tested)} kinds"
     return (
-        f"{count} comparisons of {len(tested)} kinds: that any «ahead» or «behind» is false has a chance of "
-        f"at most {100 * LEVEL:g} %, each on its graph (maps of margins are tested apart)"
+        f"{count} comparisons of {kinds}: that any «ahead» or «behind» is false has a chance of at most "
+        f"{100 * LEVEL:g} %, each on its graph (maps of margins are tested apart)"
     )
 
 

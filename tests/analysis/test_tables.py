@@ -19,6 +19,7 @@ import scipy.stats
 from analysis.figures import curves, published
 from analysis.findings import findings
 from analysis.frame import read
+from analysis.labels import transductive_words
 from analysis.published import published_tables
 from analysis.table import Table, escape_latex, save, to_latex, to_markdown
 from analysis.tables import make_tables
@@ -237,6 +238,20 @@ def test_smoothed_answers_are_marked_as_transductive(write: Write) -> None:
     assert any("transductive in its answers, too" in note for note in table.notes)
     (drawing,) = curves.draw(read([folder]))
     assert "transductive in its answers, too" in drawing.caption
+
+
+def test_where_each_method_is_there_once_on_a_dataset_it_has_one_name_on_all(write: Write) -> None:
+    # As where each is tuned for each dataset: other settings do not make it another method.
+    write(FULL, smoothing=0.5, hidden=64)
+    write(FULL, dataset="amazon-clothing", hidden=128)
+    write(WITHOUT, method="proto-gcn", dropout=0.1)
+    folder = write(WITHOUT, method="proto-gcn", dataset="amazon-clothing", smoothing=0.25)
+    results = read([folder])
+    assert set(results.runs["label"]) == {"HAG-Meta", "Proto-GCN"}
+    (words,) = transductive_words(results.runs)
+    assert words.endswith("Here smoothed: HAG-Meta on debian; Proto-GCN on amazon-clothing.")
+    write(WITHOUT, method="proto-gcn", dropout=0.2)
+    assert "Proto-GCN" not in set(read([folder]).runs["label"])
 
 
 def test_smoothing_that_is_named_is_not_marked_again(write: Write, study: Path) -> None:
