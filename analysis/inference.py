@@ -118,7 +118,7 @@ def family(
     told = zip(
         *(each.tolist() for each in (mean, mean - half, mean + half, seeds.astype(int), p, corrected)),
         *(each.tolist() for each in (questions * _least(seeds), equivalence, detectable)),
-        _needed(mean, error * np.sqrt(seeds), margin, 2 * _beyond(critical, seeds)),
+        _needed(seeds, mean, error * np.sqrt(seeds), margin, 2 * _beyond(critical, seeds), questions),
         [margin] * len(keys),
         strict=True,
     )
@@ -228,15 +228,26 @@ def _beyond(t: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     return scipy.special.stdtr(np.maximum(seeds - 1, 1), -t)
 
 
-def _needed(mean: np.ndarray, deviation: np.ndarray, margin: float, level: np.ndarray) -> Iterator[float]:
-    """Seeds with which a difference like this would be found, or be within the margin; infinity: too many."""
+def _needed(
+    seeds: np.ndarray,
+    mean: np.ndarray,
+    deviation: np.ndarray,
+    margin: float,
+    level: np.ndarray,
+    questions: int,
+) -> Iterator[float]:
+    """Seeds, more than there are, with which a difference like this would be found, or be within the margin.
+
+    Infinity where they are too many.
+    """
     counts = np.arange(3.0, MOST_SEEDS + 1)
-    for center, spread, each in zip(np.abs(mean), deviation, level, strict=True):
+    to_be_within = _to_find(LEVEL / max(1, questions * len(mean)))  # as Holm has it of the first
+    for there, center, spread, each in zip(seeds, np.abs(mean), deviation, level, strict=True):
         own = float(each) if each > 0 else LEVEL
         reached = np.sqrt(counts) * center >= spread * _to_find(own / 2)
         reached &= 2.0 ** (1 - counts) < own
-        within = np.sqrt(counts) * (margin - center) >= spread * _to_find(LEVEL)
-        found = np.flatnonzero(reached | within)
+        within = np.sqrt(counts) * (margin - center) >= spread * to_be_within
+        found = np.flatnonzero((reached | within) & (counts > there))
         yield float(counts[found[0]]) if len(found) else np.inf
 
 

@@ -143,3 +143,12 @@ def test_chance_alone_is_seldom_claimed() -> None:
 def test_a_family_is_read_by_the_beginning_of_its_keys() -> None:
     found: Family = family({("a", "x"): pd.Series([1.0]), ("b", "x"): pd.Series([2.0])}, "this", "accuracy")
     assert {key: each.mean for key, each in found.of("b").items()} == {"x": 2.0}
+
+
+def test_what_is_undecided_needs_more_seeds_than_there_are() -> None:
+    random = np.random.default_rng(3)
+    found = family(
+        {name: pd.Series(random.normal(0.003, 0.01, size=10)) for name in range(40)}, "them", "accuracy"
+    )
+    undecided = [each for each in found.comparisons.values() if each.verdict == "undecided"]
+    assert len(undecided) > 20 and all(each.needed > 10 for each in undecided)
