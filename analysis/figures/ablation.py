@@ -17,16 +17,18 @@ from analysis.frame import Results
 from analysis.inference import Difference
 from analysis.labels import ALL_OFF
 
-MOST = 2  # factorials
+MOST = 4  # factorials
 FEWEST_SWITCHES = 2
 FIRST, LAST = style.LOOKS[1], style.LOOKS[0]
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """Effects and combinations in each setting where at least two switches make a whole factorial."""
-    found = [each for panel in results.panels() for each in factorials(panel)]
-    found = [each for each in found if len(each.factors) >= FEWEST_SWITCHES]
-    found.sort(key=lambda each: each.panel.leaks)
+    numbered = [pair for panel in results.panels() for pair in enumerate(factorials(panel))]
+    numbered = [(number, each) for number, each in numbered if len(each.factors) >= FEWEST_SWITCHES]
+    # Every panel has its first before another has its second.
+    numbered.sort(key=lambda pair: (pair[1].panel.leaks, pair[0]))
+    found = [each for _, each in numbered]
     rest = summary.left_out(MOST, len(found), "factorials")
     for each in found[:MOST]:
         seeds = len(pd.DataFrame(each.cells("last")).dropna())
