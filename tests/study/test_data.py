@@ -13,7 +13,9 @@ import pytest
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
+from hagmeta.common.home import home
 from hagmeta.config import RunConfig
+from hagmeta.packs.pack import no_progress
 from study import data, trial
 
 SMALL, OTHER = (f"synthetic:nodes=600,edges=2500,features=80,classes=12,seed={seed}" for seed in (1, 2))
@@ -58,7 +60,7 @@ def outcome(name: str) -> list[Any]:
         dataset=name, classes=(4, 4, 4), n_way=2, k_shot=3, pretrain_epochs=5, episodes=4, finetune_steps=1
     )
     spec = {"threads": 1, "gpu_share": 0, "seeds": [0, 1], "snapshot": None, "eager": False}
-    records, _ = trial._run(spec, config)
+    records, _ = trial._run(spec | {"checkpoints": str(home() / "checkpoints")}, config, no_progress)
     return [(r["config_hash"], r["seed"], r["accuracy"], r["matrix"], r["validation"]) for r in records]
 
 

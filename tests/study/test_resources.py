@@ -104,7 +104,7 @@ def test_what_was_measured_is_kept_for_the_same_code_gpu_and_pack(
     calibration.gpu_shares([Trial(TRIALS[2].config, tuple(range(10)))], said.append)
     monkeypatch.setattr(calibration, "_gpu", lambda: ("T4", 16 * GB))
     assert calibration.gpu_shares(TRIALS[2:], said.append) == {kind(OTHER): 1.0}
-    monkeypatch.setattr(calibration, "_code", lambda: "changed")
+    monkeypatch.setattr(calibration, "code_version", lambda: "changed")
     calibration.gpu_shares(TRIALS[2:], said.append)
     assert len(measured) == 5
     (tmp_path / "gpu_memory.json").write_text("{")
