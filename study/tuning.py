@@ -30,8 +30,9 @@ MOST_LETTERS = 300  # of an error on the console; its log has it all
 class Recorder(tune.Callback):
     """The driver alone writes: every finished run goes to the store as soon as it is reported."""
 
-    def __init__(self, store: Store, plan: Plan, progress: StudyProgress) -> None:
-        self._store, self._progress = store, progress
+    def __init__(self, store: Store, plan: Plan, progress: StudyProgress, retries: int = 0) -> None:
+        self._store, self._progress, self._retries = store, progress, retries
+        self.lost: list[Trial] = []  # given up by Tune before their retries were used up
         self._trials = {trial.name: trial for trial in plan.trials}
         self._patience = Patience(PENDING_SECONDS)
 
@@ -78,6 +79,11 @@ class Recorder(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         log = self._write_failure(trial, _traceback(trial))
+        if _lost_its_worker(trial) and trial.num_failures <= self._retries:
+            self.lost.append(self._of(trial))
+            self._progress.stopped(trial.trial_id)
+            self._progress.say(f"{trial} lost its worker, and runs again when the others have ended ({log})")
+            return
         self._progress.say(f"{trial} failed: {_reason(trial)} ({log})")
         self._progress.has_failed(trial.trial_id, self._of(trial))
 
@@ -125,10 +131,15 @@ def _traceback(trial: Any) -> str:
 
 def _reason(trial: Any) -> str:
     """Why the last try failed, in a line."""
+    if _lost_its_worker(trial):
+        return "its worker was lost: killed, out of memory, or with its node"
+    return _one_line(_traceback(trial).strip().splitlines()[-1])
+
+
+def _lost_its_worker(trial: Any) -> bool:
+    """Whether the last try ended with its process, and not by an error in it."""
     text = _traceback(trial)
-    if "its worker process has died" in text or "ActorDiedError" in text:
-        return "its worker died, killed or out of memory"
-    return _one_line(text.strip().splitlines()[-1])
+    return any(words in text for words in ("ActorDiedError", "ActorUnavailableError", "process has died"))
 
 
 def _one_line(text: str) -> str:
@@ -149,9 +160,43 @@ def run_plan(
     lent: Mapping[str, NodeDataset] | None = None,
     loggers: Sequence[tune.Callback] = (),
 ) -> None:
-    """Run the plan's trials; their records are in the store when this returns, or their failures."""
+    """Run the plan's trials; their records are in the store when this returns, or their failures.
+
+    A lost worker may fail several tasks of its trial, and Tune gives up one that fails again before it has
+    started again, whatever its retries. Those run again when the others have ended.
+    """
+    end = None if time_budget is None else time.monotonic() + time_budget
+    trials: Sequence[Trial] = plan.trials
+    while trials and (end is None or time.monotonic() < end):
+        recorder = Recorder(store, plan, progress, retries)
+        _run_trials(
+            trials,
+            store,
+            resources,
+            [recorder, *loggers],
+            retries=retries,
+            time_budget=None if end is None else end - time.monotonic(),
+            snapshot=snapshot,
+            eager=eager,
+            lent=lent,
+        )
+        trials, retries = recorder.lost, max(0, retries - 1)
+
+
+def _run_trials(
+    trials: Sequence[Trial],
+    store: Store,
+    resources: Resources,
+    callbacks: Sequence[tune.Callback],
+    *,
+    retries: int,
+    time_budget: float | None,
+    snapshot: int | None,
+    eager: bool,
+    lent: Mapping[str, NodeDataset] | None,
+) -> None:
     # The longest first: a long trial that starts last keeps one machine busy and the others idle.
-    trials = sorted(plan.trials, key=trial_seconds, reverse=True)
+    trials = sorted(trials, key=trial_seconds, reverse=True)
     specs = [
         {
             "name": trial.name,
@@ -170,7 +215,7 @@ def run_plan(
         {"spec": tune.grid_search(specs)},
         store,
         resources,
-        [Recorder(store, plan, progress), *loggers],
+        callbacks,
         tune.TuneConfig(
             max_concurrent_trials=resources.slots,
             reuse_actors=True,
