@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -19,8 +19,19 @@ if TYPE_CHECKING:
 def _tensorboard(store: Store, console: Console) -> tune.Callback:
     from ray.tune.logger import TBXLoggerCallback
 
-    console.print(f"watch it: tensorboard --logdir {store.folder / 'tune'}", soft_wrap=True)
-    return TBXLoggerCallback()
+    folder = store.folder.resolve() / "tensorboard"
+
+    class Live(TBXLoggerCallback):
+        """Into our folder at once: Ray's own keeps its files in a temporary one until a trial has ended."""
+
+        def log_trial_start(self, trial: Any) -> None:
+            if trial in self._trial_writer:  # it is tried again
+                self._trial_writer[trial].close()
+            self._trial_writer[trial] = self._summary_writer_cls(str(folder / str(trial)), flush_secs=5)
+            self._trial_result[trial] = {}
+
+    console.print(f"watch it: tensorboard --logdir {store.folder / 'tensorboard'}", soft_wrap=True)
+    return Live()
 
 
 def _mlflow(store: Store, console: Console) -> tune.Callback:

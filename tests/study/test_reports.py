@@ -57,8 +57,8 @@ def test_tensorboard_has_the_curves_of_a_trial_and_not_its_records(folder: Path)
     options = ("--set", "episodes=600", "--set", "patience=600", "--log", "tensorboard", "--no-report")
     code, output = launch(folder, *options)
     assert code == 0, output
-    assert f"tensorboard --logdir {folder / 'results' / 'tiny' / 'tune'}" in output
-    files = list((folder / "results" / "tiny" / "tune").glob("*/events.out.tfevents.*"))
+    assert f"tensorboard --logdir {folder / 'results' / 'tiny' / 'tensorboard'}" in output
+    files = list((folder / "results" / "tiny" / "tensorboard").glob("*/events.out.tfevents.*"))
     tags = [value.tag for file in files for event in events_in(file) for value in event.summary.value]
     assert tags.count("ray/tune/meta-train/val") >= 2 and "ray/tune/accuracy" in tags
     # Nothing of Tune's own is large: records are in our files alone.
