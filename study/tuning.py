@@ -132,7 +132,7 @@ def _traceback(trial: Any) -> str:
 def _reason(trial: Any) -> str:
     """Why the last try failed, in a line."""
     if _lost_its_worker(trial):
-        return "its worker was lost: killed, out of memory, or with its node"
+        return "its worker died: killed, out of memory, or with its node"
     return _one_line(_traceback(trial).strip().splitlines()[-1])
 
 
