@@ -8,7 +8,7 @@ import rich.box
 from rich.console import Console
 from rich.table import Table
 
-from hagmeta.common.differences import sort_key, varied
+from hagmeta.common.differences import TASK, sort_key, varied
 from hagmeta.common.records import Record
 from hagmeta.display import percent, score
 
@@ -23,14 +23,18 @@ MEASURES: dict[str, Callable[[Record], float]] = {
 def study_table(records: Sequence[Record], width: int, chosen: Collection[str] = ()) -> Table:
     """One row a configuration, named by the settings in which the configurations differ.
 
-    Those that a search has ``chosen`` name nothing. What does not fit a narrow terminal is left out, from the
-    right; the report has it all.
+    Those that a search has ``chosen`` name nothing, and where method and task tell all rows apart, as where each
+    method was tuned for each dataset, nothing else does. What does not fit a narrow terminal is left out, from
+    the right; the report has it all.
     """
     by_config: dict[str, list[Record]] = {}
     for record in records:
         by_config.setdefault(record["config_hash"], []).append(record)
     groups = list(by_config.values())
     keys = [key for key in _varied([group[0] for group in groups]) if key not in chosen] or ["dataset"]
+    task = [key for key in keys if key in TASK]
+    if len({tuple(group[0]["config"].get(key) for key in task) for group in groups}) == len(groups) > 1:
+        keys = task
     groups.sort(key=lambda group: [sort_key(group[0]["config"].get(key)) for key in keys])
     for shown in range(len(MEASURES), 1, -1):
         table = _table(groups, keys, list(MEASURES)[:shown])

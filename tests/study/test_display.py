@@ -55,6 +55,19 @@ def test_settings_that_only_follow_from_the_method_or_the_task_are_left_out() ->
     assert lines[1].split() == ["method", "protocol", "seeds", "first", "last", "average", "PD"]
 
 
+def test_methods_tuned_for_each_dataset_are_named_by_method_and_dataset_alone() -> None:
+    records = [
+        record(0, method=method, dataset=dataset, learning_rate=rate)
+        for method, dataset, rate in (
+            ("cec", "debian", 0.1),
+            ("cec", "wordnet", 0.2),
+            ("gpn", "debian", 0.3),
+            ("gpn", "wordnet", 0.4),
+        )
+    ]
+    assert shown(records)[1].split() == ["dataset", "method", "seeds", "first", "last", "average", "PD"]
+
+
 def test_training_queries_that_were_given_tell_rows_apart_where_the_protocol_differs_too() -> None:
     records = [
         {**record(0, protocol=protocol, query_shot=queries), "given": given}
