@@ -108,6 +108,7 @@ class Method(nn.Module, ABC):
         "embedding": 16,
         "inputs": "raw",
         "classifier": "linear",
+        "refitted": False,
     }
     revision: ClassVar[int] = 1  # raise it when the same settings would give other results
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL

@@ -10,11 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import setting
+from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.nn.statistics import CHUNK, ClassNodes
+from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.sparse.graph import Graph, View
 
+SPECTRUM = 64  # columns
 # What only an encoder, or its pre-training, has a use for.
 OF_THE_ENCODER = (
     *("inputs", "encoder", "hidden", "embedding", "heads", "dropout"),
@@ -33,6 +35,11 @@ class ClosedFormSettings(MethodSettings):
         choices=("propagated", "encoder", "both"),
     )
     hops: int = setting(3, "propagated features are those of hops 0 to so many", at_least=0, at_most=16)
+    refitted: bool = setting(
+        BY_METHOD,
+        "words have a new basis in every session, and the graph's spectrum stands beside them",
+        birth=False,
+    )
 
 
 class OnFeatures(Method):
@@ -43,6 +50,8 @@ class OnFeatures(Method):
       by side. Inputs are the svd of word counts that `inputs: svd` is, whatever the encoder is given: a
       covariance of thousands of words would be too wide. Features that are not counts stay as they are.
       Without an encoder nothing is pre-trained.
+      With `refitted`, words have their basis from what is visible in the session, not at first, and the
+      leading eigenvectors of the visible graph's propagation stand beside them.
     - encoder: the output of the encoder, pre-trained on the train labels of all known classes, as `frozen`'s.
     Labels: a class is known by its train nodes or its supports, as far as `rehearsal` allows, and every class
     weighs the same, however many labels it has. With none, what was computed of a class in its session stays
@@ -58,7 +67,8 @@ class OnFeatures(Method):
     def __init__(self, settings: ClosedFormSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.features, self.hops, self.narrow = settings.features, settings.hops, sizes.narrow
-        self.width = self.narrow_columns(settings, sizes.narrow)
+        self.refitted = self.refits_words(settings)
+        self.width = self.narrow_columns(settings, sizes.narrow) + SPECTRUM * self.refitted
         self.width += settings.embedding if self.has_encoder(settings) else 0
 
     @classmethod
@@ -70,16 +80,24 @@ class OnFeatures(Method):
         return 0 if settings.features == "encoder" else (settings.hops + 1) * columns
 
     @classmethod
-    def idle(cls, settings: ClosedFormSettings) -> tuple[str, ...]:
-        if settings.features == "propagated":
-            return OF_THE_ENCODER
-        return ("hops",) if settings.features == "encoder" else ()
+    def refits_words(cls, settings: Any) -> bool:
+        return bool(settings.refitted) and "refitted" not in cls.idle(settings)
+
+    @classmethod
+    def idle(cls, settings: Any) -> tuple[str, ...]:
+        if settings.features == "encoder":
+            return "hops", "refitted"
+        # In another basis the statistics that are kept of earlier sessions would be worth nothing.
+        useless = ("refitted",) if settings.rehearsal == "none" else ()
+        return useless + (OF_THE_ENCODER if settings.features == "propagated" else ())
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
         """The features (nodes, width)."""
         parts = [] if self.features == "encoder" else self._hops(graph, view)
         if self.features != "propagated":
             parts.append(self.encoder(graph, view, None).all())
+        if self.refitted:
+            parts.append(spectrum(graph, view, SPECTRUM))
         return torch.cat([F.normalize(part, dim=-1) for part in parts], dim=-1)
 
     def _hops(self, graph: Graph, view: View) -> list[Tensor]:
@@ -91,6 +109,8 @@ class OnFeatures(Method):
 
     def inputs_of(self, graph: Graph, view: View) -> Tensor:
         """What is propagated (nodes, columns)."""
+        if self.refitted and view.narrow:  # there are words
+            return leading_words(graph, view, self.narrow)
         return graph.narrow_inputs(view, torch.eye(self.narrow, device=graph.device))
 
     def features_of(self, shared: Shared, view: View) -> Tensor:

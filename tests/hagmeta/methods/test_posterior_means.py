@@ -13,7 +13,8 @@ from torch import Tensor
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.methods import posterior_means
+from hagmeta.methods import make_method, posterior_means
+from hagmeta.methods.base import Sizes
 from hagmeta.methods.posterior_means import PRIOR, RIDGE, TOTAL, Evidence, Neighbours, TwoCovariances
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.pipeline import run
@@ -159,3 +160,19 @@ def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
 def test_without_labels_to_read_again_no_basis_is_refitted(tiny: Tiny) -> None:
     config = resolve(tiny(method="posterior-means", rehearsal="none", refitted=False))
     assert config.hash() == resolve(tiny(method="posterior-means", rehearsal="none")).hash()
+
+
+@pytest.mark.parametrize("head", ["sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac", "fecam"])
+def test_other_heads_can_be_put_on_its_features(
+    tiny_graph: NodeDataset, tiny: Tiny, visible: np.ndarray, head: str
+) -> None:
+    graph = Graph(tiny_graph, CPU)
+    words, rows = make_inputs("tf-idf", tiny_graph.features, visible)
+    view = seen(graph, visible)._replace(narrow=(torch.from_numpy(words), torch.from_numpy(rows)))
+    features = []
+    for method in (head, "posterior-means"):
+        config = resolve(tiny(method=method, features="propagated", refitted=True))
+        features.append(make_method(config, Sizes(9, 4, 2, 10, narrow=8), 0).propagate(graph, view))
+    torch.testing.assert_close(features[0], features[1], rtol=0, atol=0)
+    as_usual = answers(tiny(method=head), tiny_graph)
+    assert answers(tiny(method=head, refitted=True), tiny_graph) != as_usual
