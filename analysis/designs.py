@@ -346,13 +346,16 @@ def _methods(runs: pd.DataFrame, key: str) -> tuple[list[str], dict[str, pd.Data
     runs = runs[runs[key].notna()]
     if runs.duplicated(["method", key, "seed"]).any():
         return None  # something else tells them apart
-    tables = {
-        method: each.pivot(index="seed", columns=key, values="last")
-        for method, each in runs.groupby("method")
-    }
     values = sorted(set(runs[key]), key=sort_key)
-    tables = {m: tables[m] for m in (*NAMES, *tables) if m in tables and set(tables[m]) == set(values)}
-    if len(values) < 2 or len(tables) < FEWEST_METHODS:
+    if len(values) < 2:
         return None
+    groups = {method: each for method, each in runs.groupby("method") if each[key].nunique() == len(values)}
+    if len(groups) < FEWEST_METHODS:
+        return None
+    tables = {
+        method: groups[method].pivot(index="seed", columns=key, values="last")
+        for method in dict.fromkeys((*NAMES, *groups))
+        if method in groups
+    }
     names = [readable(value) for value in values]
     return names, {method: table[values].set_axis(names, axis=1) for method, table in tables.items()}

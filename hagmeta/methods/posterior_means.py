@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from hagmeta.sparse.graph import Graph, View
 
 TEMPERATURE = 0.3  # of log-likelihoods: the features of a node are far from independent of each other
 TOTAL = 0.1  # share of the covariance of all visible nodes in that within classes,
-RIDGE = 0.02  # of equal variances in that,
+RIDGE = 0.02  # of equal variances in that, more where labels are fewer than columns,
 PRIOR = 0.1  # and of that within classes in that of class means
 CERTAINTY = 0.3  # of answers: neighbours and unlabelled nodes repeat in part what the features say
 MOST = 50.0  # the unlabelled nodes of a class count for so many labels at most
@@ -66,9 +66,13 @@ class PosteriorMeans(OnFeatures):
     defaults: ClassVar = {"refitted": True}
     revision = 2  # 1 was as right, and far surer of it
 
-    def __init__(self, settings: PosteriorMeansSettings, sizes: Sizes, seed: int) -> None:
+    def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
+        self.few_of_all = settings.rehearsal not in (
+            "all",
+            "none",
+        )  # labels of classes known at session 0, too
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor, View]:
         return self.features_of(shared, view), view
@@ -97,11 +101,12 @@ class PosteriorMeans(OnFeatures):
                 logits = likely + self.coupling * evidence.agreement * heard
             return logits
 
-        for _ in range(ROUNDS if self.unlabelled and len(count) > known else 0):
-            soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, known:]
+        sure = 0 if self.few_of_all else known  # classes that need no more labels
+        for _ in range(ROUNDS if self.unlabelled and len(count) > sure else 0):
+            soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure:]
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
-            again = model.log_likelihood(count[known:] + soft.sum(0), total[known:] + soft.mT @ model.points)
-            likely = torch.cat([likely[:, :known], TEMPERATURE * again], -1)
+            again = model.log_likelihood(count[sure:] + soft.sum(0), total[sure:] + soft.mT @ model.points)
+            likely = torch.cat([likely[:, :sure], TEMPERATURE * again], -1)
         return (CERTAINTY * answers(HEARD_AT_LAST)[task.query]).log_softmax(-1)
 
     def _labels(self, shared: Shared, features: Tensor, task: Task) -> Tensor:
@@ -138,7 +143,7 @@ class TwoCovariances:
         self.centre = evidence.means.mean(0)
         apart = evidence.means - self.centre
         within = (1 - TOTAL) * evidence.scatter / known + TOTAL * _covariance(features, view.visible)
-        within = shrunk(within, RIDGE)
+        within = shrunk(within, (1 - evidence.counts.sum() / width).clamp(min=RIDGE))
         self._root = torch.linalg.cholesky_ex(within).L
         self.points = self._moved(features - self.centre)  # (nodes, width)
         freedom = max(known - 1, 1)

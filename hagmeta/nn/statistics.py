@@ -46,7 +46,7 @@ class ClassNodes:
             yield share.unsqueeze(-1), self.rows(nodes)
 
 
-def shrunk(covariance: Tensor, share: float) -> Tensor:
+def shrunk(covariance: Tensor, share: float | Tensor) -> Tensor:
     """Covariances (..., width, width) with a share of equal, uncorrelated variances put in their place."""
     variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=LEAST)
     return (1 - share) * covariance + share * _diagonal(variance, covariance)

@@ -22,7 +22,7 @@ from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.inputs import make_inputs
 
 CPU = torch.device("cpu")
-KNOWN, EACH, WIDTH = 6, 30, 9
+KNOWN, WIDTH = 6, 9
 Tiny = Callable[..., RunConfig]
 
 
@@ -36,24 +36,26 @@ def visible(tiny_graph: NodeDataset) -> np.ndarray:
     return np.random.default_rng(0).random(tiny_graph.num_nodes) < 0.7
 
 
-def made() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def made(each: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Nodes (nodes, width) of known classes and five of a new one, their labels, and other nodes."""
     rng = np.random.default_rng(1)
     means = rng.normal(size=(KNOWN + 1, WIDTH))
-    labels = np.repeat(np.arange(KNOWN + 1), [*[EACH] * KNOWN, 5])
+    labels = np.repeat(np.arange(KNOWN + 1), [*[each] * KNOWN, 5])
     mixing = rng.normal(size=(WIDTH, WIDTH)) / 2
     return means[labels] + rng.normal(size=(len(labels), WIDTH)) @ mixing, labels, rng.normal(size=(4, WIDTH))
 
 
-def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model() -> None:
-    nodes, labels, others = made()
+@pytest.mark.parametrize("each", [30, 1])  # in all more labels than columns, and fewer
+def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(each: int) -> None:
+    nodes, labels, others = made(each)
     old = [nodes[labels == c] for c in range(KNOWN)]
     every = np.concatenate([nodes, others])
     # The model, as its equations stand in docs/our_method.md.
     means = np.stack([rows.mean(0) for rows in old])
-    scatter = sum(np.cov(rows.T, bias=True) for rows in old)
+    scatter = sum((rows - rows.mean(0)).T @ (rows - rows.mean(0)) / each for rows in old)
+    ridge = max(RIDGE, 1 - KNOWN * each / WIDTH)
     within = (1 - TOTAL) * scatter / KNOWN + TOTAL * np.cov(every.T, bias=True)
-    within = (1 - RIDGE) * within + RIDGE * np.trace(within) / WIDTH * np.eye(WIDTH)
+    within = (1 - ridge) * within + ridge * np.trace(within) / WIDTH * np.eye(WIDTH)
     between = np.cov(means.T)
     between = (1 - PRIOR) * between + PRIOR * np.trace(between) / np.trace(within) * within
     expected = []
@@ -66,7 +68,7 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
     values = {"dtype": torch.float64}
     evidence = Evidence(
         torch.tensor(means, **values),
-        torch.full((KNOWN,), EACH, **values),
+        torch.full((KNOWN,), each, **values),
         torch.tensor(scatter, **values),
         torch.zeros(1),
         torch.tensor(nodes[labels == KNOWN].sum(0)[None], **values),
