@@ -23,9 +23,9 @@ MEASURES: dict[str, Callable[[Record], float]] = {
 def study_table(records: Sequence[Record], width: int, chosen: Collection[str] = ()) -> Table:
     """One row a configuration, named by the settings in which the configurations differ.
 
-    Those that a search has ``chosen`` name nothing, and where method and task tell all rows apart, as where each
-    method was tuned for each dataset, nothing else does. What does not fit a narrow terminal is left out, from
-    the right; the report has it all.
+    Those that a search has ``chosen`` name nothing, and where method and task tell all rows apart, as where
+    each method was tuned for each dataset, nothing else does. What does not fit a narrow terminal is left
+    out, from the right; the report has it all.
     """
     by_config: dict[str, list[Record]] = {}
     for record in records:
