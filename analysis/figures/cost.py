@@ -13,14 +13,13 @@ from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 
-MOST = 3  # figures
 MOST_NAMED = 10  # configurations; of more, three have names
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """A point a configuration, in each setting whose runs shared a kind of device and a size of pack."""
     panels, runs = [panel for panel in results.panels() if _comparable(panel)], charged(results.runs)
-    chosen = summary.richest(panels, MOST)
+    chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         panel = replace(panel, runs=runs[runs["run"].isin(panel.runs["run"])])
         yield _points(panel, summary.left_out(len(chosen), len(panels)))

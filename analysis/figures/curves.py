@@ -129,6 +129,7 @@ def _caption(panel: Panel, last: pd.Series, crowded: bool, paired: bool) -> str:
         words += (
             " Seeds share their splits and streams, so the upper bands, which are mostly the seeds' common"
             " ups and downs, may overlap where configurations differ: the lower axes show each configuration"
-            " less the reference with the same seed. Look for lower bands that leave zero."
+            " less the reference with the same seed. Each band is an interval by itself; what may be claimed"
+            " of the last session is in the table."
         )
     return words

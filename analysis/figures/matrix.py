@@ -12,14 +12,13 @@ from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 from analysis.labels import TOGGLES
 
-MOST = 3  # figures
 MOST_NUMBERED = 12  # sessions whose cells have room for a number
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """The reference's matrix, and one to hold against it, in each setting."""
     panels = [panel for panel in results.panels() if panel.runs["matrix"].notna().all()]
-    chosen = summary.richest(panels, MOST)
+    chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         yield _matrices(panel, summary.left_out(len(chosen), len(panels)))
 

@@ -12,15 +12,14 @@ from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 from analysis.tables import metric_ranks, metrics_of, order_words
 
-MOST = 4  # figures
 FEWEST, MOST_ROWS = 3, 24  # configurations
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """Ranks by metric, in each setting in which methods are compared and all records have all metrics."""
     panels = [panel for panel in results.panels() if _drawn(panel)]
-    for panel in panels[:MOST]:
-        yield _ranks(panel, summary.left_out(MOST, len(panels)))
+    for panel in summary.richest(panels, summary.MOST_PANELS) if panels else []:
+        yield _ranks(panel, summary.left_out(summary.MOST_PANELS, len(panels)))
 
 
 def _drawn(panel: Panel) -> bool:

@@ -11,7 +11,7 @@ from analysis.frame import Panel
 from analysis.labels import transductive_words
 from hagmeta.common.interval import student
 
-MOST_PANELS = 4  # session curves; of other figures 2 of a kind: saving one takes up to a second
+MOST_PANELS = 4  # figures of a kind, each of a setting: saving one takes up to a second
 LEAKS = "the released protocol leaks"
 
 

@@ -12,14 +12,13 @@ from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 
-MOST = 3  # figures
 MOST_PATHS = 6
 
 
 def draw(results: Results) -> Iterator[Drawing]:
     """A path a configuration, in each setting of at least two sessions."""
     panels = [panel for panel in results.panels() if panel.sessions["session"].max() > 1]
-    chosen = summary.richest(panels, MOST)
+    chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         yield _paths(panel, summary.left_out(len(chosen), len(panels)))
 
