@@ -189,14 +189,16 @@ def transductive_words(runs: pd.DataFrame) -> list[str]:
     for config in runs[keys].drop_duplicates(["label", "dataset"]).to_dict("records"):
         for mark in transductive(config):
             where.setdefault(mark, {}).setdefault(config["label"], []).append(config["dataset"])
-    return [_transductive_words(mark, where[mark]) for mark in TRANSDUCTIVE if mark in where]
+    several = runs["dataset"].nunique() > 1
+    return [_transductive_words(mark, where[mark], several) for mark in TRANSDUCTIVE if mark in where]
 
 
-def _transductive_words(mark: str, where: Mapping[str, list[str]]) -> str:
+def _transductive_words(mark: str, where: Mapping[str, list[str]], several: bool) -> str:
     """With those that are so on some datasets alone, whose names do not say it."""
     untold = {label: datasets for label, datasets in where.items() if not label.endswith(f", {mark}")}
     untold = {label: datasets for label, datasets in untold.items() if "smoothing" not in label}
-    some = "; ".join(f"{label} on {', '.join(datasets)}" for label, datasets in untold.items())
+    told = [label + f" on {', '.join(datasets)}" * several for label, datasets in untold.items()]
+    some = ("; " if several else ", ").join(told)
     return f"{TRANSDUCTIVE[mark]} Here {mark}: {some}." if some else TRANSDUCTIVE[mark]
 
 
