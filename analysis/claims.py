@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.designs import Factorial, factorials, protocol_pairs, rankings, shots
+from analysis.designs import Factorial, factorials, maps, protocol_pairs, rankings, shots
 from analysis.frame import Panel, Results
 from analysis.inference import Difference, Family, family
 
@@ -84,19 +84,23 @@ def highest(panel: Panel) -> str | None:
 
 
 def _pairs(results: Results) -> Iterator[tuple[tuple[str, str, str], pd.Series]]:
+    mapped = {run for _, runs in maps(results) for run in runs["run"]}
     for panel in results.panels():
         last = panel.by_seed("last")
-        for one, other in _asked(panel):
+        for one, other in _asked(panel, not mapped.isdisjoint(panel.runs["run"])):
             yield (panel.title, one, other), last[one] - last[other]
 
 
-def _asked(panel: Panel) -> list[tuple[str, str]]:
-    """Where all configurations are a factorial, its effects are tested and not its cells."""
+def _asked(panel: Panel, mapped: bool) -> list[tuple[str, str]]:
+    """Where all configurations are a factorial, its effects are tested and not its cells.
+
+    Who leads for which N and K is asked of a map of margins, and not of each of its cells again.
+    """
     if sum(len(each.panel.labels) for each in factorials(panel)) == len(panel.labels):
         return []
     pairs = [(label, panel.reference) for label in panel.labels[1:]]
     rivals = [label for label in panel.labels if label not in panel.oracles]
-    if "method" in panel.varied() and len(rivals) <= MOST_RIVALS:
+    if "method" in panel.varied() and len(rivals) <= MOST_RIVALS and not mapped:
         # Which is the highest is seen in the results: whoever asks about it has asked about all pairs.
         pairs += [(one, other) for other, one in combinations(rivals, 2)]
     pairs += [(label, oracle) for oracle in sorted(panel.oracles) for label in rivals]

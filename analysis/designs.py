@@ -277,6 +277,13 @@ def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
     return found
 
 
+def maps(results: Results) -> list[tuple[str, pd.DataFrame]]:
+    """The grids in which N and K both vary and methods are compared, oracles aside."""
+    found = [(where, runs[~runs["oracle"] | runs["leaks"]]) for where, runs in grids(results)]
+    several = ("n_way", "k_shot", "method")
+    return [(where, runs) for where, runs in found if all(runs[key].nunique() > 1 for key in several)]
+
+
 def shots(results: Results) -> Iterator[tuple[str, str, int, int, int, pd.Series]]:
     """(where, configuration, N, fewest K, most K, what that changes by seed at the last session)."""
     for where, runs in grids(results):

@@ -9,8 +9,9 @@ from analysis.bounds import exceeded, oracle_words
 from analysis.claims import MOMENTS, Claims, claims, highest
 from analysis.designs import Factorial, factorials, one_at_a_time, protocol_pairs, shots
 from analysis.frame import Panel, Results
-from analysis.inference import AHEAD, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
+from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
 from analysis.labels import readable
+from analysis.margins import Margins, margins
 from analysis.statistics import estimate
 from analysis.words import effect, points, size, some
 
@@ -23,6 +24,7 @@ def findings(results: Results) -> list[str]:
     panels, told = results.panels(), claims(results)
     several = len(panels) > 1
     sentences = [
+        *(_margins(found) for found in margins(results)),
         *across_words(results),
         *_some(text for panel in panels for text in _training(panel, told, several)),
         *_some(text for panel in panels for text in _ablation(panel, told, several)),
@@ -40,6 +42,19 @@ def _some(sentences: Iterator[str]) -> list[str]:
     kind = list(sentences)
     left = len(kind) - MOST_OF_A_KIND
     return kind if left <= 1 else [*kind[:MOST_OF_A_KIND], f"{left} more of this kind are in the tables."]
+
+
+def _margins(found: Margins) -> str:
+    """Who leads for which N and K."""
+    cells = range(len(found.cells))
+    leads = [100 * found.lead(index).mean for index in cells]
+    verdicts = [found.verdict(index) for index in cells]
+    ahead, behind = (verdicts.count(verdict) for verdict in (AHEAD, BEHIND))
+    return (
+        f"On {found.where}, {found.label} is ahead of every other method in {ahead} of {len(cells)} cells of "
+        f"N and K, and behind one in {behind}; beside the best other {min(leads):+.1f} to {max(leads):+.1f} "
+        "points."
+    )
 
 
 def _training(panel: Panel, told: Claims, several: bool) -> Iterator[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
 
-from analysis.designs import grids
+from analysis.designs import maps
 from analysis.frame import Results
 from analysis.inference import AHEAD, BEHIND, Difference, Family, family
 from analysis.labels import slug, transductive_words
@@ -80,17 +80,17 @@ class Margins:
         )
 
 
-def margins(results: Results) -> Iterator[Margins]:
+@lru_cache(maxsize=1)  # tables, findings and figures of a report ask for the same
+def margins(results: Results) -> list[Margins]:
     """One for each dataset and protocol in which N and K both vary and methods are compared."""
-    for where, runs in grids(results):
-        rivals = runs[~runs["oracle"] | runs["leaks"]]
-        if runs["n_way"].nunique() < 2 or runs["k_shot"].nunique() < 2 or rivals["method"].nunique() < 2:
-            continue
-        label = _whose(rivals)
-        cells = [_margin(cell, label) for _, cell in rivals.groupby(["n_way", "k_shot"])]
-        found = [cell for cell in cells if cell is not None]
-        if len(found) > 1:
-            yield Margins(where, label, results.metric, results.margin, found, runs)
+    found = []
+    for where, runs in maps(results):
+        label = _whose(runs)
+        cells = [_margin(cell, label) for _, cell in runs.groupby(["n_way", "k_shot"])]
+        whole = [cell for cell in cells if cell is not None]
+        if len(whole) > 1:
+            found.append(Margins(where, label, results.metric, results.margin, whole, runs))
+    return found
 
 
 def _whose(runs: pd.DataFrame) -> str:

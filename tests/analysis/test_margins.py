@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.claims import claims
 from analysis.figures import margins as figure
+from analysis.findings import findings
 from analysis.frame import read
 from analysis.margins import margin_tables, margins
 from tests.analysis.conftest import Write
@@ -66,6 +68,15 @@ def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: 
     assert [found.behind(index) for index in range(4)] == [["GPN"]] * 4
     assert {found.verdict(index) for index in range(4)} == {"behind"}
     assert not found.lead(0).significant
+
+
+def test_findings_begin_with_who_leads_where_and_do_not_ask_it_of_each_cell_again(grid: Path) -> None:
+    results = read([grid])
+    first, *others = findings(results)
+    assert "ahead of every other method in 2 of 4 cells of N and K, and behind one in 1;" in first
+    assert not any("has the highest mean" in sentence for sentence in others)
+    tested = {frozenset(pair[1:]) for pair in claims(results).pairs.comparisons}
+    assert frozenset(("Posterior means, transductive", "iCaRL")) not in tested  # the reference is GPN
 
 
 def test_the_table_and_the_heat_map_say_the_same(grid: Path) -> None:
