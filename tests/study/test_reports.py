@@ -54,7 +54,7 @@ def test_the_terminal_shows_what_runs_and_how_far_it_is() -> None:
 
 def test_tensorboard_has_the_curves_of_a_trial_and_not_its_records(folder: Path) -> None:  # noqa: F811
     (folder / "tiny.yaml").write_text(SPACE.replace("nla: [false, true], tla: [false, true]", "nla: [true]"))
-    options = ("--set", "episodes=600", "--set", "patience=600", "--log", "tensorboard", "--no-report")
+    options = ("--set", "episodes=250", "--set", "patience=250", "--log", "tensorboard", "--no-report")
     code, output = launch(folder, *options)
     assert code == 0, output
     assert f"tensorboard --logdir {folder / 'results' / 'tiny' / 'tensorboard'}" in output

@@ -124,12 +124,12 @@ OWN_SAMPLED = {
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
-    "sgc-ncm": {"features", "hops"},
-    "sgc-ridge": {"features", "hops", "ridge"},
-    "sgc-lda": {"features", "hops", "shrinkage"},
-    "ranpac": {"features", "hops", "ridge", "projection"},
-    "fecam": {"features", "hops", "shrinkage", "tukey"},
-    "posterior-means": {"features", "hops", "unlabelled", "coupling"},
+    "sgc-ncm": {"features", "hops", "refitted"},
+    "sgc-ridge": {"features", "hops", "refitted", "ridge"},
+    "sgc-lda": {"features", "hops", "refitted", "shrinkage"},
+    "ranpac": {"features", "hops", "refitted", "ridge", "projection"},
+    "fecam": {"features", "hops", "refitted", "shrinkage", "tukey"},
+    "posterior-means": {"features", "hops", "refitted", "unlabelled", "coupling"},
 }
 
 
