@@ -212,7 +212,7 @@ def _run_trials(
     ]
     run_tuner(
         run_trial,
-        {"spec": tune.grid_search(_Uncopied(specs))},
+        {"spec": tune.grid_search(specs)},
         store,
         resources,
         callbacks,
@@ -226,13 +226,6 @@ def _run_trials(
         retries,
         lent,
     )
-
-
-class _Uncopied(list[Any]):
-    """Values that nobody changes: for every trial Tune copies the grid with all values of all trials."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Uncopied:
-        return self
 
 
 def run_tuner(
