@@ -18,8 +18,9 @@ FEWEST, MOST_ROWS = 3, 24  # configurations
 def draw(results: Results) -> Iterator[Drawing]:
     """Ranks by metric, in each setting in which methods are compared and all records have all metrics."""
     panels = [panel for panel in results.panels() if _drawn(panel)]
-    for panel in summary.richest(panels, summary.MOST_PANELS) if panels else []:
-        yield _ranks(panel, summary.left_out(summary.MOST_PANELS, len(panels)))
+    chosen = summary.richest(panels, summary.MOST_PANELS)
+    for panel in chosen:
+        yield _ranks(panel, summary.left_out(len(chosen), len(panels)))
 
 
 def _drawn(panel: Panel) -> bool:

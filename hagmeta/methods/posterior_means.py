@@ -69,10 +69,7 @@ class PosteriorMeans(OnFeatures):
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
-        self.few_of_all = settings.rehearsal not in (
-            "all",
-            "none",
-        )  # labels of classes known at session 0, too
+        self.few_of_all = bool(settings.rehearsed)  # labels, of classes known at session 0, too
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor, View]:
         return self.features_of(shared, view), view
