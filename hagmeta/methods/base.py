@@ -95,6 +95,7 @@ class SessionLearning(Enum):
     NONE = "there are none"
     HELD_OUT = "one support a class, predicted from its others, and train nodes of known classes"
     REPLAY = "the new supports, and the nodes kept of the classes met before"
+    ANSWERS = "all labels that may be read, and the method's own answers for nodes without"
 
 
 class Method(nn.Module, ABC):
@@ -113,7 +114,8 @@ class Method(nn.Module, ABC):
     revision: ClassVar[int] = 1  # raise it when the same settings would give other results
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
-    freezes_encoder: ClassVar[bool] = False  # it neither learns nor drops out: see ``propagate``
+    freezes_encoder: ClassVar[bool] = False  # it neither learns nor drops out
+    propagates_once: ClassVar[bool] = False  # what ``propagate`` gives stays the same while the view does
     oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
     class_parameters: ClassVar[bool] = False  # has parameters of its own for each class: ``meet`` starts them
     has_prototypes: ClassVar[bool] = False  # answers by HAG-Meta's: see the setting double_prototypes
@@ -248,7 +250,7 @@ class Method(nn.Module, ABC):
         raise NotImplementedError
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
-        """What a frozen encoder makes of every node; in meta-training it is there as ``view.propagated``."""
+        """What no step changes of every node: with ``propagates_once`` it is there as ``view.propagated``."""
         return self.encoder.propagate(graph, view, None)
 
     def logits(self, shared: Shared, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:

@@ -40,6 +40,7 @@ class Cec(Method):
     own_settings = CecSettings
     session_learning = SessionLearning.NONE
     freezes_encoder = True
+    propagates_once = True
 
     def __init__(self, settings: CecSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)

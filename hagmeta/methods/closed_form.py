@@ -63,6 +63,7 @@ class OnFeatures(Method):
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
     freezes_encoder = True
+    propagates_once = True
 
     def __init__(self, settings: ClosedFormSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -92,13 +93,14 @@ class OnFeatures(Method):
         return useless + (OF_THE_ENCODER if settings.features == "propagated" else ())
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
-        """The features (nodes, width)."""
+        """The features (nodes, width), without the encoder's where it learns in sessions."""
         parts = [] if self.features == "encoder" else self._hops(graph, view)
-        if self.features != "propagated":
+        if self.features != "propagated" and self.freezes_encoder:
             parts.append(self.encoder(graph, view, None).all())
         if self.refitted:
             parts.append(spectrum(graph, view, SPECTRUM))
-        return torch.cat([F.normalize(part, dim=-1) for part in parts], dim=-1)
+        nothing = view.visible.new_zeros(graph.num_nodes, 0)
+        return torch.cat([nothing, *(F.normalize(part, dim=-1) for part in parts)], dim=-1)
 
     def _hops(self, graph: Graph, view: View) -> list[Tensor]:
         """The inputs (nodes, columns) after every number of rounds."""
@@ -114,9 +116,12 @@ class OnFeatures(Method):
         return graph.narrow_inputs(view, torch.eye(self.narrow, device=graph.device))
 
     def features_of(self, shared: Shared, view: View) -> Tensor:
-        """The same, computed once where it can be."""
+        """All of them, computed once where they can be."""
         (features,) = view.propagated or (self.propagate(shared.graph, view),)
-        return features
+        if self.features == "propagated" or self.freezes_encoder:
+            return features
+        learnt = self.encoder(shared.graph, view, None).all()
+        return torch.cat([features, F.normalize(learnt, dim=-1)], dim=-1)
 
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
@@ -125,7 +130,7 @@ class OnFeatures(Method):
         return F.cross_entropy(logits, target), logits
 
     def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
-        return self.propagate(shared.graph, view)[nodes]
+        return self.features_of(shared, view)[nodes]
 
     def transformed(self, rows: Tensor) -> Tensor:
         """What the head makes of features (..., width) before anything else."""

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from hagmeta.common.settings import setting
-from hagmeta.methods.base import Shared, Sizes, Task
+from hagmeta.methods.base import SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures
+from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.statistics import LEAST, shrunk
 from hagmeta.sparse.graph import Graph, View
 
@@ -22,6 +23,7 @@ CERTAINTY = 0.3  # of answers: neighbours and unlabelled nodes repeat in part wh
 MOST = 50.0  # the unlabelled nodes of a class count for so many labels at most
 ROUNDS = 3  # in which unlabelled nodes are shared out among classes
 HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # times that nodes hear their neighbours' answers
+TAUGHT = 0.5  # share of unlabelled nodes in what a session teaches the encoder of a class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,31 +57,69 @@ class PosteriorMeans(OnFeatures):
     labels has a posterior: it is drawn towards the mean of all classes, most where classes hardly differ, and
     how uncertain it stays widens the class. Unlabelled visible nodes then count as labels of the classes that
     they may be of, in fractions (EM), and nodes hear what their neighbours answer, as far as labelled
-    neighbours are of one class. docs/our_method.md has the derivation. Nothing is learnt by gradient but the
-    encoder, before the sessions.
+    neighbours are of one class. In a session the encoder takes a few steps towards these answers, and they
+    are found again. docs/our_method.md has the derivation.
 
-    Labels: as of the other closed forms. With rehearsal none the sums, counts and covariances of earlier
-    sessions are kept, as the graph was then. That a node became visible late is not used.
+    Labels: as of the other closed forms, and the encoder's steps read the same. With rehearsal none the sums,
+    counts and covariances of earlier sessions are kept, as the graph was then, and the encoder stays. That a
+    node became visible late is not used.
     """
 
     own_settings = PosteriorMeansSettings
-    defaults: ClassVar = {"refitted": True}
-    revision = 2  # 1 was as right, and far surer of it
+    defaults: ClassVar = {"refitted": True, "hidden": 128, "embedding": 128}
+    revision = 3  # in 1 and 2 the encoder did not learn in sessions; 1 was far surer of its answers
+    session_learning = SessionLearning.ANSWERS
+    freezes_encoder = False
 
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
+        self.embedding = settings.embedding
         self.few_of_all = bool(settings.rehearsed)  # labels, of classes known at session 0, too
 
+    @classmethod
+    def idle(cls, settings: Any) -> tuple[str, ...]:
+        stays = settings.features == "propagated" or settings.rehearsal == "none"
+        return super().idle(settings) + (("finetune_steps", "finetune_rate") if stays else ())
+
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor, View]:
-        return self.features_of(shared, view), view
+        return self.features_of(shared, view).detach(), view
 
     def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         features = self.features_of(shared, view)
         return self._evidence(shared, features, view, task, self._labels(shared, features, task))
 
     def classify(self, shared: Shared, encoded: tuple[Tensor, View], task: Task) -> Tensor:
-        features, view = encoded
+        logits, _, _ = self._answers(shared, *encoded, task)
+        return (CERTAINTY * logits[task.query]).log_softmax(-1)
+
+    def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        """What the encoder is taught: each node's share (nodes, classes) in a class, and where that lies.
+
+        Half of a class's weight is on its labels, half on nodes without, as far as they may be of it.
+        """
+        features, view = self.encode(shared, view, None)
+        logits, labels, free = self._answers(shared, features, view, task)
+        told = labels / labels.sum(0)
+        told = (1 - LABEL_SMOOTHING) * told + LABEL_SMOOTHING * told.mean(-1, keepdim=True)
+        found = logits.softmax(-1) * free
+        shares = (1 - TAUGHT) * told + TAUGHT * found / found.sum(0).clamp(min=1)
+        return shares, shares.mT @ features[:, -self.embedding :]
+
+    def session_loss(
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Cross-entropy with these shares of a cosine classifier, its rows where the classes lay."""
+        if len(task.query):  # of `released`
+            return self.loss(shared, view, task, target, None)
+        shares, rows = task.recalled
+        logits = cosine_logits(self.encoder(shared.graph, view, key).all(), rows)
+        return -(shares * logits.log_softmax(-1)).sum() / len(rows), logits[task.query]
+
+    def _answers(
+        self, shared: Shared, features: Tensor, view: View, task: Task
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits (nodes, classes), labels (nodes, classes) that may be read, and nodes (nodes, 1) without."""
         labels = self._labels(shared, features, task)
         evidence = self._evidence(shared, features, view, task, labels)
         model = TwoCovariances(evidence, features, view)
@@ -104,7 +144,7 @@ class PosteriorMeans(OnFeatures):
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
             again = model.log_likelihood(count[sure:] + soft.sum(0), total[sure:] + soft.mT @ model.points)
             likely = torch.cat([likely[:, :sure], TEMPERATURE * again], -1)
-        return (CERTAINTY * answers(HEARD_AT_LAST)[task.query]).log_softmax(-1)
+        return answers(HEARD_AT_LAST), labels, free
 
     def _labels(self, shared: Shared, features: Tensor, task: Task) -> Tensor:
         """(nodes, classes): 1 where a label may be read now."""

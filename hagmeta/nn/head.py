@@ -1,9 +1,18 @@
-"""A linear classifier that grows with the classes met."""
+"""Classifiers: a linear one that grows with the classes met, and by cosine."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+COSINE_SCALE = 16.0
+LABEL_SMOOTHING = 0.1  # under a cosine classifier
+
+
+def cosine_logits(embedded: Tensor, rows: Tensor) -> Tensor:
+    """(nodes, classes), of embedded nodes (nodes, width) and a row (classes, width) a class."""
+    return COSINE_SCALE * F.normalize(embedded, dim=-1) @ F.normalize(rows, dim=-1).mT
 
 
 class LinearHead(nn.Module):

@@ -200,8 +200,8 @@ class Context:
 
     @torch.no_grad()
     def propagated(self, pack: Pack, knowledge: Knowledge) -> Knowledge:
-        """The same, with what a frozen encoder makes of it: so many steps need one pass over the graph."""
-        if not self.method.freezes_encoder:
+        """The same, with what no step changes: so many steps need it once."""
+        if not self.method.propagates_once:
             return knowledge
         propagated = pack.run("propagate", (self.graph,), knowledge.view)
         return replace(knowledge, view=knowledge.view._replace(propagated=(propagated,)))

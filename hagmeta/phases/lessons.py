@@ -132,6 +132,25 @@ class ReplayLesson(Lesson):
         return self.batch, self.target
 
 
+class AnswersLesson(Lesson):
+    """The same in every step: all labels that may be read, and what the method answers before the first.
+
+    Where only statistics are kept of classes, it teaches nothing: they would be of another encoder.
+    """
+
+    def __init__(self, context: Context, streams: Sequence[Stream]) -> None:
+        self.context, self.streams = context, streams
+        learns = context.settings.finetune_steps and context.method.has_encoder(context.settings)
+        self.teaches = bool(learns) and not context.keeps_prototypes
+
+    def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
+        task = self.context.task(self.streams, session)
+        self.batch = task._replace(query=task.query[:, :0], recalled=recall(pack, shared, view, task))
+
+    def task(self, session: int) -> tuple[Task, Tensor]:
+        return self.batch, self.batch.query
+
+
 @torch.no_grad()
 def recall(pack: Pack, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
     """What the model, as it is before a session's first step, gives the task's queries."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.nn.encoders import EncoderSettings, make_encoder
+from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.packs.capture import Capture, Steps
 from hagmeta.packs.pack import EarlyStopping, Pack, Progress, State, stack
 from hagmeta.packs.randomness import fold, keys, seeded
@@ -28,8 +29,6 @@ from hagmeta.protocol.scenario import TRAIN, VAL, Scenario
 from hagmeta.sparse.graph import Graph, View
 
 EVALUATE_EVERY = 10  # epochs
-COSINE_SCALE = 16.0
-LABEL_SMOOTHING = 0.1  # under a cosine classifier
 CACHE_VERSION = 1  # raise it when pre-training would give other parameters for the same settings
 
 
@@ -59,7 +58,7 @@ class Pretrainer(nn.Module):
         if not self.cosine:
             logits: Tensor = self.head(embedded)
             return logits
-        return COSINE_SCALE * F.normalize(embedded, dim=-1) @ F.normalize(self.head.weight, dim=-1).mT
+        return cosine_logits(embedded, self.head.weight)
 
     def forward(self, step: str, *arguments: Any) -> Any:
         return getattr(self, step)(*arguments)

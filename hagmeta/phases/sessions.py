@@ -15,7 +15,7 @@ from hagmeta.packs.pack import Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
 from hagmeta.phases.context import Context, Knowledge
-from hagmeta.phases.lessons import HeldOutLesson, Lesson, ReplayLesson, recall
+from hagmeta.phases.lessons import AnswersLesson, HeldOutLesson, Lesson, ReplayLesson, recall
 from hagmeta.phases.meeting import meet
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.meta_training import Trained
@@ -127,12 +127,15 @@ class _AnsweringAfterLearning(_Learner):
         if context.method.session_learning is SessionLearning.REPLAY:
             self.memory = Memory(context, streams)
             self.lesson = ReplayLesson(context, streams, self.memory)
+        elif context.method.session_learning is SessionLearning.ANSWERS:
+            self.lesson = AnswersLesson(context, streams)
         else:
             self.lesson = HeldOutLesson(context, streams, purpose)
         self.learns = context.method.session_learning is not SessionLearning.NONE and self.lesson.teaches
         self.step = 0
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
+        knowledge = self.context.propagated(pack, knowledge)
         if session > 0 and self.learns:
             self._learn(pack, knowledge, session)
         if self.memory is not None:

@@ -44,7 +44,7 @@ class View(NamedTuple):
     visible: Tensor  # (nodes,) 1 or 0
     scale: Tensor  # (nodes,) visible / sqrt(neighbours + 1): the visible ones, or all
     log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
-    propagated: tuple[Tensor, ...] = ()  # what a frozen encoder made of it, once for all steps
+    propagated: tuple[Tensor, ...] = ()  # what no step changes, once for all of them
     inputs: tuple[Tensor, ...] = ()  # ``Inputs``, words and rows, where features do not enter as they are
     narrow: tuple[Tensor, ...] = ()  # the same for few columns, of methods that propagate them as they are
 

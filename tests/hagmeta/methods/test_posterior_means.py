@@ -143,7 +143,7 @@ def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
 ) -> None:
     # Labelled nodes are fixed at their labels while these may be read: without neighbours nothing hears that.
     settings = {"method": "posterior-means", "visibility": "whole", "refitted": False}
-    alone = settings | {"unlabelled": 0, "coupling": 0}
+    alone = settings | {"unlabelled": 0, "coupling": 0, "finetune_steps": 0}
     assert answers(tiny(**alone, rehearsal="none"), tiny_graph) == answers(tiny(**alone), tiny_graph)
     # And no label of an earlier session is looked at.
     read = posterior_means.PosteriorMeans._labels
