@@ -20,7 +20,7 @@ TOGGLES = ("gpil", "nla", "tla")
 SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings of which an ablation is made
 TRAINING = ("GPIL", "supervised", "nothing")  # what HAG-Meta may do between pre-training and the sessions
 ALL_OFF = "none of the three"
-DECIDE_ANSWERS = ("smoothing", "unlabelled", "coupling")
+DECIDE_ANSWERS = ("smoothing", "unlabelled", "coupling", "finetune_steps")
 # Whose answers are transductive, too, is told by its name; see `TRANSDUCTIVE`.
 SMOOTHED, BY_ITSELF = "smoothed", "transductive"
 TRANSDUCTIVE = {
@@ -30,9 +30,9 @@ TRANSDUCTIVE = {
         "them."
     ),
     BY_ITSELF: (
-        "Posterior means is transductive in its answers, too, where unlabelled or coupling is above 0: "
-        "visible nodes without labels, queries among them, move its class means, and nodes hear their "
-        "neighbours' answers."
+        "Posterior means is transductive in its answers, too, where unlabelled, coupling or finetune_steps is "
+        "above 0: visible nodes without labels, queries among them, move its class means, hear their "
+        "neighbours' answers, and teach its encoder."
     ),
 }
 NAMES = {
@@ -119,7 +119,7 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
 
     always = [
         key
-        for key in (*SWITCHES, "smoothing", "unlabelled", "coupling")
+        for key in (*SWITCHES, *DECIDE_ANSWERS)
         if key in configs and key not in others
     ]
     columns = ["method", *always, *others]
@@ -177,7 +177,8 @@ def readable(value: Any) -> str:
 
 def transductive(config: Mapping[str, Any]) -> list[str]:
     """Which of `TRANSDUCTIVE` hold of a configuration's answers."""
-    by_itself = any(is_on(config.get(key)) for key in ("unlabelled", "coupling"))
+    ours = not is_absent(config.get("unlabelled"))
+    by_itself = ours and any(is_on(config.get(key)) for key in DECIDE_ANSWERS[1:])
     held = {SMOOTHED: is_on(config.get("smoothing")), BY_ITSELF: by_itself}
     return [mark for mark, holds in held.items() if holds]
 

@@ -15,9 +15,20 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import make_method, posterior_means
 from hagmeta.methods.base import Sizes
-from hagmeta.methods.posterior_means import PRIOR, RIDGE, TOTAL, Evidence, Neighbours, TwoCovariances
+from hagmeta.methods.posterior_means import (
+    PRIOR,
+    RIDGE,
+    TAUGHT,
+    TOTAL,
+    Evidence,
+    Neighbours,
+    TwoCovariances,
+)
+from hagmeta.nn.head import LABEL_SMOOTHING
 from hagmeta.nn.subspaces import leading_words, spectrum
-from hagmeta.pipeline import run
+from hagmeta.packs.pack import no_progress
+from hagmeta.phases.sessions import play
+from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.inputs import make_inputs
 
@@ -132,7 +143,9 @@ def answers(config: RunConfig, dataset: NodeDataset) -> list[list[list[float]]]:
     return [record["matrix"] for record in run(config, [0, 3], dataset=dataset, device=CPU)]
 
 
-@pytest.mark.parametrize("off", [{"unlabelled": 0}, {"coupling": 0}, {"refitted": False}])
+@pytest.mark.parametrize(
+    "off", [{"unlabelled": 0}, {"coupling": 0}, {"refitted": False}, {"finetune_steps": 0}]
+)
 def test_every_part_counts(tiny_graph: NodeDataset, tiny: Tiny, off: dict[str, float]) -> None:
     config = tiny(method="posterior-means")
     assert answers(config, tiny_graph) != answers(tiny(method="posterior-means", **off), tiny_graph)
@@ -159,9 +172,44 @@ def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
     assert max(gone) == 6  # in the last session, four known classes and two that came in the first
 
 
-def test_without_labels_to_read_again_no_basis_is_refitted(tiny: Tiny) -> None:
-    config = resolve(tiny(method="posterior-means", rehearsal="none", refitted=False))
+@pytest.mark.parametrize("off", [{"refitted": False}, {"finetune_steps": 0}])
+def test_without_labels_to_read_again_neither_basis_nor_encoder_changes(
+    tiny: Tiny, off: dict[str, int]
+) -> None:
+    config = resolve(tiny(method="posterior-means", rehearsal="none", **off))
     assert config.hash() == resolve(tiny(method="posterior-means", rehearsal="none")).hash()
+
+
+@pytest.mark.parametrize(("rehearsal", "moves"), [("all", True), ("2", True), ("none", False)])
+def test_the_encoder_learns_in_sessions_where_labels_can_be_read_again(
+    tiny_graph: NodeDataset, tiny: Tiny, rehearsal: str, moves: bool
+) -> None:
+    context = prepare(tiny(method="posterior-means", rehearsal=rehearsal), [0], tiny_graph, CPU)
+    pack = pretrain(context, None, no_progress)
+    before = pack.snapshot()
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+    changed = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
+    assert changed == (set(before) if moves else set())
+
+
+def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
+    tiny_graph: NodeDataset, tiny: Tiny
+) -> None:
+    context = prepare(tiny(method="posterior-means"), [0], tiny_graph, CPU)
+    pack = pretrain(context, None, no_progress)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge, task = context.session(streams, 1), context.task(streams, 1)
+    shared = context.shared(knowledge, len(streams[0].known), 1)
+    with torch.no_grad():
+        shares, rows = pack.run("recall", (shared,), knowledge.view, task)
+    (shares,), (rows,), (visible,) = shares, rows, knowledge.view.visible
+    assert rows.shape == (len(task.classes[0]), context.settings.embedding)
+    assert not shares[visible == 0].any()
+    torch.testing.assert_close(shares.sum(0), torch.ones(len(rows)))
+    newest = task.support[0, -1]  # half of the weight, less what smoothing gives to other classes
+    torch.testing.assert_close(
+        shares[newest, -1].sum(), torch.tensor((1 - TAUGHT) * (1 - LABEL_SMOOTHING * (1 - 1 / len(rows))))
+    )
 
 
 @pytest.mark.parametrize("head", ["sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac", "fecam"])
