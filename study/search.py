@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ray import tune
-from ray.tune.search import Searcher
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import Record
@@ -23,9 +22,7 @@ from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
 from study.trial import run_sample
-from study.tuning import Recorder, run_tuner, trial_name
-
-Spec = dict[str, Any]
+from study.tuning import Recorder, Spec, Supply, make_spec, run_tuner
 
 
 def run_searches(
@@ -43,39 +40,23 @@ def run_searches(
     """Run the samples that are missing; what they find is in the memories, their records in the store."""
 
     def spec_of(trial: Trial) -> Spec:
-        return {
-            "name": trial.name,
-            "config": trial.config.canonical(),
-            "seeds": list(trial.seeds),
-            "threads": max(1, int(resources.cpus)),
-            "gpu_share": resources.gpu_share(trial.config),
-            "snapshot": None,
-            "eager": eager,
-            "checkpoints": str(store.checkpoints.resolve()),
-        }
+        return make_spec(trial, store, resources, None, eager=eager)
 
     dealer = Dealer(memories, store, progress, spec_of)
     run_tuner(
         run_sample,
-        {},
+        dealer,
+        sum(len(memory.missing) for memory in memories),
         store,
         resources,
         [_SampleRecorder(store, dealer, progress), *loggers],
-        tune.TuneConfig(
-            search_alg=dealer,
-            num_samples=sum(len(memory.missing) for memory in memories),
-            max_concurrent_trials=resources.slots,
-            reuse_actors=True,
-            time_budget_s=time_budget,
-            trial_name_creator=trial_name,
-            trial_dirname_creator=trial_name,
-        ),
-        retries,
-        lent,
+        retries=retries,
+        time_budget=time_budget,
+        lent=lent,
     )
 
 
-class Dealer(Searcher):
+class Dealer(Supply):
     """Deals samples from several searches in turn, the lowest number first, and tells each what it found."""
 
     def __init__(
@@ -89,10 +70,6 @@ class Dealer(Searcher):
         self._memories, self._store, self._progress, self._spec_of = memories, store, progress, spec_of
         self._missing = [deque(memory.missing) for memory in memories]
         self._running: dict[str, tuple[Memory, int, Trial]] = {}  # by Tune's name
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its searchers to restore from; our memories restore instead."""
-        return {}
 
     def suggest(self, trial_id: str) -> Any:
         """The next sample to run; None while all that are left wait for others to end."""
@@ -137,9 +114,6 @@ class Dealer(Searcher):
     def usual(self, trial_id: str) -> Trial:
         """What a sample that runs was foreseen to cost."""
         return self._running[trial_id][0].cell.usual
-
-    def save(self, checkpoint_path: str) -> None:
-        """Nothing: our memories are files already."""
 
     def _kept(self, trial: Trial) -> list[Record]:
         """The records of a sample that a kill kept from being told, or of an equal one."""

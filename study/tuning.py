@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.tune.search import Searcher
 
 from hagmeta.common.records import Record
 from hagmeta.datasets.base import NodeDataset
@@ -22,6 +23,8 @@ from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
 from study.trial import run_trial
+
+Spec = dict[str, Any]  # of a trial, as a worker gets it
 
 PENDING_SECONDS = 30.0  # without a running trial, before that is explained
 MOST_LETTERS = 300  # of an error on the console; its log has it all
@@ -197,50 +200,79 @@ def _run_trials(
 ) -> None:
     # The longest first: a long trial that starts last keeps one machine busy and the others idle.
     trials = sorted(trials, key=trial_seconds, reverse=True)
-    specs = [
-        {
-            "name": trial.name,
-            "config": trial.config.canonical(),
-            "seeds": list(trial.seeds),
-            "threads": max(1, int(resources.cpus)),
-            "gpu_share": resources.gpu_share(trial.config),
-            "snapshot": None if snapshot is None else session_number(trial.config, snapshot),
-            "eager": eager,
-            "checkpoints": str(store.checkpoints.resolve()),
-        }
-        for trial in trials
-    ]
+    specs = (make_spec(trial, store, resources, snapshot, eager=eager) for trial in trials)
     run_tuner(
         run_trial,
-        {"spec": tune.grid_search(specs)},
+        InOrder(specs),
+        len(trials),
         store,
         resources,
         callbacks,
-        tune.TuneConfig(
-            max_concurrent_trials=resources.slots,
-            reuse_actors=True,
-            time_budget_s=time_budget,
-            trial_name_creator=trial_name,
-            trial_dirname_creator=trial_name,
-        ),
-        retries,
-        lent,
+        retries=retries,
+        time_budget=time_budget,
+        lent=lent,
     )
 
 
+def make_spec(trial: Trial, store: Store, resources: Resources, snapshot: int | None, *, eager: bool) -> Spec:
+    """What a worker is told of a trial: plain values only."""
+    return {
+        "name": trial.name,
+        "config": trial.config.canonical(),
+        "seeds": list(trial.seeds),
+        "threads": max(1, int(resources.cpus)),
+        "gpu_share": resources.gpu_share(trial.config),
+        "snapshot": None if snapshot is None else session_number(trial.config, snapshot),
+        "eager": eager,
+        "checkpoints": str(store.checkpoints.resolve()),
+    }
+
+
+class Supply(Searcher):
+    """Gives Tune its trials, one at a time: of a grid it would copy all of them for each."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its searchers to restore from; our files restore instead."""
+        return {}
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing, for the same reason."""
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """What it found need not be known here."""
+
+
+class InOrder(Supply):
+    """Trials that are known from the start."""
+
+    def __init__(self, specs: Iterable[Spec]) -> None:
+        super().__init__()
+        self._specs = iter(specs)
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next one."""
+        spec = next(self._specs, None)
+        return self.FINISHED if spec is None else {"spec": spec}
+
+
 def run_tuner(
-    trainable: Callable[[dict[str, Any]], None],
-    space: dict[str, Any],
+    trainable: Callable[[Spec], None],
+    supply: Supply,
+    most: int,
     store: Store,
     resources: Resources,
     callbacks: Sequence[tune.Callback],
-    tune_config: tune.TuneConfig,
-    retries: int,
+    *,
+    retries: int = 0,
+    time_budget: float | None = None,
     lent: Mapping[str, NodeDataset] | None = None,
 ) -> None:
-    """Tune with our resources, store, retries and silence; the first of the callbacks is a Recorder.
+    """Tune with our trials, resources, store, retries and silence; the first of the callbacks is a Recorder.
 
-    ``lent`` are graphs that workers cannot load, on machines that have not the files.
+    ``most`` trials are supplied at most. ``lent`` are graphs that workers cannot load, on machines that have
+    not the files.
     """
     cpus = resources.cpus  # this number alone goes to the workers, with the function that needs it
 
@@ -257,8 +289,15 @@ def run_tuner(
     function = tune.with_parameters(given_data, graphs=dict(lent)) if lent else given
     tune.Tuner(
         tune.with_resources(function, request),
-        param_space=space,
-        tune_config=tune_config,
+        tune_config=tune.TuneConfig(
+            search_alg=supply,
+            num_samples=most,
+            max_concurrent_trials=resources.slots,
+            reuse_actors=True,
+            time_budget_s=time_budget,
+            trial_name_creator=trial_name,
+            trial_dirname_creator=trial_name,
+        ),
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(store.folder.resolve()),

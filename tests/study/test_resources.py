@@ -135,11 +135,18 @@ class Lines(tune.Callback):
     def on_trial_result(self, iteration, trials, trial, result, **info):
         print("line", result["line"], flush=True)
 
+class Counted:
+    copies = 0
+    def __deepcopy__(self, memo):
+        Counted.copies += 1
+        return self
+
 shares = [0.5] * 3 + [0.25] * 6
 resources = choose_resources({{"CPU": 8, "GPU": 1}}, {{("a", "b"): 0.5, ("c", "d"): 0.25}}, None, None)
-specs = [{{"gpu_share": share, "number": number}} for number, share in enumerate(shares)]
-store, config = Store(Path({str(tmp_path)!r})), tune.TuneConfig(max_concurrent_trials=4, reuse_actors=True)
-tuning.run_tuner(nothing, {{"spec": tune.grid_search(specs)}}, store, resources, [Lines()], config, 0)
+specs = [{{"gpu_share": s, "name": str(n), "counted": Counted()}} for n, s in enumerate(shares)]
+store = Store(Path({str(tmp_path)!r}))
+tuning.run_tuner(nothing, tuning.InOrder(specs), len(specs), store, resources, [Lines()])
+print("copies", Counted.copies)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
@@ -155,6 +162,9 @@ tuning.run_tuner(nothing, {{"spec": tune.grid_search(specs)}}, store, resources,
     for share, worker, *_ in lines:
         shares_of.setdefault(worker, set()).add(share)
     assert len(shares_of) < len(lines) and all(len(shares) == 1 for shares in shares_of.values())
+    # What a trial is told is copied for that trial, not for all: thousands of trials start as fast as a few.
+    copies = int(done.stdout.splitlines()[-1].removeprefix("copies "))
+    assert copies <= 3 * len(lines)
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
