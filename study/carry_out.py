@@ -79,6 +79,7 @@ def command_typed() -> str:
 def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespace, console: Console) -> Plan:
     from study import tuning  # Ray takes seconds to import: not before it is needed
 
+    loggers = make_loggers(options.log, store, console)
     cluster = start(options, console)
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, lanes)
@@ -96,7 +97,7 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespac
             snapshot=options.save_embeddings,
             eager=options.eager,
             lent=lent(plan.configs, options),
-            loggers=make_loggers(options.log, store, console),
+            loggers=loggers,
         )
     return plan
 

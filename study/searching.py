@@ -66,6 +66,7 @@ def _run_searches(
 
     trials = [memory.cell.usual for memory in memories for _ in memory.missing]
     largest = [memory.cell.largest() for memory in memories if memory.missing]
+    loggers = make_loggers(options.log, store, console)
     resources = share_out(largest, start(options, console), options, console)
     seeds = len(trials[0].seeds)
     console.print(f"{seeds} seeds a sample; {resources}")
@@ -82,7 +83,7 @@ def _run_searches(
             time_budget=options.time_budget,
             eager=options.eager,
             lent=lent([memory.cell.config for memory in memories], options),
-            loggers=make_loggers(options.log, store, console),
+            loggers=loggers,
         )
 
 

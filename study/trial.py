@@ -42,9 +42,11 @@ def run_trial(spec: dict[str, Any]) -> None:
         data.load(config.dataset)
         load_seconds = time.perf_counter() - start
         records, note = _run(spec, config, LiveReports())
+        accuracies = np.mean([record["accuracy"] for record in records], axis=0)  # (sessions,)
         tune.report(
             {
-                "accuracy": float(np.mean([record["accuracy"][-1] for record in records])),
+                **{f"session/{number}": float(accuracy) for number, accuracy in enumerate(accuracies)},
+                "accuracy": float(accuracies[-1]),
                 "records": json.dumps(records),
                 "done": True,  # at once: a worker that dies after this report has nothing to do again
                 "note": note,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
-from tensorboardX.proto.event_pb2 import Event
-from tensorboardX.record_writer import masked_crc32c
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
@@ -17,6 +16,7 @@ from study import loggers, reports
 from study.plan import Trial
 from study.progress import StudyProgress
 from study.reports import LiveReports
+from study.store import Store
 from tests.study.test_launch import SPACE, folder, launch  # noqa: F401
 
 
@@ -52,32 +52,65 @@ def test_the_terminal_shows_what_runs_and_how_far_it_is() -> None:
     assert "hag-meta on npz:[x].npz, seeds 0-1" in shown and "meta-train 25/1000, 51.2 %" in shown
 
 
-def test_tensorboard_has_the_curves_of_a_trial_and_not_its_records(folder: Path) -> None:  # noqa: F811
+def test_mlflow_and_wandb_have_settings_and_curves_of_a_trial(
+    folder: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
     (folder / "tiny.yaml").write_text(SPACE.replace("nla: [false, true], tla: [false, true]", "nla: [true]"))
-    options = ("--set", "episodes=250", "--set", "patience=250", "--log", "tensorboard", "--no-report")
-    code, output = launch(folder, *options)
-    assert code == 0, output
-    assert f"tensorboard --logdir {folder / 'results' / 'tiny' / 'tensorboard'}" in output
-    files = list((folder / "results" / "tiny" / "tensorboard").glob("*/events.out.tfevents.*"))
-    tags = [value.tag for file in files for event in events_in(file) for value in event.summary.value]
-    assert tags.count("ray/tune/meta-train/val") >= 2 and "ray/tune/accuracy" in tags
-    # Nothing of Tune's own is large: records are in our files alone.
-    others = [path for path in (folder / "results").rglob("tune/**/*") if path.is_file()]
-    assert all(path.stat().st_size < 100_000 and path.name != "result.json" for path in others)
-
-
-def events_in(file: Path) -> list[Any]:
-    """Length, its checksum, content, its checksum: again and again."""
-    content, events = file.read_bytes(), []
-    while content:
-        length = int.from_bytes(content[:8], "little")
-        assert int.from_bytes(content[8:12], "little") == masked_crc32c(content[:8])
-        events.append(Event.FromString(content[12 : 12 + length]))
-        content = content[16 + length :]
-    return events
+    options = ("--set", "episodes=150", "--set", "patience=150", "--log", "mlflow", "--log", "wandb")
+    code, output = launch(folder, *options, "--seeds-per-trial", "2", "--no-report")
+    assert code == 0 and "Traceback" not in output, output
+    study = folder / "results" / "tiny"
+    client = mlflow.MlflowClient(f"sqlite:///{study / 'mlflow.db'}")
+    [run] = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
+    [record, _] = Store(study).records()
+    assert run.info.run_name == f"{record['config_hash']}_0-1" and run.info.status == "FINISHED"
+    assert run.data.params == {**{k: str(v) for k, v in record["config"].items()}, "seeds": "[0, 1]"}
+    curve = client.get_metric_history(run.info.run_id, "meta-train/val")
+    assert len(curve) >= 2 and len({metric.step for metric in curve}) == len(curve)
+    # All sessions, whatever was told of them as they went; and nothing that Tune adds.
+    metrics = run.data.metrics
+    means = np.mean([record["accuracy"] for record in Store(study).records()], axis=0)
+    assert [metrics.pop(f"session/{number}") for number in range(len(means))] == pytest.approx(means)
+    told = {"accuracy", "trial_seconds", "pre-train/val", "meta-train/val", "test/accuracy"}
+    assert {"accuracy", "meta-train/val"} <= set(metrics) <= told
+    # What was written for Weights & Biases is whole: its name, its settings, its curve and its end.
+    [written] = study.glob("wandb/offline-run-*/*.wandb")
+    content = written.read_bytes()
+    for text in (run.info.run_name, "learning_rate", "meta-train/val", "trial_seconds"):
+        assert text.encode() in content
+    assert f"wandb sync {study / 'wandb' / 'offline-run-*'}" in output
 
 
 def test_a_logger_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loggers.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="--log mlflow needs the package mlflow: pip install mlflow"):
         loggers.check_loggers(["mlflow"])
+
+
+def test_a_package_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wandb.py").write_text("import of_no_such_name")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    with pytest.raises(UserError, match="wandb cannot be imported: No module named 'of_no_such_name'"):
+        loggers.check_loggers(["wandb"])
+
+
+def test_wandb_without_an_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))  # where a login would be
+    with pytest.raises(UserError, match="WANDB_API_KEY, or wandb login"):
+        loggers.make_loggers(["wandb"], Store(tmp_path), Console(quiet=True))
+
+
+def test_an_mlflow_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(UserError, match=r"--log mlflow, to http://127\.0\.0\.1:1: "):
+        loggers.make_loggers(["mlflow"], Store(tmp_path), Console(quiet=True))
