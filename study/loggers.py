@@ -75,7 +75,8 @@ def _mlflow(store: Store, console: Console) -> tune.Callback:
 
         def log_trial_end(self, trial: Any, failed: bool = False) -> None:
             failed = failed or "failed" in trial.last_result
-            client.set_terminated(self._runs[trial], "FAILED" if failed else "FINISHED")
+            if trial in self._runs:  # not if its worker never started
+                client.set_terminated(self._runs[trial], "FAILED" if failed else "FINISHED")
 
     console.print(f"watch it: mlflow ui --backend-store-uri {where}", soft_wrap=True)
     return InBatches()
