@@ -13,12 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
 import pytest
+import ray
 import torch
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.record_writer import masked_crc32c
 
 from hagmeta import datasets
 from hagmeta.config import RunConfig, resolve
@@ -134,73 +137,39 @@ def assert_predictions_are_kept(folder: Path) -> None:
         assert metrics_of(predictions).items() <= record.items()
 
 
-class Finished(NamedTuple):
-    """A study that nothing disturbed, and what a second launch was told in the meantime."""
-
-    folder: Path
-    output: str
-    second: tuple[int, str]
-
-
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where a study ended that nothing disturbed."""
     folder = tmp_path_factory.mktemp("finished")
     with prepared(folder):
-        process = start(folder, "--save-embeddings", "1", "--no-report")
-        wait_for((folder / "results" / "tiny" / ".lock").exists, process)
-        second = launch(folder)
-        output, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, output
-        yield Finished(folder, output, second)
+        code, output = launch(folder, "--save-embeddings", "1", "--max-concurrent", "1", "--no-report")
+        assert code == 0 and "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in output, output
+        yield folder
 
 
-def test_two_launches_at_once_do_not_meet(finished: Finished) -> None:
-    code, output = finished.second
-    assert code == 2 and "another launch is working on" in output
-    assert len(results(finished.folder)) == 8
-
-
-def test_a_study_runs_once_extends_and_mends_itself(
-    finished: Finished, folder: Path, launch_here: Launch
-) -> None:
-    assert "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in finished.output
-    first = results(finished.folder)
-    assert len(first) == 8
+def test_a_study_runs_once(finished: Path, folder: Path, launch_here: Launch) -> None:
+    assert len(results(finished)) == 8
     # Embeddings of the queries of session 1, with what a picture of them needs.
-    kept = sorted((finished.folder / "results" / "tiny" / "embeddings").glob("*/*-1.npz"))
+    kept = sorted((finished / "results" / "tiny" / "embeddings").glob("*/*-1.npz"))
     assert len(kept) == 8
     with np.load(kept[0]) as arrays:
         assert arrays["embeddings"].shape == (len(arrays["nodes"]), 8)
         assert set(arrays["arrived"]) == {0, 1} and len(set(arrays["labels"])) == 4 + 5 + 2
     # The same command again has nothing to do, starts no Ray, and makes the report that was not asked for.
-    shutil.copytree(finished.folder, folder, dirs_exist_ok=True)
-    begin = time.monotonic()
-    code, output = launch(folder)
-    assert code == 0 and "8 done, 0 to go" in output
-    assert time.monotonic() - begin < 60
+    shutil.copytree(finished, folder, dirs_exist_ok=True)
+    code, output = launch_here(folder)
+    assert code == 0 and "8 done, 0 to go" in output and not ray.is_initialized()
     page = folder / "results" / "tiny" / "report" / "index.html"
     assert f"report: {page}" in output.replace("\n", "") and page.stat().st_size > 10_000
     # In a bucket the same: what is there is not run again.
     os.rename(folder / "results" / "tiny", folder / "tiny")
     code, output = launch_here(folder, "--results", folder.as_uri(), "--no-report")
-    assert code == 0 and "8 done, 0 to go" in output, output
-    os.makedirs(folder / "results", exist_ok=True)
-    os.rename(folder / "tiny", folder / "results" / "tiny")
-    # Another seed and another value on an axis run only what they add; a damaged and a lost record too.
-    paths = sorted(records_in(folder))
-    paths[0].write_text(paths[0].read_text()[:100])
-    paths[1].unlink()
-    (folder / "tiny.yaml").write_text(SPACE.replace("grid: {", "grid: {gpil: [false, true], "))
-    code, output = launch(folder, "--seeds", "3", "--no-report")
-    assert code == 0, output
-    assert "24 runs (8 configurations x 3 seeds): 6 done, 18 to go" in output
-    assert "set aside, to be run again" in output and paths[0].name in output
-    second = results(folder)
-    assert len(second) == 24
-    assert {key: second[key] for key in first} == first
+    assert code == 0 and "8 done, 0 to go" in output and not ray.is_initialized(), output
 
 
-def test_a_study_killed_again_and_again_ends_as_if_it_never_was(folder: Path, finished: Finished) -> None:
+def test_a_study_killed_again_and_again_extends_and_mends_itself_as_if_it_never_was(
+    folder: Path, finished: Path
+) -> None:
     def some_workers() -> object:
         return workers(process, "")
 
@@ -215,23 +184,53 @@ def test_a_study_killed_again_and_again_ends_as_if_it_never_was(folder: Path, fi
         assert_predictions_are_kept(folder)  # of what was finished by then
     done = len(results(folder))
     assert 3 <= done < 8
-    code, output = launch(folder, "--seeds-per-trial", "1", "--no-report")
+    # Another seed and another value on an axis run only what they add; a damaged and a lost record too.
+    damaged, lost, *_ = sorted(records_in(folder))
+    damaged.write_text(damaged.read_text()[:100])
+    lost.unlink()
+    (folder / "tiny.yaml").write_text(SPACE.replace("grid: {", "grid: {gpil: [false, true], "))
+    code, output = launch(folder, "--seeds", "3", "--no-report")
     assert code == 0, output
-    assert f"{done} done, {8 - done} to go" in output
+    assert f"24 runs (8 configurations x 3 seeds): {done - 2} done, {26 - done} to go" in output
+    assert "set aside, to be run again" in output and damaged.name in output
     assert_predictions_are_kept(folder)
-    assert len(results(folder)) == 8 and results(folder) == results(finished.folder)
+    found, undisturbed = results(folder), results(finished)
+    assert len(found) == 24 and {key: found[key] for key in undisturbed} == undisturbed
 
 
-def test_a_killed_worker_is_tried_again(folder: Path) -> None:
-    (folder / "tiny.yaml").write_text(SPACE.replace("tla: [false, true]", "tla: [true]"))
-    process = start(folder, "--max-concurrent", "1", "--set", "episodes=150", "--no-report")
+def test_a_killed_worker_is_tried_again_while_others_watch(folder: Path, launch_here: Launch) -> None:
+    (folder / "tiny.yaml").write_text(SPACE.replace("nla: [false, true], tla: [false, true]", "nla: [true]"))
+    options = ("--set", "episodes=250", "--set", "patience=250", "--log", "tensorboard", "--no-report")
+    process = start(folder, "--max-concurrent", "1", *options)
     worker, *_ = wait_for(lambda: workers(process, "train"), process)
     worker.kill()
+    # A second launch does not meet the first.
+    code, output = launch_here(folder)
+    assert code == 2 and "another launch is working on" in output
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     assert output.count("failed and is tried again: its worker died") == 1
     assert "Traceback" not in output and len(output.splitlines()) < 30
-    assert len(results(folder)) == 4 and not list((folder / "results" / "tiny").glob("failed/*/*.json"))
+    assert len(results(folder)) == 2 and not list((folder / "results" / "tiny").glob("failed/*/*.json"))
+    # TensorBoard has the curves of the trial.
+    assert f"tensorboard --logdir {folder / 'results' / 'tiny' / 'tensorboard'}" in output
+    files = list((folder / "results" / "tiny" / "tensorboard").glob("*/events.out.tfevents.*"))
+    tags = [value.tag for file in files for event in events_in(file) for value in event.summary.value]
+    assert tags.count("ray/tune/meta-train/val") >= 2 and "ray/tune/accuracy" in tags
+    # Nothing of Tune's own is large: records are in our files alone.
+    others = [path for path in (folder / "results").rglob("tune/**/*") if path.is_file()]
+    assert all(path.stat().st_size < 100_000 and path.name != "result.json" for path in others)
+
+
+def events_in(file: Path) -> list[Any]:
+    """Length, its checksum, content, its checksum: again and again."""
+    content, events = file.read_bytes(), []
+    while content:
+        length = int.from_bytes(content[:8], "little")
+        assert int.from_bytes(content[8:12], "little") == masked_crc32c(content[:8])
+        events.append(Event.FromString(content[12 : 12 + length]))
+        content = content[16 + length :]
+    return events
 
 
 def test_runs_that_fail_are_kept_with_their_traceback_and_the_others_go_on(folder: Path) -> None:
@@ -254,7 +253,7 @@ plan = make_plan([bad, good], [0, 1], set(), 2, 2)
 store = Store(Path({str(folder / "results")!r}))
 connection.start_ray(None, Path({str(ROOT)!r}))
 with StudyProgress(Console(), plan.trials, 0) as progress:
-    tuning.run_plan(plan, store, Resources(1, 0, 2), progress, retries=1, time_budget=None)
+    tuning.run_plan(plan, store, Resources(1, 0, 1), progress, retries=1, time_budget=None)
 """
     done = subprocess.run(
         [sys.executable, "-c", program],

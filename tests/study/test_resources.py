@@ -123,7 +123,7 @@ from study.resources import choose_resources
 from study.store import Store
 import ray
 from ray import tune
-ray.init("local", num_cpus=8, num_gpus=1, include_dashboard=False, log_to_driver=False)
+ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
 
 def nothing(spec):
     start = time.time()
@@ -141,8 +141,8 @@ class Counted:
         Counted.copies += 1
         return self
 
-shares = [0.5] * 3 + [0.25] * 6
-resources = choose_resources({{"CPU": 8, "GPU": 1}}, {{("a", "b"): 0.5, ("c", "d"): 0.25}}, None, None)
+shares = [1.0] * 2 + [0.5] * 4
+resources = choose_resources({{"CPU": 2, "GPU": 1}}, {{("a", "b"): 1.0, ("c", "d"): 0.5}}, None, None)
 specs = [{{"gpu_share": s, "name": str(n), "counted": Counted()}} for n, s in enumerate(shares)]
 store = Store(Path({str(tmp_path)!r}))
 tuning.run_tuner(nothing, tuning.InOrder(specs), len(specs), store, resources, [Lines()])
@@ -153,7 +153,7 @@ print("copies", Counted.copies)
     )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("line ")]
-    assert sorted(share for share, *_ in lines) == [0.25] * 6 + [0.5] * 3
+    assert sorted(share for share, *_ in lines) == [0.5] * 4 + [1.0] * 2
     for _, _, start, _ in lines:
         together = sum(share for share, _, other, end in lines if other <= start < end)
         assert together <= 1

@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SPACE = """
 description: searches of seconds
 datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]
-fixed: {classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8, pretrain_epochs: 20,
-        episodes: 60, validate_every: 30, val_classes: half}
+fixed: {classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8, pretrain_epochs: 10,
+        episodes: 30, validate_every: 15, val_classes: half}
 grid: {method: [hag-meta, frozen]}
 search: {algorithm: optuna, samples: 3, objective: val_accuracy}
 sample:
@@ -35,9 +35,9 @@ seeds: 2
 """
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "study" / "launch.py"), "--space", "tiny.yaml"],
+        [sys.executable, str(ROOT / "study" / "launch.py"), "--space", "tiny.yaml", *options],
         cwd=folder,
         env={**os.environ, "HAGMETA_HOME": str(folder / "home")},
         stdout=subprocess.PIPE,
@@ -75,7 +75,7 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
     process.communicate()
     before = sum(map(len, told(tmp_path)))
     assert 2 <= before < 6
-    process = start(tmp_path)
+    process = start(tmp_path, "--max-concurrent", "1")
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 0, output
     assert f"2 searches of 3 samples: {before} done, {6 - before} to go" in output

@@ -30,7 +30,8 @@ def test_what_is_ignored_as_by_nohup_stays_ignored() -> None:
 
 
 def test_a_study_that_is_told_to_end_says_so_in_a_line_and_keeps_what_it_has(folder: Path) -> None:  # noqa: F811
-    process = start(folder, "--seeds-per-trial", "1", "--no-report", "--set", "episodes=100")
+    options = ("--seeds-per-trial", "1", "--max-concurrent", "1", "--set", "episodes=100", "--no-report")
+    process = start(folder, *options)
     wait_for(lambda: records_in(folder), process)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
