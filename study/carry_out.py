@@ -28,6 +28,7 @@ from study.space import Space
 from study.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
+TOKEN = "If it asks for a token, this must be the same here (docs/cluster.md, The token)."
 
 
 def carry_out(
@@ -115,9 +116,14 @@ def start(options: argparse.Namespace, console: Console) -> dict[str, float]:
     except ray.exceptions.RuntimeEnvSetupError as error:
         reason = _first_line(error)
         raise UserError(f"{ROOT} cannot be sent to the nodes: {reason}") from None
+    except ray.exceptions.AuthenticationError as error:
+        raise UserError(_first_line(error)) from None
     except (OSError, ValueError, RuntimeError) as error:  # ConnectionError and TimeoutError are OSErrors
         where = f"no Ray cluster at --address {options.address}" if options.address else "Ray does not start"
-        raise UserError(f"{where}: {_first_line(error)}") from None
+        reason = _first_line(error)
+        if reason.startswith("Failed to connect to Ray cluster"):  # of one that answers
+            reason += f". {TOKEN}"
+        raise UserError(f"{where}: {reason}") from None
     if not options.address:  # a cluster may grow
         check_possible(cluster, options.cpus_per_trial, options.gpus_per_trial)
     return cluster

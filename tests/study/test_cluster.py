@@ -33,20 +33,37 @@ print("removed", flush=True)
 sys.stdin.readline()
 cluster.shutdown()
 """
-    environment = {**os.environ, "HAGMETA_HOME": str(tmp_path / "home")}
+    # They ask for a token, as those of our cluster files do.
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef"}
+    environment = {**os.environ, **token, "HAGMETA_HOME": str(tmp_path / "home")}
     nodes = subprocess.Popen(
         [sys.executable, "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "HAGMETA_HOME": str(tmp_path / "another")},
+        env={**environment, "HAGMETA_HOME": str(tmp_path / "another")},
     )
     assert nodes.stdin is not None and nodes.stdout is not None
     address = nodes.stdout.readline().strip()
-    command = [sys.executable, str(ROOT / "study" / "launch.py"), "--space", "tiny.yaml"]
+    command = [
+        sys.executable,
+        str(ROOT / "study" / "launch.py"),
+        "--space",
+        "tiny.yaml",
+        "--address",
+        address,
+    ]
+    stranger = subprocess.Popen(
+        [*command, "--results", "of_a_stranger"],
+        cwd=tmp_path,
+        env={**environment, "RAY_AUTH_TOKEN": "another"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     study = subprocess.Popen(
-        [*command, "--address", address, "--seeds-per-trial", "1", "--no-report"],
+        [*command, "--seeds-per-trial", "1", "--no-report"],
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
@@ -65,6 +82,9 @@ cluster.shutdown()
     nodes.stdin.flush()
     nodes.wait(timeout=60)
     assert study.returncode == 0, output
+    _, refused = stranger.communicate(timeout=60)
+    assert stranger.returncode == 2 and "Traceback" not in refused, refused
+    assert "If it asks for a token" in refused.splitlines()[-1]
     assert "2 at once" in output and "not all nodes see" not in output
     assert len(store.scan().done) == 8
     assert all(record["environment"]["commit"] for record in store.records())
