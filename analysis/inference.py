@@ -9,7 +9,7 @@ depend on how many comparisons there are.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,6 +25,7 @@ EXACT = 13  # seeds of which all flips are tried; of more
 DRAWN = 5_000  # are drawn
 DIGITS = 10  # to which differences are rounded, so that ties are ties
 MOST_SEEDS = 1_000  # that a reader is told to run
+COUNTS = np.arange(3.0, MOST_SEEDS + 1)
 
 AHEAD, BEHIND, EQUIVALENT, UNDECIDED = "ahead", "behind", "equivalent", "undecided"
 TOO_FEW = "too few seeds"
@@ -118,7 +119,9 @@ def family(
     told = zip(
         *(each.tolist() for each in (mean, mean - half, mean + half, seeds.astype(int), p, corrected)),
         *(each.tolist() for each in (questions * _least(seeds), equivalence, detectable)),
-        _needed(seeds, mean, error * np.sqrt(seeds), margin, 2 * _beyond(critical, seeds), questions),
+        _needed(
+            seeds, mean, error * np.sqrt(seeds), margin, 2 * _beyond(critical, seeds), questions
+        ).tolist(),
         [margin] * len(keys),
         strict=True,
     )
@@ -133,9 +136,12 @@ def family(
 
 def _aligned(differences: Mapping[Any, pd.Series]) -> np.ndarray:
     """(seeds that any has, comparisons)."""
-    seeds = sorted(set().union(*(each.dropna().index for each in differences.values())))
-    columns = [each.reindex(seeds).to_numpy(dtype=float) for each in differences.values()]
-    return np.column_stack(columns) if columns else np.empty((0, 0))
+    seeds = sorted(set().union(*(each.index for each in differences.values())))
+    rows = {seed: row for row, seed in enumerate(seeds)}
+    values = np.full((len(seeds), len(differences)), np.nan)
+    for column, each in enumerate(differences.values()):
+        values[[rows[seed] for seed in each.index], column] = each.to_numpy(dtype=float)
+    return values[~np.isnan(values).all(axis=1)]
 
 
 def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -153,36 +159,38 @@ def _tested(values: np.ndarray, questions: int) -> tuple[np.ndarray, np.ndarray,
     """Of each comparison p, corrected p, and the t from which on it would be significant."""
     seeds = (~np.isnan(values)).sum(axis=0)
     observed, flipped = _statistics(values)
-    p = np.where(seeds > 0, _share(observed, flipped), np.nan)
+    p = np.array([_share(*each) for each in zip(observed, flipped, strict=True)])
+    p = np.where(seeds > 0, p, np.nan)
     corrected, critical = np.fmax(p, LEVEL), np.full(len(p), np.inf)
     # What can never be claimed takes no part, and costs the others nothing.
     able = np.flatnonzero(questions * _least(seeds) < LEVEL)
     if len(able):
         order = able[np.argsort(-observed[able], kind="stable")]
-        largest = np.maximum.accumulate(flipped[:, order[::-1]], axis=1)[:, ::-1]  # of this and later ones
-        stepped = np.maximum.accumulate(_share(observed[order], largest))
+        largest = np.zeros(flipped.shape[1])  # of this and those after it, flip by flip
+        for index in order[::-1]:
+            np.maximum(largest, flipped[index], out=largest)
+            corrected[index] = _share(observed[index], largest)
+        stepped = np.maximum.accumulate(corrected[order])
         corrected[order] = np.minimum(1.0, questions * stepped)
-        critical[able] = np.quantile(largest[:, 0], 1 - LEVEL / questions)
+        critical[able] = np.quantile(largest, 1 - LEVEL / questions)
     return p, corrected, critical
 
 
 def _statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Student's t without its sign, of each comparison as it is (comparisons,) and flipped (flips, them)."""
+    """Student's t without its sign, of each comparison as it is (comparisons,) and flipped (them, flips)."""
     there = ~np.isnan(values)
     filled, seeds = np.where(there, values, 0.0), there.sum(axis=0)
     norm = np.sqrt(seeds * (filled**2).sum(axis=0))
-    sums = np.abs(_flips(len(values)) @ filled)  # the first flips nothing
-    np.divide(sums, norm, out=sums, where=norm > 0)  # in place: there may be millions
-    np.round(sums, DIGITS, out=sums)
-    t = np.maximum(1 - sums**2, 1e-9)
-    np.sqrt(np.maximum(seeds - 1, 0) / t, out=t)
-    t *= sums
-    return t[0], t
+    t = np.abs(filled.T @ _flips(len(values)).T)  # the first flips nothing
+    for each, length, count in zip(t, norm, seeds, strict=True):  # in place: there may be millions
+        share = np.round(each / length, DIGITS) if length > 0 else each
+        each[:] = share * np.sqrt(max(count - 1, 0) / np.maximum(1 - share**2, 1e-9))
+    return t[:, 0], t
 
 
-def _share(observed: np.ndarray, flipped: np.ndarray) -> np.ndarray:
+def _share(observed: float, flipped: np.ndarray) -> float:
     """How many of the flips are at least as large."""
-    return (flipped >= observed - 1e-9).mean(axis=0)
+    return float((flipped >= observed - 1e-9).mean())
 
 
 @cache
@@ -235,24 +243,24 @@ def _needed(
     margin: float,
     level: np.ndarray,
     questions: int,
-) -> Iterator[float]:
+) -> np.ndarray:
     """Seeds, more than there are, with which a difference like this would be found, or be within the margin.
 
     Infinity where they are too many.
     """
-    counts = np.arange(3.0, MOST_SEEDS + 1)
-    to_be_within = _to_find(LEVEL / max(1, questions * len(mean)))  # as Holm has it of the first
-    for there, center, spread, each in zip(seeds, np.abs(mean), deviation, level, strict=True):
-        own = float(each) if each > 0 else LEVEL
-        reached = np.sqrt(counts) * center >= spread * _to_find(own / 2)
-        reached &= 2.0 ** (1 - counts) < own
-        within = np.sqrt(counts) * (margin - center) >= spread * to_be_within
-        found = np.flatnonzero((reached | within) & (counts > there))
-        yield float(counts[found[0]]) if len(found) else np.inf
+    center, level = np.abs(mean), np.where(level > 0, level, LEVEL)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off, inside = center / deviation, (margin - center) / deviation
+    needed = np.searchsorted(_to_find(LEVEL / max(1, questions * len(mean))), -inside)  # as Holm's first
+    for own in np.unique(level):
+        its, able = level == own, np.argmax(own > 2.0 ** (1 - COUNTS))
+        found = np.maximum(np.searchsorted(_to_find(own / 2), -off[its]), able)
+        needed[its] = np.minimum(needed[its], found)
+    counts = np.maximum(needed + COUNTS[0], seeds + 1)
+    return np.where(counts <= MOST_SEEDS, counts, np.inf)
 
 
 @cache
 def _to_find(level: float) -> np.ndarray:
-    """By number of seeds: how many standard errors off what is found with `POWER` must be."""
-    counts = np.arange(3.0, MOST_SEEDS + 1)
-    return _quantile(1 - level, counts) + _quantile(POWER, counts)
+    """By number of seeds: how many deviations off what is found with `POWER` must be, negative: it rises."""
+    return -(_quantile(1 - level, COUNTS) + _quantile(POWER, COUNTS)) / np.sqrt(COUNTS)

@@ -55,31 +55,31 @@ def judged(low: float, high: float, verdict: str, truth: float) -> dict[str, Any
     }
 
 
-def after(scores: np.ndarray, truth: np.ndarray) -> list[dict[str, Any]]:
+Said = dict[tuple[int, int, int], tuple[float, float, str]]  # by dataset and pair: an interval, a verdict
+
+
+def after(scores: np.ndarray) -> Said:
     """By the rules of today: all pairs of a comparison of methods are one family, over all datasets."""
     pairs = [(d, one, other) for d in range(len(scores)) for other, one in combinations(range(METHODS), 2)]
     differences = {
-        pair: pd.Series(scores[pair[0], :, pair[1]] - scores[pair[0], :, pair[2]]) for pair in pairs
+        (d, one, other): pd.Series(scores[d, :, one] - scores[d, :, other]) for d, one, other in pairs
     }
-    told = []
-    for (dataset, one, other), found in family(differences, "", "").comparisons.items():
-        so = truth[dataset, one] - truth[dataset, other]
-        told.append(judged(found.low, found.high, found.verdict, so) | {"planned": other == 0})
-    return told
+    compared = family(differences, "", "").comparisons
+    return {pair: (found.low, found.high, found.verdict) for pair, found in compared.items()}
 
 
-def before(scores: np.ndarray, truth: np.ndarray, random: np.random.Generator) -> list[dict[str, Any]]:
+def before(scores: np.ndarray, random: np.random.Generator) -> Said:
     """By the rules that reports had first."""
-    told = []
-    for table, so in zip(scores, truth - truth[:, [0]], strict=True):
+    said = {}
+    for dataset, table in enumerate(scores):
         apart = table[:, 1:] - table[:, [0]]  # (seeds, rivals)
         p = scipy.stats.wilcoxon(apart).pvalue if len(apart) >= 5 else np.ones(METHODS - 1)
         means = apart[random.integers(len(apart), size=(RESAMPLES, len(apart)))].mean(axis=1)
         limits = np.quantile(means, [0.025, 0.975], axis=0)
         for rival, corrected in enumerate(holm(p)):
             verdict = (AHEAD if apart[:, rival].mean() > 0 else BEHIND) if corrected < LEVEL else UNDECIDED
-            told.append(judged(*limits[:, rival], verdict, so[rival + 1]) | {"planned": True})
-    return told
+            said[dataset, rival + 1, 0] = (*limits[:, rival], verdict)
+    return said
 
 
 def simulate(reports: int, datasets: int, seeds: int, effect: str, alike: float) -> list[dict[str, Any]]:
@@ -89,14 +89,15 @@ def simulate(reports: int, datasets: int, seeds: int, effect: str, alike: float)
     for number in range(reports):
         scores, on_graph = drawn(datasets, seeds, EFFECTS[effect], alike, random)
         anywhere = np.tile(EFFECTS[effect] * (np.arange(METHODS) % 2), (datasets, 1))
-        for of, truth in {"this graph": on_graph, "any graph": anywhere}.items():
-            if of == "this graph" or alike:
-                by_rules = {"before": before(scores, truth, random), "after": after(scores, truth)}
-                told += [
-                    {"report": number, "rules": rules, "truth of": of, **each}
-                    for rules, found in by_rules.items()
-                    for each in found
-                ]
+        truths = {"this graph": on_graph} | ({"any graph": anywhere} if alike else {})
+        said = {"before": before(scores, random), "after": after(scores)}
+        told += [
+            {"report": number, "rules": rules, "truth of": of, "planned": other == 0}
+            | judged(*found, truth[dataset, one] - truth[dataset, other])
+            for of, truth in truths.items()
+            for rules, by_pair in said.items()
+            for (dataset, one, other), found in by_pair.items()
+        ]
     rows = []
     for (rules, of), group in pd.DataFrame(told).groupby(["rules", "truth of"], sort=False):
         planned = group[group["planned"]]

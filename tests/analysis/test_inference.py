@@ -77,8 +77,8 @@ def test_one_step_down_is_worked_out_by_hand() -> None:
 
     observed, flipped = inference._statistics(np.column_stack([one, other]))
     assert observed == pytest.approx([first[0], second[0]], rel=1e-6)
-    assert sorted(flipped[:, 0]) == pytest.approx(sorted(first), rel=1e-6)
-    assert inference._share(observed[:1], flipped.max(axis=1)[:, None])[0] == by_hand
+    assert sorted(flipped[0]) == pytest.approx(sorted(first), rel=1e-6)
+    assert inference._share(observed[0], flipped.max(axis=0)) == by_hand
 
 
 def test_a_comparison_of_too_few_seeds_costs_the_others_nothing() -> None:
