@@ -39,6 +39,7 @@ ABOUT_TRAINING = (
 )
 REPEATED_FOR = ("pretrain_on",)  # an ablation is one for each of its values
 SHAPE = ("dataset", "protocol", "n_way", "k_shot")
+OURS = "posterior-means"
 FEWEST_METHODS = 3  # to have an order
 OF_THE_PROTOCOL = ("protocol", "queries_per_class", "revision")  # it draws test nodes of its own
 
@@ -277,11 +278,29 @@ def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
     return found
 
 
-def maps(results: Results) -> list[tuple[str, pd.DataFrame]]:
-    """The grids in which N and K both vary and methods are compared, oracles aside."""
-    found = [(where, runs[~runs["oracle"] | runs["leaks"]]) for where, runs in grids(results)]
-    several = ("n_way", "k_shot", "method")
-    return [(where, runs) for where, runs in found if all(runs[key].nunique() > 1 for key in several)]
+@dataclass(frozen=True)
+class Map:
+    """One method beside all others in several cells of N and K, oracles aside."""
+
+    where: str
+    label: str  # whose map it is: our own method's, where it is there, or that of the first
+    cells: list[pd.DataFrame]  # runs, the method's and others'
+
+
+@lru_cache(maxsize=1)  # claims leave to them who leads in their cells
+def maps(results: Results) -> list[Map]:
+    """One for each dataset and protocol in which N and K both vary and methods are compared."""
+    found = []
+    for where, all_runs in grids(results):
+        runs = all_runs[~all_runs["oracle"] | all_runs["leaks"]]
+        if all(runs[key].nunique() > 1 for key in ("n_way", "k_shot", "method")):
+            own = runs[runs["method"] == OURS]
+            label = str((own if len(own) else runs)["label"].iloc[0])
+            cells = [cell for _, cell in runs.groupby(["n_way", "k_shot"])]
+            whole = [cell for cell in cells if label in set(cell["label"]) and cell["label"].nunique() > 1]
+            if len(whole) > 1:
+                found.append(Map(where, label, whole))
+    return found
 
 
 def shots(results: Results) -> Iterator[tuple[str, str, int, int, int, pd.Series]]:

@@ -17,8 +17,6 @@ from analysis.statistics import estimate
 from analysis.table import Cell, Table
 from analysis.tables import INTERVAL, difference_cell, estimate_cell
 
-OURS = "posterior-means"
-
 
 @dataclass(frozen=True)
 class Margin:
@@ -82,27 +80,22 @@ class Margins:
 
 @lru_cache(maxsize=1)  # tables, findings and figures of a report ask for the same
 def margins(results: Results) -> list[Margins]:
-    """One for each dataset and protocol in which N and K both vary and methods are compared."""
-    found = []
-    for where, runs in maps(results):
-        label = _whose(runs)
-        cells = [_margin(cell, label) for _, cell in runs.groupby(["n_way", "k_shot"])]
-        whole = [cell for cell in cells if cell is not None]
-        if len(whole) > 1:
-            found.append(Margins(where, label, results.metric, results.margin, whole, runs))
-    return found
+    """One for each map."""
+    return [
+        Margins(
+            each.where,
+            each.label,
+            results.metric,
+            results.margin,
+            [_margin(cell, each.label) for cell in each.cells],
+            pd.concat(each.cells),
+        )
+        for each in maps(results)
+    ]
 
 
-def _whose(runs: pd.DataFrame) -> str:
-    """Our own method where it is there, or what all else is compared with."""
-    own = runs[runs["method"] == OURS]
-    return str((own if len(own) else runs)["label"].iloc[0])
-
-
-def _margin(runs: pd.DataFrame, label: str) -> Margin | None:
+def _margin(runs: pd.DataFrame, label: str) -> Margin:
     scores = {str(name): each.set_index("seed")["last"] for name, each in runs.groupby("label", sort=False)}
-    if label not in scores or len(scores) < 2:
-        return None
     n_way, k_shot = (int(runs[key].iloc[0]) for key in ("n_way", "k_shot"))
     return Margin(n_way, k_shot, scores.pop(label), scores)
 

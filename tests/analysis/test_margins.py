@@ -79,6 +79,18 @@ def test_findings_begin_with_who_leads_where_and_do_not_ask_it_of_each_cell_agai
     assert frozenset(("Posterior means, transductive", "iCaRL")) not in tested  # the reference is GPN
 
 
+def test_a_cell_that_no_map_has_is_asked_who_leads_there(write: Write) -> None:
+    # Ours is in one cell alone, so that there is no map; N, K and methods vary for all that.
+    for n_way, k_shot in ((2, 1), (3, 5)):
+        for own, method in enumerate(("gpn", "icarl", "cec")):
+            folder = write(curves(0.5 + own / 10, own), method=method, n_way=n_way, k_shot=k_shot, sessions=2)
+    write(curves(0.4), method="posterior-means", n_way=3, k_shot=5, sessions=2)
+    results = read([folder])
+    assert not margins(results)
+    tested = {frozenset(pair[1:]) for pair in claims(results).pairs.comparisons}
+    assert frozenset(("iCaRL", "CEC")) in tested  # the reference is GPN
+
+
 def test_the_table_and_the_heat_map_say_the_same(grid: Path) -> None:
     results = read([grid])
     (table,) = margin_tables(results)
