@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.frame import Panel
-from analysis.statistics import estimate
+from analysis.statistics import estimates
 from analysis.table import Cell, Table
 
 EQUAL = "equal weights"
@@ -22,9 +22,9 @@ def attention_table(panel: Panel) -> Table | None:
     rows, numbers = [], []
     for name, column in measures.items():
         rows.append([Cell(name, name), Cell(EQUAL, EQUAL), *_equal(panel, column)])
-        tables = [panel.by_seed(column, session) for session in sessions]
+        tables = [estimates(panel.by_seed(column, session)) for session in sessions]
         for label in panel.labels:
-            found = [estimate(table[label]) for table in tables]
+            found = [table[label] for table in tables]
             if all(each.seeds == 0 for each in found):
                 continue
             cells = [_cell(each.mean) for each in found]

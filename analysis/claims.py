@@ -84,7 +84,7 @@ def highest(panel: Panel) -> str | None:
 
 
 def _pairs(results: Results) -> Iterator[tuple[tuple[str, str, str], pd.Series]]:
-    mapped = {run for each in maps(results) for cell in each.cells for run in cell["run"]}
+    mapped = {run for *_, runs in maps(results) for run in runs["run"]}
     for panel in results.panels():
         last = panel.by_seed("last")
         for one, other in _asked(panel, not mapped.isdisjoint(panel.runs["run"])):

@@ -278,28 +278,22 @@ def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
     return found
 
 
-@dataclass(frozen=True)
-class Map:
-    """One method beside all others in several cells of N and K, oracles aside."""
-
-    where: str
-    label: str  # whose map it is: our own method's, where it is there, or that of the first
-    cells: list[pd.DataFrame]  # runs, the method's and others'
-
-
 @lru_cache(maxsize=1)  # claims leave to them who leads in their cells
-def maps(results: Results) -> list[Map]:
-    """One for each dataset and protocol in which N and K both vary and methods are compared."""
+def maps(results: Results) -> list[tuple[str, str, pd.DataFrame]]:
+    """(where, whose, runs): where N and K both vary and one method is beside others in several cells.
+
+    It is our own method where that is there, or else the first; oracles are aside.
+    """
     found = []
-    for where, all_runs in grids(results):
-        runs = all_runs[~all_runs["oracle"] | all_runs["leaks"]]
+    for where, grid in grids(results):
+        runs = grid[~grid["oracle"] | grid["leaks"]]
         if all(runs[key].nunique() > 1 for key in ("n_way", "k_shot", "method")):
             own = runs[runs["method"] == OURS]
             label = str((own if len(own) else runs)["label"].iloc[0])
-            cells = [cell for _, cell in runs.groupby(["n_way", "k_shot"])]
-            whole = [cell for cell in cells if label in set(cell["label"]) and cell["label"].nunique() > 1]
-            if len(whole) > 1:
-                found.append(Map(where, label, whole))
+            cells = runs.assign(own=runs["label"] == label).groupby(["n_way", "k_shot"])
+            whole = runs[cells["own"].transform("any") & (cells["label"].transform("nunique") > 1)]
+            if len(shapes(whole)) > 1:
+                found.append((where, label, whole))
     return found
 
 
@@ -354,9 +348,13 @@ def rankings(results: Results) -> list[Ranking]:
     differ = [key for key in results.varied() if key not in (*SHAPE, "method", "sessions", "classes")]
     for shape, group in runs.groupby(list(SHAPE), sort=False):
         dataset, protocol, n_way, k_shot = shape
+        configs = group.drop_duplicates("config_hash")
         for key in differ:
             others = {other for other in differ if other != key}
-            centre = group[group["given"].map(others.isdisjoint)]
+            there = configs[configs["given"].map(others.isdisjoint)]
+            if there["method"].nunique() < FEWEST_METHODS or there[key].nunique() < 2:
+                continue
+            centre = group[group["config_hash"].isin(there["config_hash"])]
             scores = _methods(centre, key)
             if scores:
                 where = f"{dataset}, {protocol}, {n_way}-way {k_shot}-shot"

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.inference import MARGIN
@@ -197,7 +198,11 @@ class Panel:
         key = (column, session)
         if key not in self._pivots:
             rows = self.runs if session is None else self._by_session[session]
-            self._pivots[key] = rows.pivot(index="seed", columns="label", values=column)[self.labels]
+            seeds, row = np.unique(rows["seed"], return_inverse=True)
+            wide = np.full((len(seeds), len(self.labels)), np.nan)
+            labels = pd.Index(self.labels, dtype=object)
+            wide[row, labels.get_indexer(rows["label"])] = rows[column]
+            self._pivots[key] = pd.DataFrame(wide, pd.Index(seeds, name="seed"), labels)
         return self._pivots[key]
 
     @cached_property
@@ -243,6 +248,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
             try:
                 record = completed(read_record(path))
                 _check(record)
+                record.pop("class_accuracy", None)  # half of a record, and no report's
             except ValueError as error:
                 damaged.append(f"{path}: {error}")
                 continue
@@ -351,7 +357,8 @@ def _missing(launch: dict[str, Any], found: set[tuple[str, int]]) -> Iterator[Lo
 def _tables(
     found: Iterable[tuple[str, Record]], metric: str, searches: Searches
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    rows, curves = [], []
+    rows = []
+    curves: dict[str, list[Any]] = {}
     keys: dict[str, None] = {}
     for number, (study, record) in enumerate(found):
         config = {key: _plain(value) for key, value in record["config"].items()}
@@ -390,9 +397,13 @@ def _tables(
         kind = "macro_" if metric.startswith("macro") else ""
         behind = (METRICS[metric], f"{kind}base_accuracy", f"{kind}novel_accuracy")
         series |= {name: series[key] for name, key in zip(SCORES, behind, strict=True)}
-        for session, values in enumerate(zip(*series.values(), strict=True)):
-            curves.append({"run": number, "session": session, **dict(zip(series, values, strict=True))})
+        place = {"run": [number] * len(unknown), "session": range(len(unknown))}
+        for key, values in (place | series).items():
+            curves.setdefault(key, []).extend(values)
     runs = pd.DataFrame(rows)
+    # Columns of strings are slow to choose rows of, each by itself; as objects they are one block.
+    runs = runs.astype(dict.fromkeys(runs.select_dtypes("str"), object)).copy()
+    runs.columns = runs.columns.astype(object)
     runs = labelled(runs, naming(keys, runs["study"], searches))
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
     numbers = dict.fromkeys((*BY_SESSION, *MACRO, *DIAGNOSTICS, *SCORES), float)

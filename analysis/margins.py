@@ -81,17 +81,11 @@ class Margins:
 @lru_cache(maxsize=1)  # tables, findings and figures of a report ask for the same
 def margins(results: Results) -> list[Margins]:
     """One for each map."""
-    return [
-        Margins(
-            each.where,
-            each.label,
-            results.metric,
-            results.margin,
-            [_margin(cell, each.label) for cell in each.cells],
-            pd.concat(each.cells),
-        )
-        for each in maps(results)
-    ]
+    found = []
+    for where, label, runs in maps(results):
+        cells = [_margin(cell, label) for _, cell in runs.groupby(["n_way", "k_shot"])]
+        found.append(Margins(where, label, results.metric, results.margin, cells, runs))
+    return found
 
 
 def _margin(runs: pd.DataFrame, label: str) -> Margin:

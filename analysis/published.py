@@ -51,7 +51,7 @@ def published_tables(results: Results) -> Iterator[Table]:
     for panel in results.panels():
         printed = printed_for(panel)
         rows, numbers = [], []
-        for label in panel.labels:
+        for label in panel.labels if len(printed) else ():
             runs = panel.runs[panel.runs["label"] == label]
             last = int(panel.sessions["session"].max())
             theirs = printed[printed["ours"] == _identity(runs.iloc[0])]

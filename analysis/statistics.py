@@ -41,6 +41,11 @@ def estimate(values: Sequence[float] | np.ndarray | pd.Series) -> Estimate:
     return Estimate(mean, mean - half, mean + half, len(array))
 
 
+def estimates(table: pd.DataFrame) -> dict[str, Estimate]:
+    """By column, over the seeds in its rows."""
+    return dict(zip(table.columns, map(estimate, table.to_numpy(dtype=float).T), strict=True))
+
+
 def rank_correlation(one: Sequence[float] | pd.Series, other: Sequence[float] | pd.Series) -> float:
     """Kendall's tau-b of two orders of the same things; NaN where one of them is none."""
     return float(scipy.stats.kendalltau(one, other).statistic)

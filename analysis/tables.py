@@ -17,7 +17,7 @@ from analysis.frame import Panel, Results
 from analysis.inference import AHEAD, Difference
 from analysis.labels import readable, slug, transductive_words
 from analysis.searches import search_tables
-from analysis.statistics import Estimate, estimate, rank_correlation
+from analysis.statistics import Estimate, estimate, estimates, rank_correlation
 from analysis.table import Cell, Table
 from analysis.words import listed, p_value, points, verdict
 from hagmeta.common.differences import sort_key
@@ -64,16 +64,12 @@ def make_tables(results: Results) -> Iterator[Table]:
 
 def summary_table(panel: Panel, told: Claims) -> Table:
     """First, average and last, and the difference from the reference: narrow enough for a paper's column."""
-    columns = {
-        "first": panel.by_seed("first"),
-        "average": panel.by_seed("average"),
-        "last": panel.by_seed("last"),
-    }
+    columns = {moment: estimates(panel.by_seed(moment)) for moment in ("first", "average", "last")}
     tests = told.beside(panel, panel.reference)
     top = _top(panel, told)
     rows = []
     for label in panel.labels:
-        cells = [estimate_cell(estimate(table[label])) for table in columns.values()]
+        cells = [estimate_cell(found[label]) for found in columns.values()]
         cells[-1] = replace(cells[-1], best=label in top)
         tested = [difference_cell(tests.get(label)), verdict_cell(tests.get(label))] if tests else []
         rows.append([Cell(label, label), _seed_count(panel, label), *cells, *tested])
@@ -120,9 +116,8 @@ def _section(panel: Panel) -> str:
 def sessions_table(panel: Panel, told: Claims) -> Table:
     """Means by session with PD and RPD: the form of the paper's Table 2."""
     sessions = sorted(panel.sessions["session"].unique())
-    columns = {str(session): panel.by_seed("score", session) for session in sessions}
-    columns |= {"PD": panel.by_seed("pd"), "RPD": panel.by_seed("rpd")}
-    means = {name: table.mean() for name, table in columns.items()}
+    columns = {str(session): estimates(panel.by_seed("score", session)) for session in sessions}
+    columns |= {"PD": estimates(panel.by_seed("pd")), "RPD": estimates(panel.by_seed("rpd"))}
     return Table(
         name=f"sessions-{panel.slug}",
         section=_section(panel),
@@ -136,7 +131,7 @@ def sessions_table(panel: Panel, told: Claims) -> Table:
             [
                 Cell(label, label),
                 _seed_count(panel, label),
-                *(_mean_cell(each[label]) for each in means.values()),
+                *(_mean_cell(found[label].mean) for found in columns.values()),
             ]
             for label in panel.labels
         ],
@@ -155,16 +150,18 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
     known = panel.sessions.loc[panel.sessions["macro_accuracy"].notna(), "run"]
     if known.empty:
         return None
-    runs, sessions = (rows[rows["run"].isin(known)] for rows in (panel.runs, panel.sessions))
-    left_out = len(panel.runs) - len(runs)
-    panel = replace(panel, runs=runs, sessions=sessions)
+    left_out = len(panel.runs) - known.nunique()
+    if left_out:
+        runs, sessions = (rows[rows["run"].isin(known)] for rows in (panel.runs, panel.sessions))
+        panel = replace(panel, runs=runs, sessions=sessions)
     tables = metrics_of(panel)
     notes = [order_words(panel, tables)] if len(panel.labels) > len(panel.oracles) + 1 else []
     if left_out:
         notes.append(f"{left_out} runs were recorded before there were macro metrics and are left out.")
+    columns = {name: estimates(table) for name, table in tables.items()}
     rows = [
         [Cell(label, label), _seed_count(panel, label)]
-        + [estimate_cell(estimate(table[label])) for table in tables.values()]
+        + [estimate_cell(found[label]) for found in columns.values()]
         for label in panel.labels
     ]
     return Table(
@@ -181,7 +178,7 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
         ),
         columns=["configuration", "seeds", *tables],
         rows=rows,
-        numbers=_numbers(panel, tables, {}),
+        numbers=_numbers(panel, columns, {}),
         notes=[*notes, *_notes(panel, told)],
         leaks=panel.leaks,
     )
@@ -224,17 +221,17 @@ def ablation_table(factorial: Factorial, told: Claims) -> Table:
     """The form of the paper's Table 3."""
     panel = factorial.panel
     columns = {
-        "first session": panel.by_seed("first"),
-        "last session": panel.by_seed("last"),
-        "average": panel.by_seed("average"),
-        "PD": panel.by_seed("pd"),
-        "RPD": panel.by_seed("rpd"),
+        "first session": estimates(panel.by_seed("first")),
+        "last session": estimates(panel.by_seed("last")),
+        "average": estimates(panel.by_seed("average")),
+        "PD": estimates(panel.by_seed("pd")),
+        "RPD": estimates(panel.by_seed("rpd")),
     }
     switches = panel.runs.drop_duplicates("label").set_index("label")[factorial.factors]
     order = sorted(panel.labels, key=lambda label: [-place(level) for level in switches.loc[label]])
     rows = [
         [*(_level_cell(level) for level in switches.loc[label]), _seed_count(panel, label)]
-        + [estimate_cell(estimate(table[label])) for table in columns.values()]
+        + [estimate_cell(found[label]) for found in columns.values()]
         for label in order
     ]
     return Table(
@@ -412,12 +409,14 @@ def _seed_count(panel: Panel, label: str) -> Cell:
     return Cell(str(count), count, mark="†" if label in panel.mixed else "")
 
 
-def _numbers(panel: Panel, columns: dict[str, pd.DataFrame], tests: dict[str, Difference]) -> pd.DataFrame:
+def _numbers(
+    panel: Panel, columns: dict[str, dict[str, Estimate]], tests: dict[str, Difference]
+) -> pd.DataFrame:
     hashes = panel.runs.drop_duplicates("label").set_index("label")["config_hash"]
     rows = []
     for label in panel.labels:
         who = {"configuration": label, "config_hash": hashes[label]}
-        rows += [{**who, "column": name, **vars(estimate(table[label]))} for name, table in columns.items()]
+        rows += [{**who, "column": name, **vars(found[label])} for name, found in columns.items()]
         if label in tests:
             rows.append({**who, "column": "last less reference", **tests[label].told})
     return pd.DataFrame(rows)
