@@ -7,7 +7,7 @@ datasets agree is counted, not tested.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -19,6 +19,7 @@ from analysis.labels import transductive_words
 from analysis.statistics import estimate
 from analysis.table import Cell, Table
 from analysis.tables import INTERVAL, difference_cell, estimate_cell
+from analysis.words import some
 
 AGREEMENT = (
     "The last column says on which datasets the verdict is ahead (more) or behind (less), by the same test "
@@ -40,6 +41,10 @@ class Across:
 
     def everywhere(self, verdict: str) -> bool:
         return len(self.where(verdict)) == len(self.found)
+
+    @property
+    def mean(self) -> float:
+        return sum(each.mean for each in self.found.values()) / len(self.found)
 
     @property
     def somewhere(self) -> bool:
@@ -112,7 +117,7 @@ def across_words(results: Results) -> Iterator[str]:
     if methods := compared_methods(panels, told):
         reference = common_labels(panels)[0]
         oracles = oracles_of(panels)
-        rivals = [each for each in methods if each.name not in oracles]
+        rivals = sorted((each for each in methods if each.name not in oracles), key=lambda each: -each.mean)
         yield _sorted_words(f"At the last session on {there}, beside {reference}", rivals, "ahead", "behind")
     for moment, when in MOMENTS.items():
         for name, effects in compared_effects(panels, told, moment).items():
@@ -128,7 +133,7 @@ def _sorted_words(where: str, compared: list[Across], more: str, less: str) -> s
     for each in compared:
         whole = next((words for verdict, words in verdicts.items() if each.everywhere(verdict)), None)
         groups[whole or ("on some only" if each.somewhere else "certain on none")].append(each.name)
-    parts = [f"{words}: {', '.join(names)}" for words, names in groups.items() if names]
+    parts = [f"{words}: {some(names)}" for words, names in groups.items() if names]
     return f"{where}: {'; '.join(parts)}."
 
 
@@ -147,7 +152,8 @@ def _methods_table(panels: Mapping[str, Panel], compared: list[Across]) -> Table
         for name, panel in panels.items():
             found = estimate(panel.by_seed("last")[label])
             rank = int(ranks[name][label]) if label in rivals else None
-            cells += [estimate_cell(found, best=rank == 1), Cell("" if rank is None else str(rank), rank)]
+            cell = estimate_cell(found, best=rank == 1)
+            cells.append(cell if rank is None else replace(cell, text=f"{cell.text} ({rank})"))
             numbers.append({"configuration": label, "dataset": name, "rank": rank, **vars(found)})
         mean = sum(ranks[name][label] for name in panels) / len(panels) if label in rivals else None
         head = [Cell(label, label), *cells, Cell("" if mean is None else f"{mean:.1f}", mean)]
@@ -159,7 +165,7 @@ def _methods_table(panels: Mapping[str, Panel], compared: list[Across]) -> Table
         caption=f"{INTERVAL} {AGREEMENT} Differences are from {common[0]}.",
         columns=[
             "configuration",
-            *(column for name in panels for column in (name, "rank")),
+            *(f"{name} (rank)" for name in panels),
             "mean rank",
             f"less {common[0]}",
         ],

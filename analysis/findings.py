@@ -50,10 +50,15 @@ def _margins(found: Margins) -> str:
     leads = [100 * found.lead(index).mean for index in cells]
     verdicts = [found.verdict(index) for index in cells]
     ahead, behind = (verdicts.count(verdict) for verdict in (AHEAD, BEHIND))
+    where = f"all {ahead}" if ahead == len(cells) else f"{ahead} of {len(cells)}"
+    less = (
+        ""
+        if ahead == len(cells)
+        else f", and behind {f'one in {behind}' if behind else 'none in the others'}"
+    )
     return (
-        f"On {found.where}, {found.label} is ahead of every other method in {ahead} of {len(cells)} cells of "
-        f"N and K, and behind one in {behind}; beside the best other {min(leads):+.1f} to {max(leads):+.1f} "
-        "points."
+        f"On {found.where}, {found.label} is ahead of every other method in {where} cells of N and K{less}; "
+        f"beside the best other {min(leads):+.1f} to {max(leads):+.1f} points."
     )
 
 
@@ -103,18 +108,19 @@ def _ranking(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
     best = highest(panel)
     if best is None or "method" not in panel.varied():
         return
-    tests = {label: told.pair(panel, best, label) for label in panel.labels if label not in panel.oracles}
+    ends = panel.by_seed("last").mean().sort_values(ascending=False)
+    tests = {label: told.pair(panel, best, label) for label in ends.index if label not in panel.oracles}
     verdicts = {label: test.verdict for label, test in tests.items() if test is not None}
     if len(verdicts) < len(tests) - 1:
         return  # too many to compare all
-    level = f"{100 * panel.by_seed('last')[best].mean():.1f} %"
+    level = f"{100 * ends[best]:.1f} %"
     place = _place(panel, several)
     ahead = [label for label, verdict in verdicts.items() if verdict == AHEAD]
     if len(ahead) == len(verdicts):
         others = "every other system" if len(ahead) > 1 else ahead[0]
         yield f"{place}{best} is ahead of {others} at the last session, {level}."
         return
-    groups = {"ahead of": ahead}
+    groups = {"ahead of": ahead}  # each highest first
     for verdict, words in ((EQUIVALENT, "equivalent to"), (UNDECIDED, "undecided beside")):
         groups[words] = [label for label, found in verdicts.items() if found == verdict]
     groups["over too few seeds to compare with"] = [k for k, found in verdicts.items() if found == TOO_FEW]

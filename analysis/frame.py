@@ -35,6 +35,7 @@ SCORES = ("score", "base_score", "novel_score")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
 OF_A_LAUNCH = ("space", "description", "command", "time", "configs", "seeds")
+LOOKS = 16  # that figures tell apart
 VERSION = ("commit", "torch", "device")  # what runs that are averaged should share
 
 
@@ -75,6 +76,19 @@ class Results:
         """Settings with more than one value."""
         return varied(self.runs.drop_duplicates("config_hash"), self.keys)
 
+    @cached_property
+    def labels(self) -> list[str]:
+        """All configurations, in the order in which figures give them looks: the first is the reference.
+
+        Of more than there are looks, those come next that somewhere end highest or lowest: they are drawn.
+        """
+        found = list(dict.fromkeys(self.runs["label"]))
+        if len(found) <= LOOKS:
+            return found
+        means = self.runs.groupby([*IN_EVERY_TITLE, "label"])["last"].mean()
+        far = (means.groupby(list(IN_EVERY_TITLE)).rank(pct=True) - 0.5).abs().groupby("label").max()
+        return [found[0], *sorted(found[1:], key=lambda label: -far[label])]
+
     def panels(self) -> list[Panel]:
         """Parts within which accuracies may be compared."""
         return self._panels
@@ -105,7 +119,7 @@ class Results:
         first = runs.iloc[0]
         words = [first["dataset"], first["protocol"], f"{first['n_way']}-way {first['k_shot']}-shot"]
         words += [f"{key} {readable(first[key])}" for key in parting]
-        return Panel(", ".join(words), runs, sessions, self.keys)
+        return Panel(", ".join(words), runs, sessions, self.keys, self.labels)
 
     def where(self, conditions: dict[str, str]) -> Results:
         """Only the runs whose settings read like this."""
@@ -149,6 +163,7 @@ class Panel:
     runs: pd.DataFrame
     sessions: pd.DataFrame
     keys: list[str]
+    everyone: list[str]  # the configurations of the whole report, by whose order figures give looks
 
     @property
     def slug(self) -> str:

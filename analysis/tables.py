@@ -211,8 +211,12 @@ def order_words(panel: Panel, tables: dict[str, pd.DataFrame]) -> str:
     taus = {name: rank_correlation(ranks[first], ranks[name]) for name in tables if name != first}
     told = ", ".join(f"{name} {tau:.2f}" for name, tau in taus.items() if not np.isnan(tau))
     leader = str(ranks[first].idxmin())
-    other = [f"{ranks[name].idxmin()} by {name}" for name in taus if ranks.loc[leader, name] > 1]
-    agree = f"; the first is another: {', '.join(other)}" if other else "; all have the same first"
+    firsts: dict[str, list[str]] = {}
+    for name in taus:
+        if ranks.loc[leader, name] > 1:
+            firsts.setdefault(str(ranks[name].idxmin()), []).append(name)
+    other = [f"{label} by {listed(names)}" for label, names in firsts.items()]
+    agree = f"; the first is another: {'; '.join(other)}" if other else "; all have the same first"
     start = f"Order of means by {first} ({leader} first)"
     return f"{start} and by the others, Kendall's tau: {told}{agree}."
 

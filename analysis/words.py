@@ -62,10 +62,11 @@ def margin(found: Difference) -> str:
     return "1 point" if found.margin == 0.01 else f"{100 * found.margin:g} points"
 
 
-def some(labels: list[str], most: int = 6) -> str:
-    """The first of many names."""
-    left = len(labels) - most
-    return ", ".join(labels) if left < 2 else f"{', '.join(labels[:most])} and {left} others"
+def some(labels: list[str], most: int = 4) -> str:
+    """A few names, or the first of many and how many others."""
+    if len(labels) <= most:
+        return ", ".join(labels)
+    return f"{labels[0]} and {len(labels) - 1} others"
 
 
 def listed(words: list[str]) -> str:

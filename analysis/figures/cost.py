@@ -44,7 +44,7 @@ def _points(panel: Panel, rest: str) -> Drawing:
     if crowded:
         rest_of = accuracy.index.difference(chosen)
         axes.plot(seconds[rest_of], accuracy["mean"][rest_of], "o", color=style.GREY, markersize=3)
-    called, looks = names.shown(panel), style.looks(panel.labels, chosen)
+    called, looks = names.shown(panel), style.looks(panel.everyone, chosen)
     for label, look in looks.items():
         point = accuracy.loc[label]
         options: dict[str, Any] = {"fmt": look.marker, "color": look.color, "markersize": 6.5, "alpha": 0.9}
@@ -58,7 +58,7 @@ def _points(panel: Panel, rest: str) -> Drawing:
         axes.minorticks_off()
     axes.set_xlabel("seconds a run")
     axes.set_ylabel("accuracy at the last session (%)")
-    axes.set_title(summary.heading(panel))
+    axes.set_title(style.wrapped(summary.heading(panel), style.BESIDE_LEGEND))
     words = [called[label] + (f" ({roles[label]})" if crowded else "") for label in looks]
     style.legend(
         figure, [style.handle(look, linestyle="none", markersize=6.5) for look in looks.values()], words

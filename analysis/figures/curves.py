@@ -34,7 +34,7 @@ def _curves(panel: Panel, rest: str) -> Drawing:
     figure, axes = _axes(below=not paired.empty)
     if crowded:
         _background(axes[0], table.drop(index=chosen, level="label"))
-    looks = style.looks(panel.labels, chosen)
+    looks = style.looks(panel.everyone, chosen)
     lines = {label: _line(axes[0], table.loc[label], looks[label], len(chosen)) for label in chosen}
     if not paired.empty:
         _differences(axes[1], paired, looks, names.shown(panel)[panel.reference])
@@ -43,7 +43,7 @@ def _curves(panel: Panel, rest: str) -> Drawing:
     for each in axes[:-1]:
         each.set_xlabel("")
     axes[0].set_ylabel("accuracy over all\nclasses met (%)")
-    axes[0].set_title(summary.heading(panel))
+    axes[0].set_title(style.wrapped(summary.heading(panel), style.BESIDE_LEGEND))
     figure.align_ylabels(axes)
     _legend(figure, axes[0], panel, last, lines)
     return Drawing(

@@ -13,8 +13,9 @@ from analysis.drawing import Drawing
 from analysis.figures import style, summary
 from analysis.frame import Results
 from analysis.over_datasets import RESAMPLED, OverDatasets, over_datasets
-from analysis.words import p_value
+from analysis.words import p_value, some
 
+MOST_PROFILES = 12  # that a legend has room for
 WITHIN = np.linspace(0, 20, 201)  # points below the best
 
 
@@ -25,7 +26,7 @@ def draw(results: Results) -> Iterator[Drawing]:
         yield _critical(found)
         yield _improvement(found)
         yield _ratings(found)
-        yield _profiles(found)
+        yield _profiles(found, results.labels)
 
 
 def _named(found: OverDatasets, name: str, title: str, caption: str, figure: Any) -> Drawing:
@@ -44,10 +45,10 @@ def _critical(found: OverDatasets) -> Drawing:
     _rows(axes, list(ranks.index))
     axes.set_xlim(0.8, len(ranks) + 0.2)
     axes.set_xlabel("mean rank")
-    axes.set_title(f"critical difference {far:.1f} ranks")
+    style.heading(figure, f"critical difference {far:.1f} ranks")
     count = len(found.scores)
-    apart = [name for name, rank in ranks.items() if rank - ranks.iloc[0] > far]
-    said = f"behind {ranks.index[0]}: {', '.join(apart)}" if apart else "none is told from the first"
+    apart = [str(name) for name, rank in ranks.items() if rank - ranks.iloc[0] > far]
+    said = f"behind {ranks.index[0]}: {some(apart)}" if apart else "none is told from the first"
     caption = (
         f"Mean ranks over {count} datasets, the datasets being what is sampled; seeds enter by their means. "
         "Bars are the critical difference of Nemenyi's test at 5 %: who stands beyond a bar's end is told "
@@ -61,16 +62,24 @@ def _critical(found: OverDatasets) -> Drawing:
 def _improvement(found: OverDatasets) -> Drawing:
     order = list(found.ranks.mean().sort_values().index)
     shares = 100 * found.improvement.loc[order, order]
-    side = 1.9 + 0.42 * len(order)
-    figure, ((axes,),) = style.grid(1, 1, side, width=max(side + 1.4, 5.0))
+    figure, ((axes,),) = style.grid(1, 1, 1.2 + 0.3 * len(order))
     mask = np.eye(len(order), dtype=bool)
     bar = {"label": "seeds in which the row is above (%)", "shrink": 0.7}
-    options: dict[str, Any] = {"vmin": 0, "vmax": 100, "cmap": "RdBu", "annot_kws": {"fontsize": 7.5}}
+    options: dict[str, Any] = {
+        "vmin": 0,
+        "vmax": 100,
+        "cmap": "RdBu",
+        "annot_kws": {"fontsize": min(7.5, 125 / len(order))},
+    }
     sns.heatmap(shares, ax=axes, mask=mask, annot=True, fmt=".0f", cbar_kws=bar, **options)
     style.bare(axes)
-    axes.set_xlabel("")
+    numbers = range(1, len(order) + 1)
     axes.set_ylabel("")
-    axes.set_xticklabels(axes.get_xticklabels(), rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_xlabel("the same, by number")
+    axes.set_xticklabels(map(str, numbers), rotation=0)
+    axes.set_yticklabels(
+        [f"{_short(name)}  {row}" for row, name in zip(numbers, order, strict=True)], rotation=0
+    )
     caption = (
         "Of every pair, how often the row's method is above the column's with the same seed: a mean over the"
         " datasets of shares of seeds, level counting half; nothing is resampled."
@@ -92,11 +101,13 @@ def _ratings(found: OverDatasets) -> Drawing:
 
 
 @style.styled
-def _profiles(found: OverDatasets) -> Drawing:
+def _profiles(found: OverDatasets, everyone: list[str]) -> Drawing:
     table = found.profile(WITHIN)
     far = WITHIN[np.argmax((table >= 0.9999).all(axis=1).to_numpy())] or WITHIN[-1]
     long = (100 * table.loc[: far * 1.02]).melt(ignore_index=False, var_name="method", value_name="share")
-    looks = style.looks(found.methods, found.methods[: len(style.LOOKS)])
+    apart = everyone[: len(style.LOOKS)]  # by their looks
+    best = [str(method) for method in found.ranks.mean().sort_values().index if method in apart]
+    looks = style.looks(everyone, best[:MOST_PROFILES])
     figure, ((axes,),) = style.grid(1, 1, 3.4)
     for method, look in looks.items():
         own = long[long["method"] == method]
@@ -114,5 +125,11 @@ def _profiles(found: OverDatasets) -> Drawing:
 
 
 def _rows(axes: Axes, labels: list[str]) -> None:
-    axes.set_yticks(range(len(labels)), labels)
+    axes.set_yticks(range(len(labels)), map(_short, labels))
     axes.set_ylim(len(labels) - 0.5, -0.5)
+
+
+def _short(label: str) -> str:
+    """In at most two lines, which leave the axes room."""
+    lines = style.wrapped(label, 36).split("\n")
+    return "\n".join(lines[:2]) + (" …" if len(lines) > 2 else "")

@@ -25,7 +25,7 @@ def draw(results: Results) -> Iterator[Drawing]:
     groups.sort(key=lambda each: (summary.any_leak(each[1]), -len(shapes(each[1]))))
     rest = summary.left_out(MOST_GROUPS, len(groups), "datasets and protocols")
     for words, runs in groups[:MOST_GROUPS]:
-        yield _multiples(words, runs, results.sessions[results.sessions["run"].isin(runs["run"])], rest)
+        yield _multiples(words, runs, results, rest)
         for name in _most_settings(runs)[:MOST_NAMES]:
             own = runs[runs["name"] == name]
             ways, shots = own["n_way"].nunique(), own["k_shot"].nunique()
@@ -42,17 +42,19 @@ def _most_settings(runs: pd.DataFrame) -> list[str]:
 
 
 @style.styled
-def _multiples(words: str, runs: pd.DataFrame, sessions: pd.DataFrame, rest: str) -> Drawing:
+def _multiples(words: str, runs: pd.DataFrame, results: Results, rest: str) -> Drawing:
     settings = shapes(runs)
     ways, shots = settings["n_way"].nunique(), settings["k_shot"].nunique()
     whole = len(settings) == ways * shots and 1 < shots <= 5 and ways > 1
     columns = shots if whole else min(3, len(settings))
     drawn = settings.head(MOST_CELLS // columns * columns)
     chosen = (_most_settings(runs) or list(dict.fromkeys(runs["name"])))[:MOST_LINES]
-    looks = style.looks(chosen, chosen)
+    label_of = dict(zip(runs["name"], runs["label"], strict=True))
+    by_label = style.looks(results.labels, [label_of[name] for name in chosen])
+    looks = {name: by_label[label_of[name]] for name in chosen}
     rows = -(-len(drawn) // columns)
     figure, axes = style.grid(rows, columns, 1.55 if whole else 2.1, sharey=True)
-    named = sessions.merge(runs[["run", "name"]], on="run")
+    named = results.sessions.merge(runs[["run", "name"]], on="run")
     for index, setting in enumerate(drawn.itertuples()):
         here = named[(named["n_way"] == setting.n_way) & (named["k_shot"] == setting.k_shot)]
         _small(axes.flat[index], here, looks, f"{setting.n_way}-way {setting.k_shot}-shot")

@@ -21,6 +21,7 @@ WIDTH = 7.2  # inches: 720 pixels at 100 dots an inch
 GREY = "#9a9a9a"
 INK = "#222222"
 HEAT = "viridis"  # lightness grows with the value
+BESIDE_LEGEND = 46  # letters of a title that ends where the legend begins
 ACCURACY = "accuracy (%)"
 HALO = [patheffects.withStroke(linewidth=2.2, foreground="white")]  # for text over lines
 RC: Any = {
@@ -84,21 +85,20 @@ _DASHES: list[Any] = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5
 # Okabe and Ito's colours without the yellow, which is lost on white; dark and light alternate.
 _COLORS = ["#0072b2", "#e69f00", "#111111", "#cc79a7", "#009e73", "#56b4e9", "#d55e00", "#6f6f6f"]
 _COLORS += ["#7a4b00", "#7d3c98", "#8fae00", "#00b5b5"]  # told from those by their marks and dashes
-_MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p"]
+_COLORS += ["#a50f37", "#1b3a8a", "#b39ddb", "#4d7c3a"]
+_MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p", "d", "8", "H", "."]
 LOOKS = [
     Look(color, _DASHES[index % len(_DASHES)], marker)
     for index, (color, marker) in enumerate(zip(_COLORS, _MARKERS, strict=True))
 ]
 
 
-def looks(labels: Sequence[str], chosen: Sequence[str]) -> dict[str, Look]:
-    """A look for each chosen label, the same in all figures of a panel; lines drawn later are thinner."""
-    ordered = [label for label in labels if label in chosen]
-    places = labels if len(labels) <= len(LOOKS) else ordered
-    thick = np.linspace(2.6, 1.2, len(ordered)) if len(ordered) > 1 else [1.8]
+def looks(everyone: Sequence[str], chosen: Sequence[str]) -> dict[str, Look]:
+    """A look for each chosen label, by its place among all of the report; lines drawn later are thinner."""
+    thick = np.linspace(2.6, 1.2, len(chosen)) if len(chosen) > 1 else [1.8]
     return {
-        label: replace(LOOKS[places.index(label)], width=float(width))
-        for label, width in zip(ordered, thick, strict=True)
+        label: replace(LOOKS[everyone.index(label) % len(LOOKS)], width=float(width))
+        for label, width in zip(chosen, thick, strict=True)
     }
 
 

@@ -38,12 +38,12 @@ def _paths(panel: Panel, rest: str) -> Drawing:
     rows = panel.sessions[panel.sessions["session"] > 0]
     means = 100 * rows.groupby(["label", "session"])[["base_score", "novel_score"]].mean()
     figure, ((axes,),) = style.grid(1, 1, 4.4)
-    looks = style.looks(panel.labels, chosen)
+    looks = style.looks(panel.everyone, chosen)
     for label, look in looks.items():
         _path(axes, means.loc[label], look, numbered=label == panel.reference)
     axes.set_xlabel("accuracy on the classes known from the start (%): stability")
     axes.set_ylabel("accuracy on all classes that came since (%): plasticity")
-    axes.set_title(summary.heading(panel))
+    axes.set_title(style.wrapped(summary.heading(panel), style.BESIDE_LEGEND))
     called = names.shown(panel)
     style.legend(figure, [style.handle(look) for look in looks.values()], [called[label] for label in looks])
     last = int(rows["session"].max())

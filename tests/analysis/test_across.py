@@ -36,20 +36,34 @@ def compared(write: Write) -> Path:
 
 def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Path) -> None:
     (table,) = across_tables(read([compared]))
-    assert table.columns[1:] == ["debian", "rank", "wordnet", "rank", "mean rank", "less HAG-Meta"]
+    assert table.columns[1:] == ["debian (rank)", "wordnet (rank)", "mean rank", "less HAG-Meta"]
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
-    assert rows["GPN"][1::2] == ["1", "1", "more on all"]
-    assert rows["iCaRL"][1::2] == ["4", "2", "more on wordnet; less on debian"]
-    assert rows["iCaRL"][-2] == "3.0"
+    assert [text.split()[-1] for text in rows["GPN"][:2]] == ["(1)", "(1)"]
+    assert rows["GPN"][-1] == "more on all"
+    assert [text.split()[-1] for text in rows["iCaRL"][:2]] == ["(4)", "(2)"]
+    assert rows["iCaRL"][2:] == ["3.0", "more on wordnet; less on debian"]
     assert rows["CEC"][-1] == "less on all"
     assert rows["Proto-GCN"][-1] == "equivalent on all"
-    assert rows["Joint (oracle)"][1::2] == ["", "", "more on all"]  # it is no rival, and has no rank
+    assert (
+        "(" not in "".join(rows["Joint (oracle)"]) and rows["Joint (oracle)"][-1] == "more on all"
+    )  # no rank
 
 
 def test_findings_begin_with_what_holds_everywhere(compared: Path) -> None:
     assert findings(read([compared]))[0] == (
         "At the last session on debian, wordnet, beside HAG-Meta: ahead on all: GPN; behind on all: CEC; "
         "equivalent on all: Proto-GCN; on some only: iCaRL."
+    )
+
+
+def test_of_many_the_best_is_named_and_the_others_counted(write: Write) -> None:
+    for dataset in LAST:
+        for rank in range(8):
+            folder = write(curves(0.5 + 0.05 * rank), method="gpn", hidden=8 * (rank + 1), dataset=dataset)
+        write(curves(0.4), dataset=dataset)
+    assert findings(read([folder]))[0] == (
+        "At the last session on debian, wordnet, beside HAG-Meta (hidden 32): "
+        "ahead on all: GPN (hidden 64) and 7 others."
     )
 
 

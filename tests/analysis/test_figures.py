@@ -25,10 +25,11 @@ from analysis import figures
 from analysis.claims import claims
 from analysis.designs import factorials
 from analysis.drawing import Drawing
-from analysis.figures import ablation, cost, curves, search, sensitivity, tsne
-from analysis.frame import Results, read
+from analysis.figures import ablation, cost, curves, search, sensitivity, style, tsne
+from analysis.frame import LOOKS, Results, read
 from analysis.statistics import estimate
 from hagmeta.config import RunConfig, resolve
+from tests.analysis.conftest import Write
 
 ON_OFF = (True, False)
 FACTORIAL = [
@@ -236,6 +237,27 @@ def test_a_single_seed_has_no_band_and_unequal_seeds_are_said(gallery: Gallery) 
         for band in single.figure.axes[0].collections
     )
     assert "3 to 10 seeds" in gallery["factorial"]["curves"][0].caption
+
+
+def test_a_configuration_looks_the_same_on_every_dataset(write: Write) -> None:
+    # Of 18, three stand out on each dataset; the one that both have comes third on one, second on the other.
+    for dataset, (high, low) in {"debian": (5, 9), "wordnet": (9, 12)}.items():
+        for number in range(18):
+            last = 0.5 + 0.2 * (number == high) - 0.2 * (number == low)
+            curve = {seed: [0.9, last + seed / 100] for seed in range(3)}
+            folder = write(curve, dataset=dataset, hidden=8 * (number + 1))
+    looks = []
+    for drawing in curves.draw(read([folder])):
+        (legend,) = drawing.figure.legends
+        names = [text.get_text() for text in legend.get_texts()]
+        lines = [(line.get_color(), line.get_marker()) for line in legend.get_lines()]
+        looks.append({name.split(" (")[0]: line for name, line in zip(names, lines, strict=True)})
+    assert looks[0]["hidden 80"] == looks[1]["hidden 80"]
+    assert all(len(set(each.values())) == 4 for each in looks)
+
+
+def test_there_are_as_many_looks_as_reports_reckon_with() -> None:
+    assert len({look.color for look in style.LOOKS}) == LOOKS
 
 
 def test_effects_are_those_of_the_statistics(studies: dict[str, Results], gallery: Gallery) -> None:

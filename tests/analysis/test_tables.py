@@ -323,8 +323,7 @@ def test_metrics_side_by_side(write: Write) -> None:
     assert table.notes[0] == (
         "Order of means by macro accuracy (NLA + TLA first) and by the others, Kendall's tau: accuracy "
         "-1.00, macro-F1 1.00, base -1.00, novel -1.00, harmonic -1.00, average 1.00, BWT -1.00; the first "
-        "is another: GPIL + NLA + TLA by accuracy, GPIL + NLA + TLA by base, GPIL + NLA + TLA by novel, "
-        "GPIL + NLA + TLA by harmonic, GPIL + NLA + TLA by BWT."
+        "is another: GPIL + NLA + TLA by accuracy, base, novel, harmonic and BWT."
     )
 
 
