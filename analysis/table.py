@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
+ONE_COLUMN = 80  # letters, made a little smaller: a wider table is over both columns of a page
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -38,7 +40,7 @@ class Table:
 
 
 def save(table: Table, folder: Path) -> list[Path]:
-    """As CSV with every number in full, as Markdown, and as LaTeX for booktabs."""
+    """As CSV with every number in full, as Markdown, and as LaTeX."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         "csv": table.numbers.to_csv(index=False),
@@ -63,25 +65,29 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A float for a document with the package booktabs."""
+    """A float for a document with booktabs and graphicx: no wider than a column, or than both."""
     rows = [[_shown(cell, escape_latex, r"\textbf{{{}}}") for cell in row] for row in table.rows]
     header = [escape_latex(name) for name in table.columns]
     alignment = "".join("r" if _is_number(table, index) else "l" for index in range(len(header)))
     caption = escape_latex(" ".join([f"{table.title}.", table.caption, *table.notes]))
+    texts = [table.columns, *([cell.text for cell in row] for row in table.rows)]
+    letters = sum(max(map(len, column)) + 2 for column in zip(*texts, strict=True))
+    kind = "table*" if letters > ONE_COLUMN else "table"
     return "\n".join(
         [
-            r"\begin{table}",
-            r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+            rf"\begin{{{kind}}}",
+            r"\centering\footnotesize\setlength{\tabcolsep}{4pt}\setlength{\belowcaptionskip}{4pt}",
             rf"\caption{{{caption}}}",
             rf"\label{{tab:{table.name}}}",
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"\begin{{tabular}}{{{alignment}}}",
             r"\toprule",
             " & ".join(header) + r" \\",
             r"\midrule",
             *(" & ".join(cells) + r" \\" for cells in rows),
             r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
+            r"\end{tabular}}",
+            rf"\end{{{kind}}}",
             "",
         ]
     )

@@ -85,7 +85,7 @@ _DASHES: list[Any] = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5
 # Okabe and Ito's colours without the yellow, which is lost on white; dark and light alternate.
 _COLORS = ["#0072b2", "#e69f00", "#111111", "#cc79a7", "#009e73", "#56b4e9", "#d55e00", "#6f6f6f"]
 _COLORS += ["#7a4b00", "#7d3c98", "#8fae00", "#00b5b5"]  # told from those by their marks and dashes
-_COLORS += ["#a50f37", "#1b3a8a", "#b39ddb", "#4d7c3a"]
+_COLORS += ["#1b3a8a", "#a50f37", "#b39ddb", "#4d7c3a"]
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p", "d", "8", "H", "."]
 LOOKS = [
     Look(color, _DASHES[index % len(_DASHES)], marker)

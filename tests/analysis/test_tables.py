@@ -449,9 +449,10 @@ def test_markdown_and_latex_keep_every_cell(study: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
-def test_latex_compiles_with_booktabs(study: Path, tmp_path: Path) -> None:
+def test_latex_compiles_and_fits_the_columns_of_a_page(study: Path, tmp_path: Path) -> None:
     bodies = "\n".join(to_latex(table) for table in tables(study).values())
-    document = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{bodies}\end{{document}}"
+    packages = r"\usepackage{booktabs}\usepackage{graphicx}\extrafloats{100}"
+    document = rf"\documentclass[twocolumn]{{article}}{packages}\begin{{document}}{bodies}\end{{document}}"
     (tmp_path / "all.tex").write_text(document)
     done = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"],
@@ -460,6 +461,7 @@ def test_latex_compiles_with_booktabs(study: Path, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-1000:]
+    assert "too wide" not in done.stdout
 
 
 def test_rows_of_mixed_versions_are_marked(write: Write) -> None:
