@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import comb
 
 from analysis.across import across_words
 from analysis.bounds import exceeded, oracle_words
@@ -111,8 +112,9 @@ def _ranking(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
     ends = panel.by_seed("last").mean().sort_values(ascending=False)
     tests = {label: told.pair(panel, best, label) for label in ends.index if label not in panel.oracles}
     verdicts = {label: test.verdict for label, test in tests.items() if test is not None}
-    if len(verdicts) < len(tests) - 1:
-        return  # too many to compare all
+    asked = [pair for pair in told.pairs.of(panel.title) if tests.keys() >= set(pair)]
+    if len(asked) < comb(len(tests), 2):
+        return  # not all pairs were asked: too many, or a map of margins tells who leads
     level = f"{100 * ends[best]:.1f} %"
     place = _place(panel, several)
     ahead = [label for label, verdict in verdicts.items() if verdict == AHEAD]

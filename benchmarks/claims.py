@@ -118,11 +118,13 @@ def main() -> None:
     parser.add_argument(
         "--reports", type=int, default=500, help="of those without effects; of others a fifth"
     )
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--datasets", type=int, nargs="+", default=DATASETS)
     parser.add_argument("--out", type=Path, default=Path("claims.csv"))
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for seeds in SEEDS:
-        for datasets in DATASETS:
+    for seeds in options.seeds:
+        for datasets in options.datasets:
             for effect in EFFECTS:
                 rows += simulate(
                     options.reports // (1 if effect == "none" else 5), datasets, seeds, effect, 0.0

@@ -30,7 +30,7 @@ def grid(write: Write) -> Path:
         (2, 5): {"posterior-means": 0.60, "gpn": 0.55, "icarl": 0.50},
         (3, 1): {"posterior-means": 0.50, "gpn": 0.40, "icarl": 0.5005},
         (3, 5): {"posterior-means": 0.60, "gpn": 0.55, "icarl": 0.57},
-    }
+    }  # in the first cell the highest is the reference, too, which all are compared with
     for (n_way, k_shot), methods in lasts.items():
         shape = {"n_way": n_way, "k_shot": k_shot, "sessions": 2}
         for own, (method, last) in enumerate(methods.items()):
@@ -74,7 +74,8 @@ def test_findings_begin_with_who_leads_where_and_do_not_ask_it_of_each_cell_agai
     results = read([grid])
     first, *others = findings(results)
     assert "ahead of every other method in 2 of 4 cells of N and K, and behind one in 1;" in first
-    assert not any("has the highest mean" in sentence for sentence in others)
+    asked_again = ("has the highest mean", "ahead of every other system")
+    assert not any(words in sentence for words in asked_again for sentence in others)
     tested = {frozenset(pair[1:]) for pair in claims(results).pairs.comparisons}
     assert frozenset(("Posterior means, transductive", "iCaRL")) not in tested  # the reference is GPN
 
