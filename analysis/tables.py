@@ -210,6 +210,8 @@ def order_words(panel: Panel, tables: dict[str, pd.DataFrame]) -> str:
     first = "macro accuracy"
     taus = {name: rank_correlation(ranks[first], ranks[name]) for name in tables if name != first}
     told = ", ".join(f"{name} {tau:.2f}" for name, tau in taus.items() if not np.isnan(tau))
+    if not told:
+        return "Means are level: there is no order to compare."
     leader = str(ranks[first].idxmin())
     firsts: dict[str, list[str]] = {}
     for name in taus:

@@ -170,6 +170,8 @@ def heat_map(
     axes: Axes, values: np.ndarray, texts: np.ndarray, low: float, high: float, size: float = 8.0
 ) -> Any:
     """Cells (rows, columns) coloured by value, each with its text; NaN cells stay white."""
+    if low == high:  # or else a colour bar would make room around one image alone
+        low, high = low - 1, high + 1
     image = axes.imshow(np.ma.masked_invalid(values), cmap=HEAT, vmin=low, vmax=high, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         color = INK if np.isnan(value) or value > low + 0.6 * (high - low) else "white"

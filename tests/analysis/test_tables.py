@@ -309,6 +309,13 @@ def macro(write: Write, curves: dict[int, tuple[float, ...]], values: list[float
     return folder
 
 
+def test_level_means_have_no_order(write: Write) -> None:
+    macro(write, {0: (0.5, 0.5, 0.5)}, [0.5])
+    folder = macro(write, {0: (0.5, 0.5, 0.5)}, [0.5], gpil=False)
+    table = tables(folder)["metrics-debian-strict-3-way-5-shot"]
+    assert table.notes[0] == "Means are level: there is no order to compare."
+
+
 def test_metrics_side_by_side(write: Write) -> None:
     macro(write, FULL, [0.40, 0.42, 0.38])
     folder = macro(write, WITHOUT, [0.50, 0.52, 0.48], gpil=False)
