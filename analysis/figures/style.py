@@ -115,10 +115,11 @@ def wrapped(label: str, width: int = 26) -> str:
 
 def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "") -> None:
     """Beside the axes where that leaves them room, below them otherwise."""
-    if max(map(len, labels), default=0) > 56 or len(labels) > 12:
+    texts = [wrapped(label) for label in labels]
+    tall = sum(0.15 * (text.count("\n") + 1.6) for text in texts) > figure.get_size_inches()[1]
+    if tall or max(map(len, labels), default=0) > 56 or len(labels) > 12:
         legend_below(figure, handles, labels, columns=1, title=title)
         return
-    texts = [wrapped(label) for label in labels]
     words: dict[str, Any] = {"title": title or None, "alignment": "left", "labelspacing": 0.6}
     figure.legend(list(handles), texts, loc="outside right upper", handlelength=2.8, **words)
 
