@@ -30,8 +30,8 @@ TRANSDUCTIVE = {
         "them."
     ),
     BY_ITSELF: (
-        "Posterior means is transductive in its answers, too, where unlabelled, coupling or finetune_steps is "
-        "above 0: visible nodes without labels, queries among them, move its class means, hear their "
+        "Posterior means is transductive in its answers, too, where unlabelled, coupling or finetune_steps "
+        "is above 0: visible nodes without labels, queries among them, move its class means, hear their "
         "neighbours' answers, and teach its encoder."
     ),
 }

@@ -33,6 +33,9 @@ class Lesson(ABC):
     def task(self, session: int) -> tuple[Task, Tensor]:
         """The task of one step, and the targets of its queries."""
 
+    def end(self) -> None:  # noqa: B027: most have nothing to do
+        """Let go of what a session's steps alone need."""
+
     def state(self) -> list[Any]:
         """What the lessons to come depend on."""
         return []
@@ -149,6 +152,9 @@ class AnswersLesson(Lesson):
 
     def task(self, session: int) -> tuple[Task, Tensor]:
         return self.batch, self.batch.query
+
+    def end(self) -> None:
+        del self.batch
 
 
 @torch.no_grad()

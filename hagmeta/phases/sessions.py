@@ -174,6 +174,7 @@ class _AnsweringAfterLearning(_Learner):
                 key = fold(self.key, self.step)
                 steps.take("session_loss", (shared,), (knowledge.view,), (task, target, key))
                 self.step += 1
+        self.lesson.end()
 
     @torch.no_grad()
     def _answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:

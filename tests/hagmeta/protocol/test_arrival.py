@@ -102,6 +102,7 @@ class Life:
     streams: list[Stream]
     steps: list[tuple[int, str, list[Leaf]]] = field(default_factory=list)  # session, step, what it was given
     given: list[tuple[int, tuple[Any, ...], tuple[Any, ...]]] = field(default_factory=list)  # as it was given
+    recalled: dict[int, list[Leaf]] = field(default_factory=dict)  # by session: what was recalled
     answers: list[list[np.ndarray]] = field(default_factory=list)
     learner: Any = None
     held: tuple[list[Leaf], list[Leaf]] = ([], [])  # by the method's object and code: before and after
@@ -141,7 +142,10 @@ def lived(
         ]
         life.steps.append((session, step, given))
         life.given.append((session, shared, seedwise))
-        return run(self, step, shared, *seedwise)
+        made = run(self, step, shared, *seedwise)
+        if step == "recall":
+            life.recalled[session] = list(leaves(made))
+        return made
 
     def begun(self: Any, *arguments: Any) -> None:
         begin(self, *arguments)
@@ -219,14 +223,24 @@ def test_a_method_cannot_tell_when_a_node_arrived(
 
 
 def knows_what_is_visible_now_alone(life: Life) -> bool:
-    """Whether all that a step has for every node is its session's view, or averages over labelled nodes."""
+    """Whether all that a step has for every node is its session's view, or averages over labelled nodes.
+
+    Or what the method made of that view before: the features that no step changes, and what it recalls.
+    """
     context, nodes, found = life.context, life.context.graph.num_nodes, True
     pairs = list(zip(context.scenarios, life.streams, strict=True))
     for session, shared, seedwise in life.given:
         now = np.stack([context.protocol.visible(*pair, session) for pair in pairs])
         for part in seedwise:
             if isinstance(part, View):
-                found &= same(list(leaves(part)), list(leaves(context.view(context.scenarios, list(now)))))
+                view = context.view(context.scenarios, list(now))
+                if part.propagated:
+                    view = view._replace(propagated=(life.pack.run("propagate", (context.graph,), view),))
+                found &= same(list(leaves(part)), list(leaves(view)))
+            elif isinstance(part, Task):
+                asked = leaves(part._replace(recalled=()))
+                found &= not any(has_a_row_a_node(value, nodes) for _, value in asked)
+                found &= not part.recalled or same(list(leaves(part.recalled)), life.recalled[session])
             else:
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in leaves(part))
         for means in (part.class_means for part in shared if isinstance(part, Shared)):
