@@ -33,7 +33,7 @@ class Lesson(ABC):
     def task(self, session: int) -> tuple[Task, Tensor]:
         """The task of one step, and the targets of its queries."""
 
-    def end(self) -> None:  # noqa: B027: most have nothing to do
+    def end(self) -> None:  # noqa: B027 (most have nothing to do)
         """Let go of what a session's steps alone need."""
 
     def state(self) -> list[Any]:
