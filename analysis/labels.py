@@ -117,11 +117,7 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             return f"{method} ({', '.join(parts)})" if parts else method
         return ", ".join(parts)
 
-    always = [
-        key
-        for key in (*SWITCHES, *DECIDE_ANSWERS)
-        if key in configs and key not in others
-    ]
+    always = [key for key in (*SWITCHES, *DECIDE_ANSWERS) if key in configs and key not in others]
     columns = ["method", *always, *others]
     return pd.Series([name(each) for each in configs[columns].to_dict("records")], index=configs.index)
 
