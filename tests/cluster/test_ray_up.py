@@ -107,8 +107,9 @@ def test_a_study_on_a_cluster_of_ray_up_outlives_a_machine_that_is_cut_off(
     assert len(records()) == 32
 
     made.run(["ray", "rsync-down", mine, "/home/hagmeta/results/", f"{made.laptop.folder}/results/"])
-    results = list((made.laptop.folder / "results").glob("smoke/tune/*/result.json"))
-    ran = Counter(json.loads(path.read_text().splitlines()[-1])["hostname"] for path in results)
+    (state,) = (made.laptop.folder / "results").glob("smoke/tune/experiment_state-*.json")
+    trials = [json.loads(told) for _, told in json.loads(state.read_text())["trial_data"]]
+    ran = Counter(trial["last_result"]["hostname"] for trial in trials)
     step(f"runs by machine: {dict(ran)}")
     assert set(ran) == set(NODES)
 
