@@ -79,7 +79,8 @@ class PosteriorMeans(OnFeatures):
 
     @classmethod
     def idle(cls, settings: Any) -> tuple[str, ...]:
-        stays = settings.features == "propagated" or settings.rehearsal == "none"
+        # Statistics that are kept of earlier sessions would be of another encoder.
+        stays = not cls.has_encoder(settings) or settings.rehearsal == "none"
         return super().idle(settings) + (("finetune_steps", "finetune_rate") if stays else ())
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor, View]:

@@ -136,15 +136,12 @@ class ReplayLesson(Lesson):
 
 
 class AnswersLesson(Lesson):
-    """The same in every step: all labels that may be read, and what the method answers before the first.
-
-    Where only statistics are kept of classes, it teaches nothing: they would be of another encoder.
-    """
+    """The same in every step: all labels that may be read, and what the method answers before the first."""
 
     def __init__(self, context: Context, streams: Sequence[Stream]) -> None:
         self.context, self.streams = context, streams
-        learns = context.settings.finetune_steps and context.method.has_encoder(context.settings)
-        self.teaches = bool(learns) and not context.keeps_prototypes
+        idle = context.method.idle(context.settings)
+        self.teaches = context.settings.finetune_steps > 0 and "finetune_steps" not in idle
 
     def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
         task = self.context.task(self.streams, session)
