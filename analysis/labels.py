@@ -20,14 +20,19 @@ TOGGLES = ("gpil", "nla", "tla")
 SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings of which an ablation is made
 TRAINING = ("GPIL", "supervised", "nothing")  # what HAG-Meta may do between pre-training and the sessions
 ALL_OFF = "none of the three"
-DECIDE_ANSWERS = ("smoothing", "unlabelled", "coupling", "finetune_steps")
+DECIDE_ANSWERS = ("smoothing", "self_training", "unlabelled", "coupling", "finetune_steps")
 # Whose answers are transductive, too, is told by its name; see `TRANSDUCTIVE`.
-SMOOTHED, BY_ITSELF = "smoothed", "transductive"
+SMOOTHED, SELF_TRAINED, BY_ITSELF = "smoothed", "self-trained", "transductive"
+SET_BY = {SMOOTHED: "smoothing", SELF_TRAINED: "self_training"}
 TRANSDUCTIVE = {
     SMOOTHED: (
         "What is smoothed (smoothing above 0) is transductive in its answers, too, not only in its encoder: "
         "a node's scores are mixed with those of its visible neighbours, unlabelled ones and queries among "
         "them."
+    ),
+    SELF_TRAINED: (
+        "What is self-trained (self_training above 0) learns from visible nodes without labels, queries "
+        "among them: those that it is surest of join a class's supports, and it learns and answers again."
     ),
     BY_ITSELF: (
         "Posterior means is transductive in its answers, too, where unlabelled, coupling or finetune_steps "
@@ -102,7 +107,7 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             for key in others
             if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
         ]
-        marks = [mark for mark in transductive(config) if mark != SMOOTHED or "smoothing" not in told_of]
+        marks = [mark for mark in transductive(config) if SET_BY.get(mark) not in told_of]
         return ", ".join([named(config, told_of), *marks])
 
     def named(config: dict[str, Any], told_of: list[str]) -> str:
@@ -174,8 +179,8 @@ def readable(value: Any) -> str:
 def transductive(config: Mapping[str, Any]) -> list[str]:
     """Which of `TRANSDUCTIVE` hold of a configuration's answers."""
     ours = not is_absent(config.get("unlabelled"))
-    by_itself = ours and any(is_on(config.get(key)) for key in DECIDE_ANSWERS[1:])
-    held = {SMOOTHED: is_on(config.get("smoothing")), BY_ITSELF: by_itself}
+    by_itself = ours and any(is_on(config.get(key)) for key in ("unlabelled", "coupling", "finetune_steps"))
+    held = {mark: is_on(config.get(key)) for mark, key in SET_BY.items()} | {BY_ITSELF: by_itself}
     return [mark for mark, holds in held.items() if holds]
 
 
@@ -193,7 +198,7 @@ def transductive_words(runs: pd.DataFrame) -> list[str]:
 def _transductive_words(mark: str, where: Mapping[str, list[str]], several: bool) -> str:
     """With those that are so on some datasets alone, whose names do not say it."""
     untold = {label: datasets for label, datasets in where.items() if not label.endswith(f", {mark}")}
-    untold = {label: datasets for label, datasets in untold.items() if "smoothing" not in label}
+    untold = {label: datasets for label, datasets in untold.items() if SET_BY.get(mark, mark) not in label}
     told = [label + f" on {', '.join(datasets)}" * several for label, datasets in untold.items()]
     some = ("; " if several else ", ").join(told)
     return f"{TRANSDUCTIVE[mark]} Here {mark}: {some}." if some else TRANSDUCTIVE[mark]

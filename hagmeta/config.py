@@ -212,4 +212,9 @@ def remarks(config: RunConfig) -> list[str]:
         notes.append(
             "smoothing makes answers transductive, too: a query is scored by its visible neighbours as well"
         )
+    if config.self_training:
+        notes.append(
+            "self_training learns from visible nodes without labels, queries among them, by the method's own "
+            "answers"
+        )
     return notes + protocol.remarks()

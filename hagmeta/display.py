@@ -83,6 +83,7 @@ def sessions_table(records: Sequence[Record]) -> Table:
         toggles += f", {config['instead_of_gpil']} instead of GPIL"
     oracle = " (an oracle)" if first["oracle"] else ""
     smoothed = ", smoothed," if config.get("smoothing") else ""
+    smoothed += ", self-trained," if config.get("self_training") else ""
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(

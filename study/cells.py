@@ -33,7 +33,8 @@ from study.store import Store
 
 STARTUP = 10  # samples drawn at random, before what was found counts
 AT_ONCE = 4  # a later sample is drawn when all but so many before it have ended: so many run side by side
-WIDTHS = ("hidden", "embedding", "query_shot", "inner_steps", "smoothing")  # of which memory grows
+# Of which memory grows.
+WIDTHS = ("hidden", "embedding", "query_shot", "inner_steps", "smoothing", "self_training")
 
 
 @dataclass(frozen=True)

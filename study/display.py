@@ -70,10 +70,11 @@ def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Se
 
 
 def _readable(record: Record, key: str) -> str:
-    """A setting's value in a cell; an oracle is marked beside its name, and so are smoothed answers."""
+    """A setting's value in a cell; beside a method's name, what sets its answers apart."""
     value = record["config"].get(key, "")
     mark = ""
     if key == "method":
         mark += " (oracle)" if record.get("oracle") else ""
         mark += ", smoothed" if record["config"].get("smoothing") else ""
+        mark += ", self-trained" if record["config"].get("self_training") else ""
     return {True: "yes", False: ""}[value] if isinstance(value, bool) else f"{value}{mark}"

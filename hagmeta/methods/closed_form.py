@@ -89,7 +89,7 @@ class OnFeatures(Method):
         if settings.features == "encoder":
             return "hops", "refitted"
         # In another basis the statistics that are kept of earlier sessions would be worth nothing.
-        useless = ("refitted",) if settings.rehearsal == "none" else ()
+        useless = ("refitted",) if settings.rehearsed == 0 else ()
         return useless + (OF_THE_ENCODER if settings.features == "propagated" else ())
 
     def propagate(self, graph: Graph, view: View) -> Tensor:

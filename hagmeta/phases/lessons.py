@@ -24,6 +24,7 @@ class Lesson(ABC):
     """What is learnt from in the steps of a session."""
 
     teaches = True  # whether there is anything to predict in it
+    streams: Sequence[Stream]  # whose supports are learnt
 
     @abstractmethod
     def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:

@@ -50,8 +50,23 @@ class ReadOut:
 
     def confidence(self, scores: Tensor) -> Tensor:
         """How probable the answers (pack, queries) are by these scores; smoothed ones are shares already."""
-        shares = scores / scores.sum(-1, keepdim=True) if self._smoothing else scores.softmax(-1)
-        return shares.amax(-1)
+        return self._shares(scores).amax(-1)
+
+    @torch.no_grad()
+    def guesses(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task, count: int) -> Tensor:
+        """Visible nodes (pack, classes, count) without labels, most surely of the classes with supports."""
+        nodes = torch.arange(shared.graph.num_nodes, device=self._context.device)
+        everywhere = task._replace(query=nodes.expand(pack.size, -1))
+        few = task.support.shape[1]
+        shares = self._shares(self.scores(pack, shared, knowledge, everywhere))[..., -few:]
+        free = knowledge.view.visible > 0
+        for seed, each in enumerate(self._labels(knowledge, task)):
+            free[seed, torch.from_numpy(each.nodes).to(free.device)] = False
+        shares = shares.masked_fill(~free.unsqueeze(-1), -1.0)
+        return shares.topk(min(count, int(free.sum(-1).min())), dim=1).indices.mT
+
+    def _shares(self, scores: Tensor) -> Tensor:
+        return scores / scores.sum(-1, keepdim=True) if self._smoothing else scores.softmax(-1)
 
     def _labels(self, knowledge: Knowledge, task: Task) -> Iterator[Labels]:
         """Of the classes known by averages the nodes of these, of the others the supports; no others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -120,6 +121,7 @@ class _AnsweringAfterLearning(_Learner):
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         super().__init__(context, streams, purpose)
+        self.given = streams  # without what a method guesses
         self.kept: tuple[Tensor, ...] = ()  # of classes met earlier, with a pack axis, where labels are not
         self.read_out = ReadOut(context)
         self.memory: Memory | None = None
@@ -136,8 +138,12 @@ class _AnsweringAfterLearning(_Learner):
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         knowledge = self.context.propagated(pack, knowledge)
-        if session > 0 and self.learns:
+        self.streams = self.given
+        if session > 0:
             self._learn(pack, knowledge, session)
+            if self.context.settings.self_training:
+                self.streams = self._with_guesses(pack, knowledge, session)
+                self._learn(pack, knowledge, session)
         if self.memory is not None:
             self.memory.keep(pack, knowledge, session)
             if not self.context.keeps_prototypes:
@@ -162,7 +168,17 @@ class _AnsweringAfterLearning(_Learner):
         self.lesson.load(state["lesson"])
         self.step = state["step"]
 
+    def _with_guesses(self, pack: Pack, knowledge: Knowledge, session: int) -> list[Stream]:
+        """The streams, with nodes beside a session's supports that the method takes for some."""
+        task, shared = self._task(knowledge, session)
+        count = self.context.settings.self_training
+        guesses = self.read_out.guesses(pack, shared, knowledge, task, count).cpu().numpy()
+        return [replace(s, guessed=nodes) for s, nodes in zip(self.streams, guesses, strict=True)]
+
     def _learn(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
+        if not self.learns:
+            return
+        self.lesson.streams = self.streams
         settings = self.context.settings
         shared = self.context.shared(knowledge, len(self.streams[0].known), session)
         self.lesson.begin(pack, shared, knowledge.view, session)
@@ -176,11 +192,14 @@ class _AnsweringAfterLearning(_Learner):
                 self.step += 1
         self.lesson.end()
 
+    def _task(self, knowledge: Knowledge, session: int) -> tuple[Task, Shared]:
+        task = self.context.task(self.streams, session, knowledge.all_averaged)._replace(kept=self.kept)
+        return task, self.context.shared(knowledge, len(self.streams[0].known), session)
+
     @torch.no_grad()
     def _answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         context, streams = self.context, self.streams
-        task = context.task(streams, session, knowledge.all_averaged)._replace(kept=self.kept)
-        shared = context.shared(knowledge, len(streams[0].known), session)
+        task, shared = self._task(knowledge, session)
         scores = self.read_out.scores(pack, shared, knowledge, task)
         assert scores.shape[-1] == task.classes.shape[-1], "a method answers among all classes, kept ones too"
         self._diagnose(pack, shared, knowledge.view, task)

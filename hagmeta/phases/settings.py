@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hagmeta.common.settings import BY_METHOD, Settings, setting
-from hagmeta.methods import MetaTraining, MethodSettings, SessionLearning
+from hagmeta.methods import METHODS, MetaTraining, MethodSettings, SessionLearning
 from hagmeta.protocol import ProtocolSettings
 
 
@@ -55,6 +55,24 @@ class SessionSettings(Settings):
     @classmethod
     def concerns(cls, method: Any) -> bool:
         return bool(method.session_learning is not SessionLearning.NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfTrainingSettings(Settings):
+    """Labels that a method gives itself (Li, Han and Wu, AAAI 2018)."""
+
+    self_training: int = setting(
+        0,
+        "visible nodes without labels that join a class's supports, those most surely of it by the method's "
+        "own answers; then it learns and answers again (0: none)",
+        at_least=0,
+        birth=0,
+    )
+
+    @classmethod
+    def concerns(cls, method: Any) -> bool:
+        by_supports = method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT)
+        return by_supports and not method.oracle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +125,7 @@ class PhaseSettings(
     ReadOutSettings,
     MemorySettings,
     PrototypeSettings,
+    SelfTrainingSettings,
     SessionSettings,
     MetaTrainingSettings,
     PretrainSettings,
@@ -114,3 +133,8 @@ class PhaseSettings(
     ProtocolSettings,
 ):
     """All that the phases ask for."""
+
+    @property
+    def rehearsed(self) -> int | None:
+        most = super().rehearsed
+        return 0 if most and METHODS[self.method].keeps_statistics else most

@@ -46,6 +46,7 @@ class Released(Protocol):
         "mislabelled": 0,  # a class met is known by all its nodes, which would tell the wrong ones
         "smoothing": 0.0,  # answers are those of the pass that learns
         "logit_adjustment": 0.0,
+        "self_training": 0,
         "normalisation": "whole",
         "nla_degree": "whole",
         "nla_weights": "share",

@@ -85,6 +85,7 @@ class Stream:
     arrival: np.ndarray  # (nodes,) the session in which a node comes into the graph, if not there before
     readable_from: np.ndarray  # (nodes,) the session before which nobody may read a node's label
     rehearsed: Rehearsed | None = None  # where not every label may be read again
+    guessed: np.ndarray | None = None  # (classes, nodes) that a method adds to the supports of a session
 
     @property
     def sessions(self) -> int:
@@ -107,7 +108,11 @@ class Stream:
         first = max(session - 1, 0)
         again = self.support if self.rehearsed is None else self.rehearsed.support
         own = self.support[first:session].reshape(-1, self.support.shape[-1])
-        return again[:first].reshape(-1, again.shape[-1]) if again.size else own[:0], own
+        earlier = again[:first].reshape(-1, again.shape[-1]) if again.size else own[:0]
+        if self.guessed is None:
+            return earlier, own
+        more = np.split(self.guessed, [len(earlier)])
+        return np.hstack([earlier, more[0]]), np.hstack([own, more[1][: len(own)]])
 
 
 @dataclass(frozen=True)

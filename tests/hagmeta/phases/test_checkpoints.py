@@ -29,6 +29,7 @@ CASES: list[dict[str, Any]] = [
     {"rehearsal": "none", "logit_adjustment": 1.0},
     {"method": "icarl", "rehearsal": "none"},
     {"tla_gradients": "summed"},
+    {"method": "proto-gcn", "self_training": 2},
     {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2, "smoothing": 0.5},
 ]
 

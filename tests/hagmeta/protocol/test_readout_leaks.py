@@ -28,7 +28,7 @@ from hagmeta.protocol.scenario import TEST, TRAIN, Scenario, Stream
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
-BOTH: dict[str, Any] = {"smoothing": 0.75, "logit_adjustment": 1.0}
+BOTH: dict[str, Any] = {"smoothing": 0.75, "logit_adjustment": 1.0, "self_training": 2}
 HONEST = [name for name, method in METHODS.items() if not method.oracle]
 REPLAYING = [name for name, m in METHODS.items() if m.session_learning is SessionLearning.REPLAY]
 Tiny = Callable[..., RunConfig]

@@ -1,0 +1,108 @@
+"""Self-training: which nodes a method labels itself, and what it does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta.config import RunConfig, remarks, resolve
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.methods import METHODS, SessionLearning
+from hagmeta.packs.pack import no_progress
+from hagmeta.phases.context import Context
+from hagmeta.phases.readout import ReadOut
+from hagmeta.pipeline import prepare, pretrain, run
+
+CPU = torch.device("cpu")
+SEEDS = [0, 5]
+COUNT = 3
+Tiny = Callable[..., RunConfig]
+ABLE = [
+    name
+    for name, method in METHODS.items()
+    if method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT) and not method.oracle
+]
+
+
+def guesses(context: Context, session: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Nodes (pack, classes, COUNT), and the scores (pack, nodes, classes) that they were chosen by."""
+    pack, streams = pretrain(context, None, no_progress), [scenario.test for scenario in context.scenarios]
+    knowledge, task = context.session(streams, session), context.task(streams, session)
+    shared, read_out = context.shared(knowledge, len(streams[0].known), session), ReadOut(context)
+    nodes = torch.arange(context.graph.num_nodes).expand(len(SEEDS), -1)
+    scores = read_out.scores(pack, shared, knowledge, task._replace(query=nodes))
+    return read_out.guesses(pack, shared, knowledge, task, COUNT), scores
+
+
+def matrix(config: RunConfig, dataset: NodeDataset, seeds: list[int]) -> Any:
+    """Of seed 3."""
+    records = run(config, seeds, dataset=dataset, device=CPU)
+    return next(record["matrix"] for record in records if record["seed"] == 3)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.5])
+def test_guesses_are_visible_nodes_without_labels_that_score_highest(
+    tiny_graph: NodeDataset, tiny: Tiny, smoothing: float
+) -> None:
+    context = prepare(tiny(method="sgc-ncm", smoothing=smoothing), SEEDS, tiny_graph, CPU)
+    found, scores = guesses(context, 2)
+    shares = scores / scores.sum(-1, keepdim=True) if smoothing else scores.softmax(-1)
+    classes = 2 * context.n_way  # that came since session 0
+    assert found.shape == (len(SEEDS), classes, COUNT)
+    for scenario, nodes, share in zip(context.scenarios, found, shares, strict=True):
+        stream = scenario.test
+        free = stream.arrived(2)
+        free[context.protocol.labelled(scenario, stream.known)] = False
+        free[stream.support[:2]] = False
+        others = np.flatnonzero(free)
+        assert 0 < len(others) < context.graph.num_nodes
+        best = torch.from_numpy(others)[share[others, -classes:].topk(COUNT, 0).indices].mT
+        assert torch.equal(nodes, best)
+
+
+@pytest.mark.parametrize("rehearsal", ["all", "2", "none"])
+@pytest.mark.parametrize("method", ABLE)
+def test_every_method_learns_from_its_guesses_alike_in_every_pack(
+    tiny_graph: NodeDataset, tiny: Tiny, method: str, rehearsal: str
+) -> None:
+    settings = {"method": method, "rehearsal": rehearsal}
+    config = tiny(**settings, self_training=COUNT)
+    alone = matrix(config, tiny_graph, [3])
+    assert matrix(config, tiny_graph, [7, 3]) == alone
+    assert alone[0] == matrix(tiny(**settings), tiny_graph, [3])[0]  # session 0 has no supports
+
+
+def test_supports_are_joined_by_the_guesses_of_the_session(
+    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, ...]] = []
+    task = Context.task
+
+    def watched(self: Context, *arguments: Any) -> Any:
+        made = task(self, *arguments)
+        seen.append(tuple(made.support.shape[1:]))
+        return made
+
+    monkeypatch.setattr(Context, "task", watched)
+    config = tiny(method="sgc-ncm", self_training=COUNT)
+    run(config, [0], dataset=tiny_graph, device=CPU)
+    shots, ways = config.k_shot, resolve(config).n_way
+    assert shots and ways
+    assert (ways, shots) in seen and (ways, shots + COUNT) in seen
+    assert (2 * ways, shots) in seen and (2 * ways, shots + COUNT) in seen
+    assert max(columns for _, columns in seen) == shots + COUNT  # guesses are forgotten after their session
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - set(ABLE)))
+def test_it_concerns_neither_oracles_nor_other_ways_of_learning(tiny: Tiny, method: str) -> None:
+    assert resolve(tiny(method=method, self_training=COUNT)).hash() == resolve(tiny(method=method)).hash()
+
+
+def test_off_it_leaves_every_hash_as_it_was_and_on_it_is_told() -> None:
+    assert "self_training" in resolve(RunConfig()).unhashed()
+    assert RunConfig(self_training=5).hash() != RunConfig().hash()
+    assert "self_training learns from visible nodes" in " ".join(remarks(resolve(RunConfig(self_training=5))))
