@@ -18,6 +18,7 @@ from hagmeta.datasets import (
     arxiv,
     debian,
     download,
+    foldoc,
     mat,
     metamath,
     npz,
@@ -51,7 +52,7 @@ class DatasetSettings(Settings):
 
 LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
 
-EMBEDDED = {module.INFO.name: module for module in (debian, metamath, wordnet)}
+EMBEDDED = {module.INFO.name: module for module in (debian, foldoc, metamath, wordnet)}
 FROM_FILES = {"wordnet-full": wordnet.load_full, "ogbn-arxiv": arxiv.read}  # without PyG
 _REGISTRY = {
     info.name: info

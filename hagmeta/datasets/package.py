@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from collections.abc import Sequence
@@ -16,7 +17,10 @@ _HEADER = 60  # bytes before each file: its name in the first 16, its size in de
 
 
 def read(path: Path, package: RemoteFile, names: Sequence[str]) -> list[str]:
-    """The texts of ``names`` in the package at ``path``, which must be this one and no other version."""
+    """The texts of ``names`` in the package at ``path``, which must be this one and no other version.
+
+    A dictionary's (``.dz``) is unpacked.
+    """
     try:
         if wrong := fault(package, path):
             raise UserError(f"{path}: this is not {package.name} of {package.url}: {wrong}.")
@@ -47,4 +51,5 @@ def _text(data: tarfile.TarFile, name: str) -> str:
     file = data.extractfile(f"./{name}")
     if file is None:
         raise ValueError(f"{name} is no file")
-    return file.read().decode()
+    content = file.read()
+    return (gzip.decompress(content) if name.endswith(".dz") else content).decode()

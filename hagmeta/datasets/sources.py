@@ -40,8 +40,13 @@ _GOOGLE = "https://drive.usercontent.google.com/download?confirm=t&id="
 _GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data"
 
 
-# Debian's packages, of one version each. Metamath and WordNet are embedded; their builders read these.
+# Debian's packages, of one version each, that the builders of embedded datasets read.
 _DEBIAN = "https://deb.debian.org/debian/pool/main"
+FOLDOC = RemoteFile(
+    "dict-foldoc_20230119-1_all.deb",
+    f"{_DEBIAN}/d/dict-foldoc/dict-foldoc_20230119-1_all.deb",
+    sha256="745cbedb55c2da609cc88ee0284e9d11a67a11ae3709daf7bad0e895ac3294c3",
+)
 METAMATH = RemoteFile(
     "metamath-databases_0.0.0~20210101.git55fe226-2_all.deb",
     f"{_DEBIAN}/m/metamath-databases/metamath-databases_0.0.0~20210101.git55fe226-2_all.deb",

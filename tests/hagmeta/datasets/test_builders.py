@@ -1,7 +1,8 @@
-"""The builders of Metamath and WordNet, on sources and packages of our own."""
+"""The builders of FOLDOC, Metamath and WordNet, on sources and packages of our own."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import subprocess
@@ -14,11 +15,71 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import build_metamath, build_wordnet, package, sources
+from hagmeta.datasets import build_foldoc, build_metamath, build_wordnet, package, sources
 from hagmeta.datasets.building import in_no_order
 from hagmeta.datasets.download import RemoteFile, sha256
 
 ROOT = Path(__file__).resolve().parents[3]
+
+ARTICLES = {  # by headwords
+    "ada": "   <language, a> A language for {B (http://b)} by {nets}\n   and {bus}. <x@a>\n\n   (1999-01-02)",
+    "böc": "   1. <language> For {ADA} and {rarity}.\n\n   2. <language> By {no\n   one}.  [{Jargon File}]",
+    "net": "   <networking> For {bus} by {net} {tlas}.",
+    "bus|no one": "   <networking> By <language> {Ada} and {nets}.",
+    "buse": "   1. <networking> For {ada}.\n\n   2. <language> By {ada}.",
+    "rarity": "   <rare> For {ada}.",
+    "nothing": "   For {ada}.",
+    "own": "       <language> For {ada}.",
+    "jargon file": "   <language> {Ada}",
+    "tlas": "   <language> {Ada} {bus}",
+}
+KEPT = ("ada", "böc", "net", "bus", "jargon file")
+
+
+def foldoc() -> tuple[str, str, dict[str, str]]:
+    """A dictionary, its index, and the name of the article under each headword."""
+    dictionary, index, names = "", [], {}
+    for headwords, text in ARTICLES.items():
+        article = headwords.replace("|", "\n") + f"\n\n{text}\n\n"
+        start, size = len(dictionary.encode()), len(article.encode())
+        dictionary += article
+        for headword in headwords.split("|"):
+            index.append("\t".join((headword, *map(in_base_64, (start, size)))))
+            names[headword] = str(start)
+    return dictionary, "\n".join(sorted(index)), names
+
+
+def in_base_64(number: int) -> str:
+    high, low = divmod(number, 64)
+    return (in_base_64(high) if high else "") + build_foldoc._DIGITS[low]
+
+
+@pytest.fixture
+def small_foldoc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_foldoc, "MIN_ARTICLES_PER_TAG", 2)
+    monkeypatch.setattr(build_foldoc, "MIN_ARTICLES_PER_WORD", 2)
+
+
+@pytest.mark.usefixtures("small_foldoc")
+def test_foldoc_is_built_by_its_rules() -> None:
+    dictionary, index, names = foldoc()
+    built = build_foldoc.build(dictionary, index)
+    headword = {names[headword]: headword for headword in KEPT}
+    order = [headword[name] for name in in_no_order(headword)]
+    # Left out: senses of two subjects, a rare one, none, Debian's own, a list of acronyms.
+    assert built.class_names == ("language", "networking")
+    assert [built.class_names[label] for label in built.labels] == [
+        "networking" if name in ("net", "bus") else "language" for name in order
+    ]
+    # "nets" is the plural of a headword; a source, an address and a loop are no edges.
+    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
+    of_ada = {("ada", other) for other in ("bus", "böc", "jargon file", "net")}
+    assert edges == of_ada | {("bus", "böc"), ("bus", "net")}
+    # The columns are ada, and, bus, by, for, nets: no subject, no address, no date.
+    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
+    assert rows["ada"] == [0, 1, 1, 1, 1, 1] and rows["böc"] == [1, 1, 0, 1, 1, 0]
+    assert rows["bus"] == [1, 1, 0, 1, 0, 1] and rows["jargon file"] == [1, 0, 0, 0, 0, 0]
+
 
 METAMATH = """\
 $( A header. $)
@@ -147,14 +208,15 @@ def test_order_is_the_same_anywhere_and_none_of_the_names() -> None:
 
 
 @pytest.fixture
-def write_package(tmp_path: Path) -> Callable[[dict[str, str]], Path]:
-    def write(files: dict[str, str]) -> Path:
+def write_package(tmp_path: Path) -> Callable[[dict[str, str | bytes]], Path]:
+    def write(files: dict[str, str | bytes]) -> Path:
         data = io.BytesIO()
         with tarfile.open(fileobj=data, mode="w:xz") as tar:
             for name, text in files.items():
+                content = text.encode() if isinstance(text, str) else text
                 entry = tarfile.TarInfo(f"./{name}")
-                entry.size = len(text.encode())
-                tar.addfile(entry, io.BytesIO(text.encode()))
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
         members = {"debian-binary": b"2.0", "control.tar.xz": b"odd", "data.tar.xz": data.getvalue()}
         deb = tmp_path / "own.deb"
         deb.write_bytes(
@@ -175,11 +237,16 @@ def own(deb: Path) -> RemoteFile:
     return RemoteFile(deb.name, f"https://example.org/{deb.name}", sha256=sha256(deb))
 
 
-def test_files_are_read_out_of_a_package(write_package: Callable[[dict[str, str]], Path]) -> None:
+def test_files_are_read_out_of_a_package(write_package: Callable[[dict[str, str | bytes]], Path]) -> None:
     deb = write_package({"usr/a": "one", "usr/b": "zwölf"})
     assert package.read(deb, own(deb), ["usr/b", "usr/a"]) == ["zwölf", "one"]
     with pytest.raises(UserError, match=r"own.deb: cannot be read \(.*usr/c"):
         package.read(deb, own(deb), ["usr/c"])
+
+
+def test_a_dictionary_is_unpacked(write_package: Callable[[dict[str, str | bytes]], Path]) -> None:
+    deb = write_package({"usr/a.dict.dz": gzip.compress("zwölf".encode())})
+    assert package.read(deb, own(deb), ["usr/a.dict.dz"]) == ["zwölf"]
 
 
 @pytest.mark.parametrize("content", [b"", b"!<arch>\n", b"!<arch>\nshort", b"PK"])
@@ -196,7 +263,9 @@ def run_builder(name: str, folder: Path, *arguments: str) -> subprocess.Complete
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
 
 
-def test_another_version_is_refused(write_package: Callable[[dict[str, str]], Path], tmp_path: Path) -> None:
+def test_another_version_is_refused(
+    write_package: Callable[[dict[str, str | bytes]], Path], tmp_path: Path
+) -> None:
     deb = write_package({build_metamath.DATABASE: METAMATH})
     result = run_builder("metamath", tmp_path, "--deb", str(deb))
     assert result.returncode == 2 and not (tmp_path / "out.npz").exists()
@@ -213,16 +282,22 @@ def test_a_package_that_is_absent_is_said(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from hagmeta.datasets import build_metamath, build_wordnet, npz
+from hagmeta.datasets import build_foldoc, build_metamath, build_wordnet, npz
 
+build_foldoc.MIN_ARTICLES_PER_TAG = build_foldoc.MIN_ARTICLES_PER_WORD = 2
 build_metamath.MIN_STATEMENTS_PER_SECTION = build_metamath.MIN_STATEMENTS_PER_SYMBOL = 2
-texts = [Path(path).read_text() for path in sys.argv[2:]]
-npz.save(Path(sys.argv[1]), build_metamath.build(*texts) if len(texts) == 1 else build_wordnet.build(texts))
+out, name, *paths = sys.argv[1:]
+texts = [Path(path).read_text() for path in paths]
+build = {"foldoc": build_foldoc.build, "metamath": build_metamath.build}
+npz.save(Path(out), build[name](*texts) if name in build else build_wordnet.build(texts))
 """
 
 
-@pytest.mark.parametrize("texts", [[METAMATH], [NOUNS, VERBS, ADJECTIVES]], ids=["metamath", "wordnet"])
-def test_equal_bytes_whatever_the_order_of_sets(texts: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [("foldoc", foldoc()[:2]), ("metamath", [METAMATH]), ("wordnet", [NOUNS, VERBS, ADJECTIVES])],
+)
+def test_equal_bytes_whatever_the_order_of_sets(name: str, texts: list[str], tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):
         path.write_text(text)
@@ -230,6 +305,6 @@ def test_equal_bytes_whatever_the_order_of_sets(texts: list[str], tmp_path: Path
     for hash_seed in ("1", "2"):
         out = tmp_path / f"{hash_seed}.npz"
         environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
-        subprocess.run([sys.executable, "-c", PROGRAM, out, *paths], env=environment, check=True)
+        subprocess.run([sys.executable, "-c", PROGRAM, out, name, *paths], env=environment, check=True)
         made.append(out.read_bytes())
     assert made[0] == made[1]

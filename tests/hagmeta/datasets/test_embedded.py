@@ -1,4 +1,4 @@
-"""Metamath and WordNet: what is embedded, and that the real packages give it again."""
+"""FOLDOC, Metamath and WordNet: what is embedded, and that the real packages give it again."""
 
 from __future__ import annotations
 
@@ -9,14 +9,24 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from hagmeta.datasets import NodeDataset, build_metamath, build_wordnet, describe, load, npz, sources
+from hagmeta.datasets import (
+    NodeDataset,
+    build_foldoc,
+    build_metamath,
+    build_wordnet,
+    describe,
+    load,
+    npz,
+    sources,
+)
 
 FINGERPRINTS = {
+    "foldoc": "b1ec74a2e6ce2a35d775e803d4f4f71ab76e2404b8dee175017335031b38f796",
     "metamath": "1da99da24c4a1ff730eb0143aa9922dd297b7e11eb825179fa442bb8cf2758ac",
     "wordnet": "a7961681a4b365884a83040d03ed10894f13f294e5ab6d0526e258d143324976",
 }
-BUILDERS = {"metamath": build_metamath, "wordnet": build_wordnet}
-PACKAGES = {"metamath": sources.METAMATH, "wordnet": sources.WORDNET}
+BUILDERS = {"foldoc": build_foldoc, "metamath": build_metamath, "wordnet": build_wordnet}
+PACKAGES = {"foldoc": sources.FOLDOC, "metamath": sources.METAMATH, "wordnet": sources.WORDNET}
 
 
 @pytest.fixture(scope="module", params=sorted(FINGERPRINTS))
@@ -55,11 +65,16 @@ def test_no_feature_gives_a_class_away(dataset: NodeDataset) -> None:
 @pytest.mark.parametrize("name", sorted(FINGERPRINTS))
 def test_licences_are_kept_beside_the_data(name: str) -> None:
     licence = Path(npz.__file__).with_name(f"{name}.LICENSE").read_text()
-    told = {"metamath": "CC0\nPublic Domain Dedication", "wordnet": "the same appear on ALL copies"}
+    told = {
+        "foldoc": "Version 1.1 or any later version",
+        "metamath": "CC0\nPublic Domain Dedication",
+        "wordnet": "the same appear on ALL copies",
+    }
     assert told[name] in licence
 
 
-# The real packages, where they are: apt-get download metamath-databases wordnet-base, in $HAGMETA_PACKAGES.
+# The real packages, where they are, in $HAGMETA_PACKAGES:
+# apt-get download dict-foldoc metamath-databases wordnet-base.
 
 
 @pytest.fixture(params=sorted(BUILDERS))
