@@ -242,7 +242,7 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
     pairs = list(zip(context.scenarios, life.streams, strict=True))
     for session, shared, seedwise in life.given:
         now = np.stack([context.protocol.visible(*pair, session) for pair in pairs])
-        for part in (each for part in seedwise for each in (part if type(part) is tuple else (part,))):
+        for part in (each for some in seedwise for each in (some if type(some) is tuple else (some,))):
             if isinstance(part, View):
                 view = context.view(context.scenarios, list(now))
                 if part.propagated:
