@@ -89,7 +89,7 @@ def _by_method(configs: pd.DataFrame) -> pd.Series:
     for config in configs.to_dict("records"):
         held = transductive(config)
         marks[config["method"]] = [mark for mark in marks.get(config["method"], held) if mark in held]
-    names = {method: ", ".join([NAMES.get(method, method), *told]) for method, told in marks.items()}
+    names = {method: _marked(NAMES.get(method, method), told) for method, told in marks.items()}
     return configs["method"].map(names)
 
 
@@ -108,7 +108,7 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
         ]
         marks = [mark for mark in transductive(config) if SET_BY.get(mark) not in told_of]
-        return ", ".join([named(config, told_of), *marks])
+        return _marked(named(config, told_of), marks)
 
     def named(config: dict[str, Any], told_of: list[str]) -> str:
         parts = [f"{key} {readable(config[key])}" for key in told_of]
@@ -184,6 +184,13 @@ def transductive(config: Mapping[str, Any]) -> list[str]:
     return [mark for mark, holds in held.items() if holds]
 
 
+def _marked(name: str, marks: list[str]) -> str:
+    """With marks in brackets, beside what stands there."""
+    if not marks:
+        return name
+    return f"{name[:-1]}, {', '.join(marks)})" if name.endswith(")") else f"{name} ({', '.join(marks)})"
+
+
 def transductive_words(runs: pd.DataFrame) -> list[str]:
     """What to say beside runs some of which answer by what other nodes are taken for."""
     keys = ["label", "dataset", *(key for key in DECIDE_ANSWERS if key in runs)]
@@ -197,7 +204,7 @@ def transductive_words(runs: pd.DataFrame) -> list[str]:
 
 def _transductive_words(mark: str, where: Mapping[str, list[str]], several: bool) -> str:
     """With those that are so on some datasets alone, whose names do not say it."""
-    untold = {label: datasets for label, datasets in where.items() if not label.endswith(f", {mark}")}
+    untold = {label: datasets for label, datasets in where.items() if mark not in label.rpartition("(")[2]}
     untold = {label: datasets for label, datasets in untold.items() if SET_BY.get(mark, mark) not in label}
     told = [label + f" on {', '.join(datasets)}" * several for label, datasets in untold.items()]
     some = ("; " if several else ", ").join(told)

@@ -113,8 +113,8 @@ def _size(config: RunConfig) -> tuple[Any, ...]:
     widths = config.encoder == "gat", config.hidden, config.embedding
     trains = METHODS[config.method].training_of(config) is not MetaTraining.NONE
     parts = trains, config.nla, config.tla, config.inputs != "raw"
-    queries = config.n_way * (config.k_shot + config.query_shot)
-    return (*widths, queries, *parts, config.smoothing > 0 or config.self_training > 0)
+    queries = config.n_way * (config.k_shot + config.self_training + config.query_shot)
+    return (*widths, queries, *parts, config.smoothing > 0)
 
 
 def _cut_short(config: RunConfig) -> RunConfig:

@@ -116,7 +116,7 @@ class Method(nn.Module, ABC):
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
     freezes_encoder: ClassVar[bool] = False  # it neither learns nor drops out
     propagates_once: ClassVar[bool] = False  # what ``propagate`` gives stays the same while the view does
-    keeps_statistics: ClassVar[bool] = False  # of classes, wherever not all of their labels may be read again
+    rereads_from: ClassVar[int] = 1  # labels a class: with fewer to read again it keeps what it computed
     oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
     class_parameters: ClassVar[bool] = False  # has parameters of its own for each class: ``meet`` starts them
     has_prototypes: ClassVar[bool] = False  # answers by HAG-Meta's: see the setting double_prototypes

@@ -60,8 +60,8 @@ class PosteriorMeans(OnFeatures):
     neighbours are of one class. In a session the encoder takes a few steps towards these answers, and they
     are found again. docs/our_method.md has the derivation.
 
-    Labels: as of the other closed forms, and the encoder's steps read the same. Where not all may be read
-    again the sums, counts and covariances of earlier sessions are kept, as the graph was then, and the
+    Labels: as of the other closed forms, and the encoder's steps read the same. With fewer than 50 a class to
+    read again the sums, counts and covariances of earlier sessions are kept, as the graph was then, and the
     encoder stays. That a node became visible late is not used.
     """
 
@@ -72,12 +72,13 @@ class PosteriorMeans(OnFeatures):
     revision = 4
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
-    keeps_statistics = True
+    rereads_from = 50
 
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
         self.embedding = settings.embedding
+        self.few_of_all = bool(settings.rehearsed)  # labels, of classes known at session 0, too
 
     @classmethod
     def idle(cls, settings: Any) -> tuple[str, ...]:
@@ -141,11 +142,12 @@ class PosteriorMeans(OnFeatures):
                 logits = likely + self.coupling * evidence.agreement * heard
             return logits
 
-        for _ in range(ROUNDS if self.unlabelled and len(count) > known else 0):  # the known need no more
-            soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, known:]
+        sure = 0 if self.few_of_all else known  # classes that need no more labels
+        for _ in range(ROUNDS if self.unlabelled and len(count) > sure else 0):
+            soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure:]
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
-            again = model.log_likelihood(count[known:] + soft.sum(0), total[known:] + soft.mT @ model.points)
-            likely = torch.cat([likely[:, :known], TEMPERATURE * again], -1)
+            again = model.log_likelihood(count[sure:] + soft.sum(0), total[sure:] + soft.mT @ model.points)
+            likely = torch.cat([likely[:, :sure], TEMPERATURE * again], -1)
         return answers(HEARD_AT_LAST), labels, free
 
     def _labels(self, shared: Shared, features: Tensor, task: Task) -> Tensor:

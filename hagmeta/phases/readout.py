@@ -57,8 +57,9 @@ class ReadOut:
         """Visible nodes (pack, classes, count) without labels, most surely of the classes with supports."""
         nodes = torch.arange(shared.graph.num_nodes, device=self._context.device)
         everywhere = task._replace(query=nodes.expand(pack.size, -1))
-        few = task.support.shape[1]
+        few, kept = task.support.shape[1], self.kept
         shares = self._shares(self.scores(pack, shared, knowledge, everywhere))[..., -few:]
+        self.kept = kept  # of classes met earlier: those of the session are not learnt yet
         free = knowledge.view.visible > 0
         for seed, each in enumerate(self._labels(knowledge, task)):
             free[seed, torch.from_numpy(each.nodes).to(free.device)] = False

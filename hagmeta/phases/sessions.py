@@ -171,7 +171,8 @@ class _AnsweringAfterLearning(_Learner):
     def _with_guesses(self, pack: Pack, knowledge: Knowledge, session: int) -> list[Stream]:
         """The streams, with nodes beside a session's supports that the method takes for some."""
         task, shared = self._task(knowledge, session)
-        count = self.context.settings.self_training
+        earlier, own = self.streams[0].supports(session)
+        count = self.context.settings.self_training + own.shape[1] - earlier.shape[1]
         guesses = self.read_out.guesses(pack, shared, knowledge, task, count).cpu().numpy()
         return [replace(s, guessed=nodes) for s, nodes in zip(self.streams, guesses, strict=True)]
 

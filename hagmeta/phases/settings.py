@@ -137,4 +137,4 @@ class PhaseSettings(
     @property
     def rehearsed(self) -> int | None:
         most = super().rehearsed
-        return 0 if most and METHODS[self.method].keeps_statistics else most
+        return 0 if most and most < METHODS[self.method].rereads_from else most

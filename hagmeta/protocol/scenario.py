@@ -111,8 +111,11 @@ class Stream:
         earlier = again[:first].reshape(-1, again.shape[-1]) if again.size else own[:0]
         if self.guessed is None:
             return earlier, own
-        more = np.split(self.guessed, [len(earlier)])
-        return np.hstack([earlier, more[0]]), np.hstack([own, more[1][: len(own)]])
+        # With fewer labels to read again, more are guessed: all classes have as many supports.
+        fewer = own.shape[1] - earlier.shape[1]
+        of_earlier, of_own = np.split(self.guessed, [len(earlier)])
+        of_own = of_own[: len(own), : of_own.shape[1] - fewer]
+        return np.hstack([earlier, of_earlier]), np.hstack([own, of_own])
 
 
 @dataclass(frozen=True)

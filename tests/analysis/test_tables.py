@@ -234,7 +234,7 @@ def test_smoothed_answers_are_marked_as_transductive(write: Write) -> None:
     write(WITHOUT, method="proto-gcn")
     folder = write(WITHOUT, method="gpn", smoothing=0.25)
     table = next(t for t in tables(folder).values() if t.name.startswith("sessions"))
-    assert {row[0].text for row in table.rows} == {"HAG-Meta, smoothed", "Proto-GCN", "GPN, smoothed"}
+    assert {row[0].text for row in table.rows} == {"HAG-Meta (smoothed)", "Proto-GCN", "GPN (smoothed)"}
     assert any("transductive in its answers, too" in note for note in table.notes)
     (drawing,) = curves.draw(read([folder]))
     assert "transductive in its answers, too" in drawing.caption
@@ -265,7 +265,7 @@ def test_smoothing_that_is_named_is_not_marked_again(write: Write, study: Path) 
     write(WITHOUT, study="other", smoothing=0.5, hidden=64)
     write(WITHOUT, study="other", smoothing=0.5, hidden=128)
     names = {row[0].text for row in tables(folder)["sessions-debian-strict-3-way-5-shot"].rows}
-    assert names == {"HAG-Meta, smoothed", "smoothing 0", "hidden 64, smoothed", "hidden 128, smoothed"}
+    assert names == {"HAG-Meta (smoothed)", "smoothing 0", "hidden 64 (smoothed)", "hidden 128 (smoothed)"}
 
 
 def shifted(by: float) -> dict[int, tuple[float, ...]]:

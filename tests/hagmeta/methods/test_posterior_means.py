@@ -180,8 +180,8 @@ def test_without_labels_to_read_again_neither_basis_nor_encoder_changes(
     assert config.hash() == resolve(tiny(method="posterior-means", rehearsal="none")).hash()
 
 
-@pytest.mark.parametrize(("rehearsal", "moves"), [("all", True), ("2", False), ("none", False)])
-def test_the_encoder_learns_in_sessions_where_all_labels_can_be_read_again(
+@pytest.mark.parametrize(("rehearsal", "moves"), [("all", True), ("50", True), ("2", False), ("none", False)])
+def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     tiny_graph: NodeDataset, tiny: Tiny, rehearsal: str, moves: bool
 ) -> None:
     context = prepare(tiny(method="posterior-means", rehearsal=rehearsal), [0], tiny_graph, CPU)
