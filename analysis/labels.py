@@ -20,10 +20,11 @@ TOGGLES = ("gpil", "nla", "tla")
 SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings of which an ablation is made
 TRAINING = ("GPIL", "supervised", "nothing")  # what HAG-Meta may do between pre-training and the sessions
 ALL_OFF = "none of the three"
-DECIDE_ANSWERS = ("smoothing", "self_training", "unlabelled", "coupling", "finetune_steps")
 # Whose answers are transductive, too, is told by its name; see `TRANSDUCTIVE`.
 SMOOTHED, SELF_TRAINED, BY_ITSELF = "smoothed", "self-trained", "transductive"
 SET_BY = {SMOOTHED: "smoothing", SELF_TRAINED: "self_training"}
+SET_BY_ITSELF = ("unlabelled", "coupling", "finetune_steps")
+DECIDE_ANSWERS = (*SET_BY.values(), *SET_BY_ITSELF)
 TRANSDUCTIVE = {
     SMOOTHED: (
         "What is smoothed (smoothing above 0) is transductive in its answers, too, not only in its encoder: "
@@ -179,7 +180,7 @@ def readable(value: Any) -> str:
 def transductive(config: Mapping[str, Any]) -> list[str]:
     """Which of `TRANSDUCTIVE` hold of a configuration's answers."""
     ours = not is_absent(config.get("unlabelled"))
-    by_itself = ours and any(is_on(config.get(key)) for key in ("unlabelled", "coupling", "finetune_steps"))
+    by_itself = ours and any(is_on(config.get(key)) for key in SET_BY_ITSELF)
     held = {mark: is_on(config.get(key)) for mark, key in SET_BY.items()} | {BY_ITSELF: by_itself}
     return [mark for mark, holds in held.items() if holds]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -73,6 +74,12 @@ def score(record: Record) -> list[float]:
     return curve
 
 
+def transductive(config: Mapping[str, Any]) -> list[str]:
+    """What a run's answers are called where unlabelled nodes decide on them, too."""
+    marks = {"smoothing": "smoothed", "self_training": "self-trained"}
+    return [mark for key, mark in marks.items() if config.get(key)]
+
+
 def sessions_table(records: Sequence[Record]) -> Table:
     """Macro accuracy by session over the seeds, PD, the average and seconds."""
     first = records[0]
@@ -82,12 +89,12 @@ def sessions_table(records: Sequence[Record]) -> Table:
     if config.get("instead_of_gpil", "nothing") != "nothing":
         toggles += f", {config['instead_of_gpil']} instead of GPIL"
     oracle = " (an oracle)" if first["oracle"] else ""
-    smoothed = ", smoothed," if config.get("smoothing") else ""
-    smoothed += ", self-trained," if config.get("self_training") else ""
+    marks = "".join(f", {mark}" for mark in transductive(config))
+    name = f"{config['method']}{oracle}{marks}" + "," * bool(marks)
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(
-        title=f"{config['method']}{oracle}{smoothed} on {config['dataset']}, {config['n_way']}-way "
+        title=f"{name} on {config['dataset']}, {config['n_way']}-way "
         f"{config['k_shot']}-shot, {config['protocol']}{leak}" + (f"; {toggles}" if toggles else ""),
         caption=f"{len(records)} seeds, every class the same, mean ± 95 % interval, percent; "
         f"{seconds:.0f} s in all on {first['environment']['device']}",

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from hagmeta.common.differences import TASK, sort_key, varied
 from hagmeta.common.records import Record
-from hagmeta.display import percent, score
+from hagmeta.display import percent, score, transductive
 
 MEASURES: dict[str, Callable[[Record], float]] = {
     "first": lambda record: score(record)[0],
@@ -75,6 +75,5 @@ def _readable(record: Record, key: str) -> str:
     mark = ""
     if key == "method":
         mark += " (oracle)" if record.get("oracle") else ""
-        mark += ", smoothed" if record["config"].get("smoothing") else ""
-        mark += ", self-trained" if record["config"].get("self_training") else ""
+        mark += "".join(f", {told}" for told in transductive(record["config"]))
     return {True: "yes", False: ""}[value] if isinstance(value, bool) else f"{value}{mark}"

@@ -24,11 +24,10 @@ class Lesson(ABC):
     """What is learnt from in the steps of a session."""
 
     teaches = True  # whether there is anything to predict in it
-    streams: Sequence[Stream]  # whose supports are learnt
 
     @abstractmethod
-    def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
-        """Get ready for a session's steps."""
+    def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
+        """Get ready for a session's steps, which learn the supports of these streams."""
 
     @abstractmethod
     def task(self, session: int) -> tuple[Task, Tensor]:
@@ -62,7 +61,8 @@ class HeldOutLesson(Lesson):
         self.queries = wanted if most is None else min(wanted, most)  # of a class known by its average
         self.teaches = self.queries > 0 or streams[0].support.shape[-1] > 1
 
-    def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
+    def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
+        self.streams = streams
         if not self.pools or self.context.oracle:
             pairs = zip(self.context.scenarios, self.streams, strict=True)
             self.pools = [self._pools(scenario, stream, session) for scenario, stream in pairs]
@@ -116,13 +116,13 @@ class HeldOutLesson(Lesson):
 class ReplayLesson(Lesson):
     """Every step learns all of the new supports, and all that is kept of the classes met before."""
 
-    def __init__(self, context: Context, streams: Sequence[Stream], memory: Memory) -> None:
-        self.context, self.streams, self.memory = context, streams, memory
+    def __init__(self, context: Context, memory: Memory) -> None:
+        self.context, self.memory = context, memory
 
-    def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
-        new = [s.support[session - 1] for s in self.streams]  # (N, K)
+    def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
+        new = [s.support[session - 1] for s in streams]  # (N, K)
         queries = [np.concatenate([k, n.ravel()]) for k, n in zip(self.memory.nodes(), new, strict=True)]
-        classes = [s.met(session) for s in self.streams]
+        classes = [s.met(session) for s in streams]
         ways, shots = new[0].shape
         first = len(classes[0]) - ways
         target = np.concatenate([self.memory.targets(), np.repeat(first + np.arange(ways), shots)])
@@ -130,7 +130,7 @@ class ReplayLesson(Lesson):
         none_known = [c[:0, None] for c in classes]
         batch = self.context.stacked(classes, nothing, none_known, queries).on(self.context.device)
         self.batch = batch._replace(recalled=recall(pack, shared, view, batch))
-        self.target = stack([target] * len(self.streams)).to(self.context.device)
+        self.target = stack([target] * len(streams)).to(self.context.device)
 
     def task(self, session: int) -> tuple[Task, Tensor]:
         return self.batch, self.target
@@ -139,13 +139,13 @@ class ReplayLesson(Lesson):
 class AnswersLesson(Lesson):
     """The same in every step: all labels that may be read, and what the method answers before the first."""
 
-    def __init__(self, context: Context, streams: Sequence[Stream]) -> None:
-        self.context, self.streams = context, streams
+    def __init__(self, context: Context) -> None:
+        self.context = context
         idle = context.method.idle(context.settings)
         self.teaches = context.settings.finetune_steps > 0 and "finetune_steps" not in idle
 
-    def begin(self, pack: Pack, shared: Shared, view: View, session: int) -> None:
-        task = self.context.task(self.streams, session)
+    def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
+        task = self.context.task(streams, session)
         self.batch = task._replace(query=task.query[:, :0], recalled=recall(pack, shared, view, task))
 
     def task(self, session: int) -> tuple[Task, Tensor]:

@@ -121,16 +121,15 @@ class _AnsweringAfterLearning(_Learner):
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         super().__init__(context, streams, purpose)
-        self.given = streams  # without what a method guesses
         self.kept: tuple[Tensor, ...] = ()  # of classes met earlier, with a pack axis, where labels are not
         self.read_out = ReadOut(context)
         self.memory: Memory | None = None
         self.lesson: Lesson
         if context.method.session_learning is SessionLearning.REPLAY:
             self.memory = Memory(context, streams)
-            self.lesson = ReplayLesson(context, streams, self.memory)
+            self.lesson = ReplayLesson(context, self.memory)
         elif context.method.session_learning is SessionLearning.ANSWERS:
-            self.lesson = AnswersLesson(context, streams)
+            self.lesson = AnswersLesson(context)
         else:
             self.lesson = HeldOutLesson(context, streams, purpose)
         self.learns = context.method.session_learning is not SessionLearning.NONE and self.lesson.teaches
@@ -138,18 +137,18 @@ class _AnsweringAfterLearning(_Learner):
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         knowledge = self.context.propagated(pack, knowledge)
-        self.streams = self.given
+        streams = self.streams
         if session > 0:
-            self._learn(pack, knowledge, session)
+            self._learn(pack, knowledge, streams, session)
             if self.context.settings.self_training:
-                self.streams = self._with_guesses(pack, knowledge, session)
-                self._learn(pack, knowledge, session)
+                streams = self._with_guesses(pack, knowledge, session)
+                self._learn(pack, knowledge, streams, session)
         if self.memory is not None:
             self.memory.keep(pack, knowledge, session)
             if not self.context.keeps_prototypes:
                 kept = self.memory.nodes(), self.memory.labels(session)
                 knowledge = self.context.known_by(self.streams, session, *kept)
-        return self._answer(pack, knowledge, session)
+        return self._answer(pack, knowledge, streams, session)
 
     def state(self) -> State:
         return {
@@ -170,19 +169,18 @@ class _AnsweringAfterLearning(_Learner):
 
     def _with_guesses(self, pack: Pack, knowledge: Knowledge, session: int) -> list[Stream]:
         """The streams, with nodes beside a session's supports that the method takes for some."""
-        task, shared = self._task(knowledge, session)
+        task, shared = self._task(knowledge, self.streams, session)
         earlier, own = self.streams[0].supports(session)
         count = self.context.settings.self_training + own.shape[1] - earlier.shape[1]
         guesses = self.read_out.guesses(pack, shared, knowledge, task, count).cpu().numpy()
         return [replace(s, guessed=nodes) for s, nodes in zip(self.streams, guesses, strict=True)]
 
-    def _learn(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
+    def _learn(self, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> None:
         if not self.learns:
             return
-        self.lesson.streams = self.streams
         settings = self.context.settings
-        shared = self.context.shared(knowledge, len(self.streams[0].known), session)
-        self.lesson.begin(pack, shared, knowledge.view, session)
+        shared = self.context.shared(knowledge, len(streams[0].known), session)
+        self.lesson.begin(pack, shared, knowledge.view, streams, session)
         lessons = (self.lesson.task(session) for _ in range(settings.finetune_steps))
         lessons = ((task._replace(kept=self.kept), target) for task, target in lessons)
         with self.context.capture() as capture:
@@ -193,14 +191,14 @@ class _AnsweringAfterLearning(_Learner):
                 self.step += 1
         self.lesson.end()
 
-    def _task(self, knowledge: Knowledge, session: int) -> tuple[Task, Shared]:
-        task = self.context.task(self.streams, session, knowledge.all_averaged)._replace(kept=self.kept)
-        return task, self.context.shared(knowledge, len(self.streams[0].known), session)
+    def _task(self, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> tuple[Task, Shared]:
+        task = self.context.task(streams, session, knowledge.all_averaged)._replace(kept=self.kept)
+        return task, self.context.shared(knowledge, len(streams[0].known), session)
 
     @torch.no_grad()
-    def _answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
-        context, streams = self.context, self.streams
-        task, shared = self._task(knowledge, session)
+    def _answer(self, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> Answers:
+        context = self.context
+        task, shared = self._task(knowledge, streams, session)
         scores = self.read_out.scores(pack, shared, knowledge, task)
         assert scores.shape[-1] == task.classes.shape[-1], "a method answers among all classes, kept ones too"
         self._diagnose(pack, shared, knowledge.view, task)

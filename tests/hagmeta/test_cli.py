@@ -92,6 +92,9 @@ def test_smoothed_answers_are_marked(capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr()
     assert "note: smoothing makes answers transductive, too" in " ".join(shown.err.split())
     assert "frozen, smoothed, on" in " ".join(shown.out.split())
+    both = ["--set", "smoothing=0.5", "--set", "self_training=2"]
+    assert main([*TINY, "--seeds", "1", "--method", "frozen", *both]) == 0
+    assert "frozen, smoothed, self-trained, on" in " ".join(capsys.readouterr().out.split())
 
 
 def test_datasets_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,9 +147,9 @@ def lesson_at(context: Context, pack: Pack, session: int) -> ReplayLesson:
         memory.keep(pack, context.session(streams, number), number)
     knowledge = context.session(streams, session)
     meet(context, pack, knowledge, streams, session)
-    lesson = ReplayLesson(context, streams, memory)
+    lesson = ReplayLesson(context, memory)
     shared = context.shared(knowledge, len(streams[0].known), session)
-    lesson.begin(pack, shared, knowledge.view, session)
+    lesson.begin(pack, shared, knowledge.view, streams, session)
     return lesson
 
 
