@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.exceptions import RayActorError
 from ray.tune.search import Searcher
 
 from hagmeta.common.records import Record
@@ -141,8 +143,9 @@ def _reason(trial: Any) -> str:
 
 def _lost_its_worker(trial: Any) -> bool:
     """Whether the last try ended with its process, and not by an error in it."""
-    text = _traceback(trial)
-    return any(words in text for words in ("ActorDiedError", "ActorUnavailableError", "process has died"))
+    if trial.pickled_error_file is None:
+        return False
+    return isinstance(pickle.loads(Path(trial.pickled_error_file).read_bytes()), RayActorError)
 
 
 def _one_line(text: str) -> str:

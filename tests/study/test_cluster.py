@@ -78,14 +78,14 @@ cluster.shutdown()
     nodes.stdin.flush()
     assert nodes.stdout.readline() == "removed\n"
     output, _ = study.communicate(timeout=300)
+    _, refused = stranger.communicate(timeout=60)  # while there still is a cluster to refuse it
     nodes.stdin.write("stop\n")
     nodes.stdin.flush()
     nodes.wait(timeout=60)
     assert study.returncode == 0, output
-    _, refused = stranger.communicate(timeout=60)
-    assert stranger.returncode == 2 and "Traceback" not in refused, refused
-    assert "If it asks for a token" in refused.splitlines()[-1]
     assert "2 at once" in output and "not all nodes see" not in output
     assert len(store.scan().done) == 8
     assert all(record["environment"]["commit"] for record in store.records())
     assert list((tmp_path / "home" / "pretrained").glob("*.pt")) and not (tmp_path / "another").exists()
+    assert stranger.returncode == 2 and "Traceback" not in refused, refused
+    assert "If it asks for a token" in refused.splitlines()[-1]
