@@ -110,6 +110,8 @@ class Method(nn.Module, ABC):
         "inputs": "raw",
         "classifier": "linear",
         "refitted": False,
+        "tukey": 1.0,
+        "random_features": 0,
     }
     revision: ClassVar[int] = 1  # raise it when the same settings would give other results
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.nn.statistics import CHUNK, ClassNodes
 from hagmeta.nn.subspaces import leading_words, spectrum
+from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import Graph, View
 
 SPECTRUM = 64  # columns
@@ -40,6 +41,20 @@ class ClosedFormSettings(MethodSettings):
         "words have a new basis in every session, and the graph's spectrum stands beside them",
         birth=False,
     )
+    tukey: float = setting(
+        BY_METHOD,
+        "power that features are raised to, by Tukey's ladder; they keep their signs (1: as they are)",
+        above=0,
+        at_most=1,
+        birth=1.0,
+    )
+    random_features: int = setting(
+        BY_METHOD,
+        "columns of a random projection of all features, after ReLU, beside them (0: none)",
+        at_least=0,
+        at_most=4096,
+        birth=0,
+    )
 
 
 class OnFeatures(Method):
@@ -53,6 +68,8 @@ class OnFeatures(Method):
       With `refitted`, words have their basis from what is visible in the session, not at first, and the
       leading eigenvectors of the visible graph's propagation stand beside them.
     - encoder: the output of the encoder, pre-trained on the train labels of all known classes, as `frozen`'s.
+    Every part may be raised to a power (`tukey`) and is at unit length again then, and a random projection of
+    all of them after ReLU may stand beside them (`random_features`), drawn once a seed.
     Labels: a class is known by its train nodes or its supports, as far as `rehearsal` allows, and every class
     weighs the same, however many labels it has. With none, what was computed of a class in its session stays
     (its mean, its share in a sum of covariances), as the graph was then.
@@ -71,6 +88,13 @@ class OnFeatures(Method):
         self.refitted = self.refits_words(settings)
         self.width = self.narrow_columns(settings, sizes.narrow) + SPECTRUM * self.refitted
         self.width += settings.embedding if self.has_encoder(settings) else 0
+        self.tukey, self.random_features = settings.tukey, settings.random_features
+        if self.random_features:
+            shape = self.width, self.random_features
+            self.directions = seeded(
+                seed, "init/random_features", lambda: nn.Parameter(torch.randn(shape), requires_grad=False)
+            )
+            self.width += self.random_features
 
     @classmethod
     def has_encoder(cls, settings: ClosedFormSettings) -> bool:
@@ -93,14 +117,15 @@ class OnFeatures(Method):
         return useless + (OF_THE_ENCODER if settings.features == "propagated" else ())
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
-        """The features (nodes, width), without the encoder's where it learns in sessions."""
+        """The features (nodes, width), without what an encoder that learns in sessions has a part in."""
         parts = [] if self.features == "encoder" else self._hops(graph, view)
         if self.features != "propagated" and self.freezes_encoder:
             parts.append(self.encoder(graph, view, None).all())
         if self.refitted:
             parts.append(spectrum(graph, view, SPECTRUM))
         nothing = view.visible.new_zeros(graph.num_nodes, 0)
-        return torch.cat([nothing, *(F.normalize(part, dim=-1) for part in parts)], dim=-1)
+        features = torch.cat([nothing, *(self._scaled(part) for part in parts)], dim=-1)
+        return self._with_random(features) if self._stay else features
 
     def _hops(self, graph: Graph, view: View) -> list[Tensor]:
         """The inputs (nodes, columns) after every number of rounds."""
@@ -118,10 +143,25 @@ class OnFeatures(Method):
     def features_of(self, shared: Shared, view: View) -> Tensor:
         """All of them, computed once where they can be."""
         (features,) = view.propagated or (self.propagate(shared.graph, view),)
-        if self.features == "propagated" or self.freezes_encoder:
+        if self._stay:
             return features
         learnt = self.encoder(shared.graph, view, None).all()
-        return torch.cat([features, F.normalize(learnt, dim=-1)], dim=-1)
+        return self._with_random(torch.cat([features, self._scaled(learnt)], dim=-1))
+
+    @property
+    def _stay(self) -> bool:
+        """Whether no step in a session changes any feature."""
+        return self.features == "propagated" or self.freezes_encoder
+
+    def _scaled(self, part: Tensor) -> Tensor:
+        """A part of the features (nodes, columns), at unit length."""
+        part = F.normalize(part, dim=-1)
+        return part if self.tukey == 1 else F.normalize(part.sign() * part.abs() ** self.tukey, dim=-1)
+
+    def _with_random(self, features: Tensor) -> Tensor:
+        if not self.random_features:
+            return features
+        return torch.cat([F.normalize((features @ self.directions).relu(), dim=-1), features], dim=-1)
 
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None

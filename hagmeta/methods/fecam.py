@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import setting
 from hagmeta.methods.base import Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedForm
 from hagmeta.methods.sgc import ShrinkageSettings
 from hagmeta.nn.statistics import shrunk
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeCamSettings(ShrinkageSettings):
-    """What makes features more like a Gaussian's."""
-
-    tukey: float = setting(0.5, "power that features are raised to, by Tukey's ladder", above=0, at_most=1)
-
-
 class FeCam(ClosedForm):
     """The nearest class mean by the Mahalanobis distance of its class, everything at unit length.
 
     What had to be decided on graphs and with K labels:
-    - features of either sign are raised to a power by their size and keep their sign; the publication's come
-      out of ReLU, and its authors raise no others. Means and covariances are of features so transformed;
+    - features of either sign are raised to a power (`tukey`) by their size and keep their sign; the
+      publication's come out of ReLU, and its authors raise no others;
     - a class known by supports has no covariance of its own, since K nodes span K - 1 directions: it takes
       the mean of the covariances of the classes known by many labels;
     - covariances are shrunk towards equal variances alone, as the authors do with few labels (their many-shot
@@ -36,16 +27,14 @@ class FeCam(ClosedForm):
       correlations afterwards, as published.
     """
 
-    own_settings = FeCamSettings
-    defaults: ClassVar = {"shrinkage": 0.5}
+    own_settings = ShrinkageSettings
+    defaults: ClassVar = {"shrinkage": 0.5, "tukey": 0.5}
+    revision = 2  # in 1 features were not brought back to unit length, part by part, after their power
 
-    def __init__(self, settings: FeCamSettings, sizes: Sizes, seed: int) -> None:
+    def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         assert settings.shrinkage is not None
-        self.tukey, self.shrinkage = settings.tukey, settings.shrinkage
-
-    def transformed(self, rows: Tensor) -> Tensor:
-        return rows.sign() * rows.abs() ** self.tukey
+        self.shrinkage = settings.shrinkage
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         """The means (classes, width), and the covariances of those that have their own, which are first."""

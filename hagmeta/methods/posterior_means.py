@@ -66,10 +66,16 @@ class PosteriorMeans(OnFeatures):
     """
 
     own_settings = PosteriorMeansSettings
-    defaults: ClassVar = {"refitted": True, "hidden": 128, "embedding": 128}
+    defaults: ClassVar = {
+        "refitted": True,
+        "tukey": 0.7,
+        "random_features": 512,
+        "hidden": 128,
+        "embedding": 128,
+    }
     # In 1 and 2 the encoder did not learn in sessions, and 1 was far surer of its answers; up to 3 few labels
-    # that might be read again were all that it had of a class.
-    revision = 4
+    # that might be read again were all that it had of a class; up to 4 its encoder was taught all at once.
+    revision = 5
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
     rereads_from = 50

@@ -29,6 +29,10 @@ class Lesson(ABC):
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
         """Get ready for a session's steps, which learn the supports of these streams."""
 
+    def courses(self, steps: int) -> Sequence[int]:
+        """How many steps are taken between one beginning and the next, in a session of so many."""
+        return (steps,)
+
     @abstractmethod
     def task(self, session: int) -> tuple[Task, Tensor]:
         """The task of one step, and the targets of its queries."""
@@ -137,7 +141,7 @@ class ReplayLesson(Lesson):
 
 
 class AnswersLesson(Lesson):
-    """The same in every step: all labels that may be read, and what the method answers before the first."""
+    """All labels that may be read, and what the method answers before the first step and halfway."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -147,6 +151,9 @@ class AnswersLesson(Lesson):
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
         task = self.context.task(streams, session)
         self.batch = task._replace(query=task.query[:, :0], recalled=recall(pack, shared, view, task))
+
+    def courses(self, steps: int) -> Sequence[int]:
+        return (steps - steps // 2, steps // 2)
 
     def task(self, session: int) -> tuple[Task, Tensor]:
         return self.batch, self.batch.query

@@ -178,10 +178,17 @@ class _AnsweringAfterLearning(_Learner):
     def _learn(self, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> None:
         if not self.learns:
             return
+        for steps in self.lesson.courses(self.context.settings.finetune_steps):
+            self._take(steps, pack, knowledge, streams, session)
+
+    def _take(
+        self, number: int, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
+    ) -> None:
+        """So many steps."""
         settings = self.context.settings
         shared = self.context.shared(knowledge, len(streams[0].known), session)
         self.lesson.begin(pack, shared, knowledge.view, streams, session)
-        lessons = (self.lesson.task(session) for _ in range(settings.finetune_steps))
+        lessons = (self.lesson.task(session) for _ in range(number))
         lessons = ((task._replace(kept=self.kept), target) for task, target in lessons)
         with self.context.capture() as capture:
             steps = self.context.steps(pack, settings.finetune_rate, capture)

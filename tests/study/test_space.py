@@ -119,17 +119,18 @@ def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
     assert [resolve(config).val_classes for config in found.configs] == [6]
 
 
+OF_FEATURES = {"features", "hops", "refitted", "tukey", "random_features"}
 OWN_SAMPLED = {
     "meta-gnn": {"inner_steps", "inner_rate"},
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
-    "sgc-ncm": {"features", "hops", "refitted"},
-    "sgc-ridge": {"features", "hops", "refitted", "ridge"},
-    "sgc-lda": {"features", "hops", "refitted", "shrinkage"},
-    "ranpac": {"features", "hops", "refitted", "ridge", "projection"},
-    "fecam": {"features", "hops", "refitted", "shrinkage", "tukey"},
-    "posterior-means": {"features", "hops", "refitted", "unlabelled", "coupling"},
+    "sgc-ncm": OF_FEATURES,
+    "sgc-ridge": OF_FEATURES | {"ridge"},
+    "sgc-lda": OF_FEATURES | {"shrinkage"},
+    "ranpac": OF_FEATURES | {"ridge", "projection"},
+    "fecam": OF_FEATURES | {"shrinkage"},
+    "posterior-means": OF_FEATURES | {"unlabelled", "coupling"},
 }
 
 
