@@ -71,6 +71,7 @@ class Sizes(NamedTuple):
     n_way: int
     classes: int  # of the whole dataset
     narrow: int = 0  # inputs of few columns, for methods that propagate them as they are
+    nodes: int = 0  # of the whole dataset
 
 
 class OwnSteps(NamedTuple):

@@ -18,6 +18,7 @@ from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import Graph, View
 
 SPECTRUM = 64  # columns
+NODES_A_RANDOM_FEATURE = 20  # at least: a covariance of more columns than few nodes tell of is noise
 # What only an encoder, or its pre-training, has a use for.
 OF_THE_ENCODER = (
     *("inputs", "encoder", "hidden", "embedding", "heads", "dropout"),
@@ -50,7 +51,8 @@ class ClosedFormSettings(MethodSettings):
     )
     random_features: int = setting(
         BY_METHOD,
-        "columns of a random projection of all features, after ReLU, beside them (0: none)",
+        "columns of a random projection of all features, after ReLU, beside them, and at most one for every"
+        " 20 nodes of the graph (0: none)",
         at_least=0,
         at_most=4096,
         birth=0,
@@ -88,7 +90,8 @@ class OnFeatures(Method):
         self.refitted = self.refits_words(settings)
         self.width = self.narrow_columns(settings, sizes.narrow) + SPECTRUM * self.refitted
         self.width += settings.embedding if self.has_encoder(settings) else 0
-        self.tukey, self.random_features = settings.tukey, settings.random_features
+        self.tukey = settings.tukey
+        self.random_features = min(settings.random_features, sizes.nodes // NODES_A_RANDOM_FEATURE)
         if self.random_features:
             shape = self.width, self.random_features
             self.directions = seeded(

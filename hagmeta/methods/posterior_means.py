@@ -69,7 +69,7 @@ class PosteriorMeans(OnFeatures):
     defaults: ClassVar = {
         "refitted": True,
         "tukey": 0.7,
-        "random_features": 512,
+        "random_features": 1024,
         "hidden": 128,
         "embedding": 128,
     }

@@ -146,7 +146,8 @@ class Context:
         """What the method is told of the data."""
         scenario = self.scenarios[0]
         base = len(scenario.split.base)
-        return Sizes(self.num_inputs, base, self.n_way, scenario.num_classes, self.num_narrow)
+        nodes = self.graph.num_nodes
+        return Sizes(self.num_inputs, base, self.n_way, scenario.num_classes, self.num_narrow, nodes)
 
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:

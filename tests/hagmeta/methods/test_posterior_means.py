@@ -155,8 +155,8 @@ def answers(config: RunConfig, dataset: NodeDataset) -> list[list[list[float]]]:
     ],
 )
 def test_every_part_counts(tiny_graph: NodeDataset, tiny: Tiny, off: dict[str, float]) -> None:
-    config = tiny(method="posterior-means")
-    assert answers(config, tiny_graph) != answers(tiny(method="posterior-means", **off), tiny_graph)
+    usual = {"method": "posterior-means", "finetune_steps": 20}
+    assert answers(tiny(**usual), tiny_graph) != answers(tiny(**usual | off), tiny_graph)
 
 
 def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
@@ -227,10 +227,11 @@ def test_other_heads_can_be_put_on_its_features(
     graph = Graph(tiny_graph, CPU)
     words, rows = make_inputs("tf-idf", tiny_graph.features, visible)
     view = seen(graph, visible)._replace(narrow=(torch.from_numpy(words), torch.from_numpy(rows)))
-    features, same = [], {"tukey": 0.7, "random_features": 512}
+    features, same = [], {"tukey": 0.7, "random_features": 1024}
+    sizes = Sizes(9, 4, 2, 10, narrow=8, nodes=graph.num_nodes)
     for method in (head, "posterior-means"):
         config = resolve(tiny(method=method, features="propagated", refitted=True, **same))
-        features.append(make_method(config, Sizes(9, 4, 2, 10, narrow=8), 0).propagate(graph, view))
+        features.append(make_method(config, sizes, 0).propagate(graph, view))
     torch.testing.assert_close(features[0], features[1], rtol=0, atol=0)
     as_usual = answers(tiny(method=head), tiny_graph)
     assert answers(tiny(method=head, refitted=True), tiny_graph) != as_usual
