@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from hagmeta.methods.posterior_means import (
 from hagmeta.nn.head import LABEL_SMOOTHING
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.packs.pack import no_progress
+from hagmeta.phases import lessons
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.sparse.graph import Graph, View
@@ -198,6 +200,22 @@ def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
     changed = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     assert changed == ({name for name in before if name.startswith("encoder.")} if moves else set())
+
+
+def test_halfway_through_a_session_the_encoder_is_taught_anew(
+    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall, learnt = lessons.recall, []
+
+    def watched(*arguments: Any) -> tuple[Tensor, ...]:
+        learnt.append(recall(*arguments))
+        return learnt[-1]
+
+    monkeypatch.setattr(lessons, "recall", watched)
+    run(tiny(method="posterior-means", finetune_steps=3), [0], dataset=tiny_graph, device=CPU)
+    of_tests = learnt[-4:]  # the last stream has two sessions
+    for (first, _), (second, _) in (of_tests[:2], of_tests[2:]):
+        assert first.shape == second.shape and not torch.equal(first, second)
 
 
 def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
