@@ -45,7 +45,7 @@ class Task(NamedTuple):
     averaged: Tensor  # (classes known by averages,) their rows in Shared.class_means
     support: Tensor  # (classes known by supports, shots) nodes
     query: Tensor  # (queries,) nodes
-    recalled: tuple[Tensor, ...] = ()  # what ``Method.recall`` gave when the session began
+    recalled: tuple[Tensor, ...] = ()  # what ``Method.recall`` gave before these steps
     kept: tuple[Tensor, ...] = ()  # what ``Method.keep`` gave, where labels are gone
 
     def on(self, device: torch.device) -> Task:
@@ -236,7 +236,7 @@ class Method(nn.Module, ABC):
         raise NotImplementedError
 
     def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """What is to be remembered, while a session lasts, of the model as it was before."""
+        """What is to be remembered, while a session's steps are taken, of the model as it was before them."""
         return ()
 
     def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:

@@ -153,7 +153,7 @@ class AnswersLesson(Lesson):
         self.batch = task._replace(query=task.query[:, :0], recalled=recall(pack, shared, view, task))
 
     def courses(self, steps: int) -> Sequence[int]:
-        return (steps - steps // 2, steps // 2)
+        return [half for half in (steps - steps // 2, steps // 2) if half]
 
     def task(self, session: int) -> tuple[Task, Tensor]:
         return self.batch, self.batch.query
@@ -164,6 +164,6 @@ class AnswersLesson(Lesson):
 
 @torch.no_grad()
 def recall(pack: Pack, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-    """What the model, as it is before a session's first step, gives the task's queries."""
+    """What the model, as it is before the steps of a session or of its half, has to remember."""
     recalled: tuple[Tensor, ...] = pack.run("recall", (shared,), view, task)
     return recalled
