@@ -33,7 +33,7 @@ def other_value(item: Field[Any]) -> Any:
     if isinstance(default, bool):
         return not default
     if isinstance(default, float):
-        return default + 0.25
+        return default + (0.25 if default != item.metadata["limits"]["at most"] else -0.25)
     return f"not-{default}" if isinstance(default, str) else (default or 0) + 1
 
 

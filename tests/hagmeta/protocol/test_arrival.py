@@ -102,7 +102,7 @@ class Life:
     streams: list[Stream]
     steps: list[tuple[int, str, list[Leaf]]] = field(default_factory=list)  # session, step, what it was given
     given: list[tuple[int, tuple[Any, ...], tuple[Any, ...]]] = field(default_factory=list)  # as it was given
-    recalled: dict[int, list[Leaf]] = field(default_factory=dict)  # by session: what was recalled
+    recalled: dict[int, list[list[Leaf]]] = field(default_factory=dict)  # by session: whatever was recalled
     answers: list[list[np.ndarray]] = field(default_factory=list)
     learner: Any = None
     held: tuple[list[Leaf], list[Leaf]] = ([], [])  # by the method's object and code: before and after
@@ -144,7 +144,7 @@ def lived(
         life.given.append((session, shared, seedwise))
         made = run(self, step, shared, *seedwise)
         if step == "recall":
-            life.recalled[session] = list(leaves(made))
+            life.recalled.setdefault(session, []).append(list(leaves(made)))
         return made
 
     def begun(self: Any, *arguments: Any) -> None:
@@ -252,7 +252,8 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
                 every = part.query.shape[-1] == nodes and bool((part.query == torch.arange(nodes)).all())
                 asked = leaves(part._replace(recalled=(), query=part.query[:, :0] if every else part.query))
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in asked)
-                found &= not part.recalled or same(list(leaves(part.recalled)), life.recalled[session])
+                recalled = list(leaves(part.recalled))
+                found &= not recalled or any(same(recalled, made) for made in life.recalled[session])
             else:
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in leaves(part))
         for means in (part.class_means for part in shared if isinstance(part, Shared)):
