@@ -52,10 +52,17 @@ class ClosedFormSettings(MethodSettings):
     random_features: int = setting(
         BY_METHOD,
         "columns of a random projection of all features, after ReLU, beside them, and at most one for every"
-        " 20 nodes of the graph (0: none)",
+        f" {NODES_A_RANDOM_FEATURE} nodes of the graph (0: none)",
         at_least=0,
         at_most=4096,
         birth=0,
+    )
+
+
+def random_directions(seed: int, purpose: str, width: int, columns: int) -> nn.Parameter:
+    """(width, columns) that features are projected on; they are drawn from the seed, and never learnt."""
+    return seeded(
+        seed, f"init/{purpose}", lambda: nn.Parameter(torch.randn(width, columns), requires_grad=False)
     )
 
 
@@ -93,10 +100,7 @@ class OnFeatures(Method):
         self.tukey = settings.tukey
         self.random_features = min(settings.random_features, sizes.nodes // NODES_A_RANDOM_FEATURE)
         if self.random_features:
-            shape = self.width, self.random_features
-            self.directions = seeded(
-                seed, "init/random_features", lambda: nn.Parameter(torch.randn(shape), requires_grad=False)
-            )
+            self.directions = random_directions(seed, "random_features", self.width, self.random_features)
             self.width += self.random_features
 
     @classmethod

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hagmeta.common.settings import setting
 from hagmeta.methods.base import Sizes
-from hagmeta.methods.closed_form import ClosedForm
+from hagmeta.methods.closed_form import ClosedForm, random_directions
 from hagmeta.methods.sgc import RidgeSettings
 from hagmeta.nn.statistics import ridged, solve
-from hagmeta.packs.randomness import seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +37,7 @@ class RanPac(ClosedForm):
     def __init__(self, settings: RanPacSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.ridge = settings.ridge
-        shape = self.width, settings.projection
-        self.projection = seeded(
-            seed, "init/ranpac", lambda: nn.Parameter(torch.randn(shape), requires_grad=False)
-        )
+        self.projection = random_directions(seed, "ranpac", self.width, settings.projection)
 
     def transformed(self, rows: Tensor) -> Tensor:
         return (rows @ self.projection).relu()

@@ -102,7 +102,8 @@ class Life:
     streams: list[Stream]
     steps: list[tuple[int, str, list[Leaf]]] = field(default_factory=list)  # session, step, what it was given
     given: list[tuple[int, tuple[Any, ...], tuple[Any, ...]]] = field(default_factory=list)  # as it was given
-    recalled: dict[int, list[list[Leaf]]] = field(default_factory=dict)  # by session: whatever was recalled
+    recalled: list[tuple[int, list[Leaf]]] = field(default_factory=list)  # session, what was recalled
+    before: list[int] = field(default_factory=list)  # for each that was given: how much was recalled by then
     answers: list[list[np.ndarray]] = field(default_factory=list)
     learner: Any = None
     held: tuple[list[Leaf], list[Leaf]] = ([], [])  # by the method's object and code: before and after
@@ -142,9 +143,10 @@ def lived(
         ]
         life.steps.append((session, step, given))
         life.given.append((session, shared, seedwise))
+        life.before.append(len(life.recalled))
         made = run(self, step, shared, *seedwise)
         if step == "recall":
-            life.recalled.setdefault(session, []).append(list(leaves(made)))
+            life.recalled.append((session, list(leaves(made))))
         return made
 
     def begun(self: Any, *arguments: Any) -> None:
@@ -240,7 +242,7 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
     """
     context, nodes, found = life.context, life.context.graph.num_nodes, True
     pairs = list(zip(context.scenarios, life.streams, strict=True))
-    for session, shared, seedwise in life.given:
+    for (session, shared, seedwise), before in zip(life.given, life.before, strict=True):
         now = np.stack([context.protocol.visible(*pair, session) for pair in pairs])
         for part in (each for some in seedwise for each in (some if type(some) is tuple else (some,))):
             if isinstance(part, View):
@@ -252,8 +254,9 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
                 every = part.query.shape[-1] == nodes and bool((part.query == torch.arange(nodes)).all())
                 asked = leaves(part._replace(recalled=(), query=part.query[:, :0] if every else part.query))
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in asked)
-                recalled = list(leaves(part.recalled))
-                found &= not recalled or any(same(recalled, made) for made in life.recalled[session])
+                if part.recalled:
+                    when, recalled = life.recalled[before - 1]
+                    found &= when == session and same(list(leaves(part.recalled)), recalled)
             else:
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in leaves(part))
         for means in (part.class_means for part in shared if isinstance(part, Shared)):
