@@ -119,6 +119,7 @@ class Method(nn.Module, ABC):
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
     freezes_encoder: ClassVar[bool] = False  # it neither learns nor drops out
     propagates_once: ClassVar[bool] = False  # what ``propagate`` gives stays the same while the view does
+    settles: ClassVar[bool] = False  # what ``settle`` gives stays the same while a session lasts
     rereads_from: ClassVar[int] = 1  # labels a class: with fewer to read again it keeps what it computed
     oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
     class_parameters: ClassVar[bool] = False  # has parameters of its own for each class: ``meet`` starts them
@@ -256,6 +257,10 @@ class Method(nn.Module, ABC):
     def propagate(self, graph: Graph, view: View) -> Tensor:
         """What no step changes of every node: with ``propagates_once`` it is there as ``view.propagated``."""
         return self.encoder.propagate(graph, view, None)
+
+    def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        """What no step of a session changes: with ``settles`` it is there as ``view.settled``."""
+        raise NotImplementedError
 
     def logits(self, shared: Shared, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:
         """Logits of each task after one pass over the graph, in evaluation mode."""

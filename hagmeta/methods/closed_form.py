@@ -89,7 +89,6 @@ class OnFeatures(Method):
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
     freezes_encoder = True
-    propagates_once = True
 
     def __init__(self, settings: ClosedFormSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -124,15 +123,15 @@ class OnFeatures(Method):
         return useless + (OF_THE_ENCODER if settings.features == "propagated" else ())
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
-        """The features (nodes, width), without what an encoder that learns in sessions has a part in."""
-        parts = [] if self.features == "encoder" else self._hops(graph, view)
-        if self.features != "propagated" and self.freezes_encoder:
-            parts.append(self.encoder(graph, view, None).all())
-        if self.refitted:
-            parts.append(spectrum(graph, view, SPECTRUM))
-        nothing = view.visible.new_zeros(graph.num_nodes, 0)
-        features = torch.cat([nothing, *(self._scaled(part) for part in parts)], dim=-1)
-        return self._with_random(features) if self._stay else features
+        """The features (nodes, width)."""
+        hops = [] if self.features == "encoder" else self._hops(graph, view)
+        learnt = [] if self.features == "propagated" else [self.encoder(graph, view, None).all()]
+        own = [spectrum(graph, view, SPECTRUM)] if self.refitted else []
+        parts = hops + (learnt + own if self.freezes_encoder else own + learnt)  # what steps change is last
+        features = torch.cat([self._scaled(part) for part in parts], dim=-1)
+        if not self.random_features:
+            return features
+        return torch.cat([F.normalize((features @ self.directions).relu(), dim=-1), features], dim=-1)
 
     def _hops(self, graph: Graph, view: View) -> list[Tensor]:
         """The inputs (nodes, columns) after every number of rounds."""
@@ -148,36 +147,23 @@ class OnFeatures(Method):
         return graph.narrow_inputs(view, torch.eye(self.narrow, device=graph.device))
 
     def features_of(self, shared: Shared, view: View) -> Tensor:
-        """All of them, computed once where they can be."""
+        """The same, computed once where they can be."""
         (features,) = view.propagated or (self.propagate(shared.graph, view),)
-        if self._stay:
-            return features
-        learnt = self.encoder(shared.graph, view, None).all()
-        return self._with_random(torch.cat([features, self._scaled(learnt)], dim=-1))
+        return features
 
-    @property
-    def _stay(self) -> bool:
-        """Whether no step in a session changes any feature."""
-        return self.features == "propagated" or self.freezes_encoder
+    def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
+        return self.features_of(shared, view)[nodes]
 
     def _scaled(self, part: Tensor) -> Tensor:
         """A part of the features (nodes, columns), at unit length."""
         part = F.normalize(part, dim=-1)
         return part if self.tukey == 1 else F.normalize(part.sign() * part.abs() ** self.tukey, dim=-1)
 
-    def _with_random(self, features: Tensor) -> Tensor:
-        if not self.random_features:
-            return features
-        return torch.cat([F.normalize((features @ self.directions).relu(), dim=-1), features], dim=-1)
-
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
-
-    def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
-        return self.features_of(shared, view)[nodes]
 
     def transformed(self, rows: Tensor) -> Tensor:
         """What the head makes of features (..., width) before anything else."""
@@ -200,6 +186,8 @@ class OnFeatures(Method):
 
 class ClosedForm(OnFeatures):
     """A head from means and covariances of classes."""
+
+    propagates_once = True
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Tensor:
         return self.features_of(shared, view)

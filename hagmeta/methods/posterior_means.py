@@ -12,7 +12,7 @@ from hagmeta.common.settings import setting
 from hagmeta.methods.base import SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
-from hagmeta.nn.statistics import LEAST, shrunk
+from hagmeta.nn.statistics import LEAST
 from hagmeta.sparse.graph import Graph, View
 
 TEMPERATURE = 0.3  # of log-likelihoods: the features of a node are far from independent of each other
@@ -23,6 +23,7 @@ CERTAINTY = 0.3  # of answers: neighbours and unlabelled nodes repeat in part wh
 MOST = 50.0  # the unlabelled nodes of a class count for so many labels at most
 ROUNDS = 3  # in which unlabelled nodes are shared out among classes
 HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # times that nodes hear their neighbours' answers
+NODES = 4096  # at a time, where a product has a row for each
 TAUGHT = 0.5  # share of unlabelled nodes in what a session teaches the encoder of a class
 
 
@@ -39,7 +40,7 @@ class PosteriorMeansSettings(ClosedFormSettings):
 
 
 class Evidence(NamedTuple):
-    """What labels tell of the classes met: of those known at session 0, then of those known by supports."""
+    """What is kept of classes whose labels are gone: of those known at session 0, then of the others."""
 
     means: Tensor  # (known, width)
     counts: Tensor  # (known,) labels of each
@@ -47,6 +48,16 @@ class Evidence(NamedTuple):
     agreement: Tensor  # (1,) how far labelled neighbours are of one class: 0 as by chance, 1 all
     sums: Tensor  # (others, width) over the labels of each
     shots: Tensor  # (others,) labels of each
+
+
+class Settled(NamedTuple):
+    """Features in coordinates in which they have a covariance of one within classes."""
+
+    points: Tensor  # (nodes, width)
+    centre: Tensor  # (width,) the mean of the known classes' means, which was taken from them,
+    root: Tensor  # (width, width) and the Cholesky factor of the covariance, by which they were divided
+    variance: Tensor  # () before: the mean variance of features beside the encoder's within classes,
+    traces: Tensor  # (2,) and the sums of all variances and of the means' squares
 
 
 class PosteriorMeans(OnFeatures):
@@ -69,21 +80,24 @@ class PosteriorMeans(OnFeatures):
     defaults: ClassVar = {
         "refitted": True,
         "tukey": 0.7,
-        "random_features": 1024,
+        "random_features": 1500,
         "hidden": 128,
         "embedding": 128,
     }
     # In 1 and 2 the encoder did not learn in sessions, and 1 was far surer of its answers; up to 3 few labels
-    # that might be read again were all that it had of a class; up to 4 its encoder was taught all at once.
-    revision = 5
+    # that might be read again were all that it had of a class; up to 4 its encoder was taught all at once; up
+    # to 5 random features were found anew after steps of the encoder.
+    revision = 6
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
+    settles = True
     rereads_from = 50
 
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
-        self.embedding = settings.embedding
+        self.learns = settings.finetune_steps > 0 and "finetune_steps" not in self.idle(settings)
+        self.columns = settings.embedding if self.has_encoder(settings) else 0  # the last: of the encoder
         self.few_of_all = bool(settings.rehearsed)  # labels, of classes known at session 0, too
 
     @classmethod
@@ -92,29 +106,47 @@ class PosteriorMeans(OnFeatures):
         stays = not cls.has_encoder(settings) or settings.rehearsed == 0
         return super().idle(settings) + (("finetune_steps", "finetune_rate") if stays else ())
 
-    def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor, View]:
-        return self.features_of(shared, view).detach(), view
+    def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        """``Settled``: of all features, but for those of an encoder that learns."""
+        within = self._within(labels_of(shared, view, task), view, task)
+        later = self.columns if self.learns else 0
+        return within.settled(self.features_of(shared, view)[:, : self.width - later], self.columns - later)
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        features = self.features_of(shared, view)
-        return self._evidence(shared, features, view, task, self._labels(shared, features, task))
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor, View]:
+        if not self.learns:
+            return view.visible.new_zeros(shared.graph.num_nodes, 0), view
+        return self._scaled(self.encoder(shared.graph, view, None).all()).detach(), view
 
     def classify(self, shared: Shared, encoded: tuple[Tensor, View], task: Task) -> Tensor:
         logits, _, _ = self._answers(shared, *encoded, task)
         return (CERTAINTY * logits[task.query]).log_softmax(-1)
+
+    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        features, labels = self.features_of(shared, view), labels_of(shared, view, task)
+        if task.kept:
+            kept = Evidence(*task.kept)
+        else:
+            (many, *_) = self.known(shared, features, task)
+            means, known = many.means(), labels[:, : len(task.averaged)]
+            agreement = Neighbours(shared.graph, view).agreement(known)
+            nothing = features.new_zeros(0, features.shape[-1])
+            kept = Evidence(means, known.sum(0), many.scatter(means), agreement, nothing, nothing[:, 0])
+        few = labels[:, labels.shape[-1] - len(task.support) :]
+        sums, shots = torch.cat([kept.sums, few.mT @ features]), torch.cat([kept.shots, few.sum(0)])
+        return kept._replace(sums=sums, shots=shots)
 
     def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """What the encoder is taught: each node's share (nodes, classes) in a class, and where that lies.
 
         Half of a class's weight is on its labels, half on nodes without, as far as they may be of it.
         """
-        features, view = self.encode(shared, view, None)
-        logits, labels, free = self._answers(shared, features, view, task)
+        learnt, view = self.encode(shared, view, None)
+        logits, labels, free = self._answers(shared, learnt, view, task)
         told = labels / labels.sum(0)
         told = (1 - LABEL_SMOOTHING) * told + LABEL_SMOOTHING * told.mean(-1, keepdim=True)
         found = logits.softmax(-1) * free
         shares = (1 - TAUGHT) * told + TAUGHT * found / found.sum(0).clamp(min=1)
-        return shares, shares.mT @ features[:, -self.embedding :]
+        return shares, shares.mT @ learnt
 
     def session_loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
@@ -127,16 +159,17 @@ class PosteriorMeans(OnFeatures):
         return -(shares * logits.log_softmax(-1)).sum() / len(rows), logits[task.query]
 
     def _answers(
-        self, shared: Shared, features: Tensor, view: View, task: Task
+        self, shared: Shared, learnt: Tensor, view: View, task: Task
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Logits (nodes, classes), labels (nodes, classes) that may be read, and nodes (nodes, 1) without."""
-        labels = self._labels(shared, features, task)
-        evidence = self._evidence(shared, features, view, task, labels)
-        model = TwoCovariances(evidence, features, view)
-        known = len(evidence.means)
-        count, total = model.labels(evidence)
+        labels = labels_of(shared, view, task)
+        within = self._within(labels, view, task)
+        settled = Settled(*(view.settled or self.settle(shared, view, task)))
+        model = TwoCovariances(within, settled, [learnt] if self.learns else [])
+        known, count, total = within.known, within.count, model.total
         likely = TEMPERATURE * model.log_likelihood(count, total)
         neighbours = Neighbours(shared.graph, view)
+        agreement = within.kept.agreement if within.kept else neighbours.agreement(labels[:, :known])
         labelled = labels.amax(-1, keepdim=True)  # not the sum: a wrong label may be a second one
         free = view.visible.unsqueeze(-1) * (1 - labelled)
 
@@ -145,37 +178,114 @@ class PosteriorMeans(OnFeatures):
             logits = likely
             for _ in range(times if self.coupling else 0):
                 heard = neighbours.mean(logits.softmax(-1) * free + labels)
-                logits = likely + self.coupling * evidence.agreement * heard
+                logits = likely + self.coupling * agreement * heard
             return logits
 
         sure = 0 if self.few_of_all else known  # classes that need no more labels
         for _ in range(ROUNDS if self.unlabelled and len(count) > sure else 0):
             soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure:]
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
-            again = model.log_likelihood(count[sure:] + soft.sum(0), total[sure:] + soft.mT @ model.points)
+            again = model.log_likelihood(count[sure:] + soft.sum(0), total[sure:] + model.sums(soft))
             likely = torch.cat([likely[:, :sure], TEMPERATURE * again], -1)
         return answers(HEARD_AT_LAST), labels, free
 
-    def _labels(self, shared: Shared, features: Tensor, task: Task) -> Tensor:
-        """(nodes, classes): 1 where a label may be read now."""
-        nodes = torch.arange(shared.graph.num_nodes, device=features.device)
-        few = (nodes[:, None, None] == task.support).any(-1)
-        many = [shared.class_means.shares(task.averaged).mT > 0] if len(task.averaged) else []
-        gone = few.new_zeros(len(nodes), len(task.classes) - len(task.averaged) - len(task.support))
-        return torch.cat([gone, *many, few], -1).to(features.dtype)
+    def _within(self, labels: Tensor, view: View, task: Task) -> Within:
+        kept = Evidence(*task.kept) if task.kept else None
+        known = len(kept.means) if kept else len(task.averaged)
+        return Within(labels, known, view.visible, kept, self.width)
 
-    def _evidence(self, shared: Shared, features: Tensor, view: View, task: Task, labels: Tensor) -> Evidence:
-        if task.kept:
-            kept = Evidence(*task.kept)
-        else:
-            many = self.known(shared, features, task)[0]
-            means, known = many.means(), labels[:, : len(task.averaged)]
-            agreement = Neighbours(shared.graph, view).agreement(known)
-            nothing = features.new_zeros(0, features.shape[-1])
-            kept = Evidence(means, known.sum(0), many.scatter(means), agreement, nothing, nothing[:, 0])
-        few = labels[:, labels.shape[-1] - len(task.support) :]
-        sums, shots = torch.cat([kept.sums, few.mT @ features]), torch.cat([kept.shots, few.sum(0)])
-        return kept._replace(sums=sums, shots=shots)
+
+def labels_of(shared: Shared, view: View, task: Task) -> Tensor:
+    """(nodes, classes): 1 where a label may be read now."""
+    nodes = torch.arange(shared.graph.num_nodes, device=view.visible.device)
+    few = (nodes[:, None, None] == task.support).any(-1)
+    many = [shared.class_means.shares(task.averaged).mT > 0] if len(task.averaged) else []
+    gone = few.new_zeros(len(nodes), len(task.classes) - len(task.averaged) - len(task.support))
+    return torch.cat([gone, *many, few], -1).to(view.visible.dtype)
+
+
+class Within:
+    """Covariances within the known classes, all of one weight, with a share of that of all visible nodes.
+
+    They are drawn towards equal variances, those of the features beside the encoder's: within classes that it
+    was taught these have far smaller ones than within others. More where labels are fewer than columns.
+    """
+
+    def __init__(
+        self, labels: Tensor, known: int, visible: Tensor, kept: Evidence | None, width: int
+    ) -> None:
+        self.labels, self.known, self.kept = labels, known, kept
+        self.count = labels.sum(0)  # (classes,) labels that tell of each
+        if kept:
+            self.count = self.count + self._padded(torch.cat([kept.counts, kept.shots]).unsqueeze(-1))[:, 0]
+        self._equal = (1 - self.count[:known].sum() / width).clamp(min=RIDGE)
+        every = torch.cat([labels[:, :known], visible.unsqueeze(-1)], -1)
+        self._shares = (every / every.sum(0).clamp(min=1)).mT  # (known + 1, nodes)
+        weights = torch.full_like(self._shares[:, 0], (1 - TOTAL) / known)
+        weights[-1] = TOTAL
+        self._weights = weights.unsqueeze(-1)
+
+    def _padded(self, rows: Tensor) -> Tensor:
+        """Rows of the classes that came first, and zeros for the others."""
+        return torch.cat([rows, rows.new_zeros(self.labels.shape[-1] - len(rows), rows.shape[-1])])
+
+    def means(self, features: Tensor) -> Tensor:
+        """(known, width), of labels that may be read."""
+        return self._shares[:-1] @ features
+
+    def _covariance(self, left: Tensor, right: Tensor) -> Tensor:
+        """(columns of the left, of the right)."""
+        weight = (self._weights * self._shares).sum(0).unsqueeze(-1)
+        parts = zip(*(each.split(NODES) for each in (left, weight, right)), strict=True)
+        moment = sum(one.mT @ (weight * other) for one, weight, other in parts)
+        return moment - (self._weights * (self._shares @ left)).mT @ (self._shares @ right)
+
+    def settled(self, features: Tensor, columns: int) -> Settled:
+        """Of features (nodes, width), of which the last ``columns`` are the encoder's."""
+        means = self.kept.means if self.kept else self.means(features)
+        centre = means.mean(0)
+        features = features - centre
+        covariance = self._covariance(features, features)
+        if self.kept:
+            covariance = covariance + (1 - TOTAL) * self.kept.scatter / self.known
+        variances = covariance.diagonal()
+        variance = (variances[: len(variances) - columns] if columns < len(variances) else variances).mean()
+        covariance = self._drawn(covariance, variance)
+        root = torch.linalg.cholesky_ex(covariance).L
+        return Settled(_divided(features, root), centre, root, variance, _traces(covariance, means - centre))
+
+    def beside(self, settled: Settled, learnt: Tensor) -> tuple[Tensor, Tensor]:
+        """Points (nodes, columns) of other features: what the settled ones do not tell; and all traces."""
+        means = self.means(learnt)
+        centre = means.mean(0)
+        learnt = learnt - centre
+        told = (1 - self._equal) * self._covariance(settled.points, learnt)
+        covariance = self._covariance(learnt, learnt)
+        variance = settled.variance if len(told) else covariance.diagonal().mean()
+        covariance = self._drawn(covariance, variance)
+        root = torch.linalg.cholesky_ex(covariance - told.mT @ told).L
+        points = _divided(learnt - settled.points @ told, root)
+        return points, settled.traces + _traces(covariance, means - centre)
+
+    def _drawn(self, covariance: Tensor, variance: Tensor) -> Tensor:
+        equal = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
+        return (1 - self._equal) * covariance + self._equal * variance * equal
+
+    def kept_sums(self, settled: Settled) -> Tensor | float:
+        """What is kept of the sums over labels (classes, width) that are gone, in these coordinates."""
+        if not self.kept:
+            return 0.0
+        of_known = self.kept.means * self.kept.counts.unsqueeze(-1)
+        sums, counts = torch.cat([of_known, self.kept.sums]), torch.cat([self.kept.counts, self.kept.shots])
+        return self._padded(_divided(sums - counts.unsqueeze(-1) * settled.centre, settled.root))
+
+
+def _traces(covariance: Tensor, means: Tensor) -> Tensor:
+    return torch.stack([covariance.diagonal().sum(), means.square().sum()])
+
+
+def _divided(rows: Tensor, root: Tensor) -> Tensor:
+    return torch.linalg.solve_triangular(root, rows.mT, upper=False).mT
 
 
 class TwoCovariances:
@@ -185,33 +295,32 @@ class TwoCovariances:
     fewer of them than features no other directions are told apart.
     """
 
-    def __init__(self, evidence: Evidence, features: Tensor, view: View) -> None:
-        known, width = evidence.means.shape
-        self.centre = evidence.means.mean(0)
-        apart = evidence.means - self.centre
-        within = (1 - TOTAL) * evidence.scatter / known + TOTAL * _covariance(features, view.visible)
-        within = shrunk(within, (1 - evidence.counts.sum() / width).clamp(min=RIDGE))
-        self._root = torch.linalg.cholesky_ex(within).L
-        self.points = self._moved(features - self.centre)  # (nodes, width)
-        freedom = max(known - 1, 1)
-        spread = self._moved(apart) / freedom**0.5
+    def __init__(self, within: Within, settled: Settled, learnt: list[Tensor]) -> None:
+        self._points, traces = [settled.points], settled.traces
+        for each in learnt:
+            points, traces = within.beside(settled, each)
+            self._points.append(points)
+        self.total = self.sums(within.labels) + within.kept_sums(settled)  # (classes, width) over labels
+        known, freedom = within.known, max(within.known - 1, 1)
+        spread = self.total[:known] / within.count[:known].unsqueeze(-1) / freedom**0.5
         values, vectors = torch.linalg.eigh(spread @ spread.mT)
         values, vectors = values[1:].clamp(min=LEAST), vectors[:, 1:]  # means around their own have one less
         self._axes = spread.mT @ (vectors / values.sqrt())  # (width, known - 1)
-        self._floor = PRIOR * apart.square().sum() / freedom / within.diagonal().sum()
+        self._floor = PRIOR * traces[1] / freedom / traces[0]
         self._spread = self._floor + (1 - PRIOR) * values  # (known - 1,)
-        self._others = width - known + 1
-        self._along = self.points @ self._axes
-        self._aside = self.points.square().sum(-1) - self._along.square().sum(-1)
+        self._others = self.total.shape[-1] - known + 1
+        self._along = self._times(self._axes.mT)
+        length = torch.stack([points.square().sum(-1) for points in self._points]).sum(0)
+        self._aside = length - self._along.square().sum(-1)
 
-    def _moved(self, rows: Tensor) -> Tensor:
-        return torch.linalg.solve_triangular(self._root, rows.mT, upper=False).mT
+    def sums(self, shares: Tensor) -> Tensor:
+        """(classes, width), over nodes of which each has these shares (nodes, classes) in a class."""
+        return torch.cat([shares.mT @ points for points in self._points], -1)
 
-    def labels(self, evidence: Evidence) -> tuple[Tensor, Tensor]:
-        """How many labels (classes,) tell of each class, and the sum (classes, width) of their points."""
-        counts = torch.cat([evidence.counts, evidence.shots])
-        sums = torch.cat([evidence.means * evidence.counts.unsqueeze(-1), evidence.sums])
-        return counts, self._moved(sums - counts.unsqueeze(-1) * self.centre)
+    def _times(self, rows: Tensor) -> Tensor:
+        """(nodes, rows), the products of all points with some rows (rows, width)."""
+        parts = rows.split([points.shape[-1] for points in self._points], -1)
+        return torch.stack([p @ r.mT for p, r in zip(self._points, parts, strict=True)]).sum(0)
 
     def log_likelihood(self, counts: Tensor, sums: Tensor) -> Tensor:
         """(nodes, classes): of each node, if it were of a class of which nodes of such a sum are known."""
@@ -220,7 +329,7 @@ class TwoCovariances:
         rest = self._floor / (1 + counts * self._floor)
         variance = self._spread / (1 + counts.unsqueeze(-1) * self._spread)
         mean, width = variance * along, 1 + variance
-        inner = self.points @ sums.mT - self._along @ along.mT
+        inner = self._times(sums) - self._along @ along.mT
         length = sums.square().sum(-1) - along.square().sum(-1)
         distance = (
             self._along.square() @ (1 / width).mT
@@ -257,10 +366,3 @@ class Neighbours:
     def _sum(self, values: Tensor) -> Tensor:
         around = self._graph.aggregate(self._root * values, self._view) * self._root
         return around - values * self._view.visible.unsqueeze(-1)  # propagation counts the node itself
-
-
-def _covariance(features: Tensor, visible: Tensor) -> Tensor:
-    """(width, width), of the visible nodes."""
-    share = (visible / visible.sum()).unsqueeze(-1)
-    apart = features - (share * features).sum(0)
-    return (share * apart).mT @ apart

@@ -136,7 +136,7 @@ class _AnsweringAfterLearning(_Learner):
         self.step = 0
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
-        knowledge = self.context.propagated(pack, knowledge)
+        knowledge = self._settled(pack, self.context.propagated(pack, knowledge), session)
         streams = self.streams
         if session > 0:
             self._learn(pack, knowledge, streams, session)
@@ -149,6 +149,15 @@ class _AnsweringAfterLearning(_Learner):
                 kept = self.memory.nodes(), self.memory.labels(session)
                 knowledge = self.context.known_by(self.streams, session, *kept)
         return self._answer(pack, knowledge, streams, session)
+
+    @torch.no_grad()
+    def _settled(self, pack: Pack, knowledge: Knowledge, session: int) -> Knowledge:
+        """The same, with what no step of the session changes."""
+        if not self.context.method.settles:
+            return knowledge
+        task, shared = self._task(knowledge, self.streams, session)
+        settled = pack.run("settle", (shared,), knowledge.view, task)
+        return replace(knowledge, view=knowledge.view._replace(settled=settled))
 
     def state(self) -> State:
         return {

@@ -45,6 +45,7 @@ class View(NamedTuple):
     scale: Tensor  # (nodes,) visible / sqrt(neighbours + 1): the visible ones, or all
     log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
     propagated: tuple[Tensor, ...] = ()  # what no step changes, once for all of them
+    settled: tuple[Tensor, ...] = ()  # what no step of a session changes, once its labels are known
     inputs: tuple[Tensor, ...] = ()  # ``Inputs``, words and rows, where features do not enter as they are
     narrow: tuple[Tensor, ...] = ()  # the same for few columns, of methods that propagate them as they are
 

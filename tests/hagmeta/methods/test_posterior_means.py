@@ -21,9 +21,9 @@ from hagmeta.methods.posterior_means import (
     RIDGE,
     TAUGHT,
     TOTAL,
-    Evidence,
     Neighbours,
     TwoCovariances,
+    Within,
 )
 from hagmeta.nn.head import LABEL_SMOOTHING
 from hagmeta.nn.subspaces import leading_words, spectrum
@@ -59,7 +59,11 @@ def made(each: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("each", [30, 1])  # in all more labels than columns, and fewer
-def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(each: int) -> None:
+@pytest.mark.parametrize("columns", [0, 3])  # of an encoder
+@pytest.mark.parametrize("learns", [False, True])
+def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
+    each: int, columns: int, learns: bool
+) -> None:
     nodes, labels, others = made(each)
     old = [nodes[labels == c] for c in range(KNOWN)]
     every = np.concatenate([nodes, others])
@@ -68,7 +72,8 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
     scatter = sum((rows - rows.mean(0)).T @ (rows - rows.mean(0)) / each for rows in old)
     ridge = max(RIDGE, 1 - KNOWN * each / WIDTH)
     within = (1 - TOTAL) * scatter / KNOWN + TOTAL * np.cov(every.T, bias=True)
-    within = (1 - ridge) * within + ridge * np.trace(within) / WIDTH * np.eye(WIDTH)
+    variance = within.diagonal()[: WIDTH - columns].mean()
+    within = (1 - ridge) * within + ridge * variance * np.eye(WIDTH)
     between = np.cov(means.T)
     between = (1 - PRIOR) * between + PRIOR * np.trace(between) / np.trace(within) * within
     expected = []
@@ -78,18 +83,14 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
         mean = means.mean(0) + gain @ (rows.mean(0) - means.mean(0))
         covariance = within + between - gain @ between
         expected.append(multivariate_normal(mean, covariance).logpdf(every))
-    values = {"dtype": torch.float64}
-    evidence = Evidence(
-        torch.tensor(means, **values),
-        torch.full((KNOWN,), each, **values),
-        torch.tensor(scatter, **values),
-        torch.zeros(1),
-        torch.tensor(nodes[labels == KNOWN].sum(0)[None], **values),
-        torch.tensor([5.0], **values),
-    )
-    points = torch.tensor(every, **values)
-    model = TwoCovariances(evidence, points, View(*[torch.ones(len(every), **values)] * 3))
-    found = model.log_likelihood(*model.labels(evidence)).numpy()
+    told = np.zeros((len(every), KNOWN + 1))
+    told[np.arange(len(labels)), labels] = 1
+    points, visible = torch.tensor(every), torch.ones(len(every), dtype=torch.float64)
+    found_within = Within(torch.tensor(told), KNOWN, visible, None, WIDTH)
+    later = columns if learns else 0
+    stays = found_within.settled(points[:, : WIDTH - later], columns - later)
+    model = TwoCovariances(found_within, stays, [points[:, WIDTH - later :]] if later else [])
+    found = model.log_likelihood(found_within.count, model.total).numpy()
     # Up to what is the same for all classes: the scale of the coordinates.
     expected = np.stack(expected, 1)
     np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], rtol=1e-5, atol=1e-5)
@@ -169,15 +170,15 @@ def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
     alone = settings | {"unlabelled": 0, "coupling": 0, "finetune_steps": 0}
     assert answers(tiny(**alone, rehearsal="none"), tiny_graph) == answers(tiny(**alone), tiny_graph)
     # And no label of an earlier session is looked at.
-    read = posterior_means.PosteriorMeans._labels
+    read = posterior_means.labels_of
     gone: list[int] = []
 
     def watched(*arguments: object) -> Tensor:
-        labels: Tensor = read(*arguments)  # type: ignore[arg-type]
+        labels = read(*arguments)  # type: ignore[arg-type]
         gone.append(int((labels.sum(-2) == 0).sum()))
         return labels
 
-    monkeypatch.setattr(posterior_means.PosteriorMeans, "_labels", watched)
+    monkeypatch.setattr(posterior_means, "labels_of", watched)
     run(tiny(**settings, rehearsal="none"), [0], dataset=tiny_graph, device=CPU, plain=True)
     assert max(gone) == 6  # in the last session, four known classes and two that came in the first
 
@@ -245,7 +246,7 @@ def test_other_heads_can_be_put_on_its_features(
     graph = Graph(tiny_graph, CPU)
     words, rows = make_inputs("tf-idf", tiny_graph.features, visible)
     view = seen(graph, visible)._replace(narrow=(torch.from_numpy(words), torch.from_numpy(rows)))
-    features, same = [], {"tukey": 0.7, "random_features": 1024}
+    features, same = [], {"tukey": 0.7, "random_features": 1500}
     sizes = Sizes(9, 4, 2, 10, narrow=8, nodes=graph.num_nodes)
     for method in (head, "posterior-means"):
         config = resolve(tiny(method=method, features="propagated", refitted=True, **same))
