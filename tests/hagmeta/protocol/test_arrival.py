@@ -102,8 +102,10 @@ class Life:
     streams: list[Stream]
     steps: list[tuple[int, str, list[Leaf]]] = field(default_factory=list)  # session, step, what it was given
     given: list[tuple[int, tuple[Any, ...], tuple[Any, ...]]] = field(default_factory=list)  # as it was given
-    recalled: list[tuple[int, list[Leaf]]] = field(default_factory=list)  # session, what was recalled
-    before: list[int] = field(default_factory=list)  # for each that was given: how much was recalled by then
+    made: dict[str, list[tuple[int, list[Leaf]]]] = field(
+        default_factory=lambda: {"recall": [], "settle": []}
+    )
+    before: list[dict[str, int]] = field(default_factory=list)  # for each given: how much was made by then
     answers: list[list[np.ndarray]] = field(default_factory=list)
     learner: Any = None
     held: tuple[list[Leaf], list[Leaf]] = ([], [])  # by the method's object and code: before and after
@@ -143,10 +145,10 @@ def lived(
         ]
         life.steps.append((session, step, given))
         life.given.append((session, shared, seedwise))
-        life.before.append(len(life.recalled))
+        life.before.append({name: len(made) for name, made in life.made.items()})
         made = run(self, step, shared, *seedwise)
-        if step == "recall":
-            life.recalled.append((session, list(leaves(made))))
+        if step in life.made:
+            life.made[step].append((session, list(leaves(tuple(made)))))
         return made
 
     def begun(self: Any, *arguments: Any) -> None:
@@ -237,8 +239,8 @@ def test_nor_by_what_it_labels_itself(
 def knows_what_is_visible_now_alone(life: Life) -> bool:
     """Whether all that a step has for every node is its session's view, or averages over labelled nodes.
 
-    Or what the method made of that view before: the features that no step changes, and what it recalls. Every
-    node may be asked for, in their order.
+    Or what the method made of that view before: what no step changes, and what it recalled last. Every node
+    may be asked for, in their order.
     """
     context, nodes, found = life.context, life.context.graph.num_nodes, True
     pairs = list(zip(context.scenarios, life.streams, strict=True))
@@ -249,14 +251,13 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
                 view = context.view(context.scenarios, list(now))
                 if part.propagated:
                     view = view._replace(propagated=(life.pack.run("propagate", (context.graph,), view),))
-                found &= same(list(leaves(part)), list(leaves(view)))
+                found &= same(list(leaves(part._replace(settled=()))), list(leaves(view)))
+                found &= not part.settled or is_the_last_made(life, "settle", before, session, part.settled)
             elif isinstance(part, Task):
                 every = part.query.shape[-1] == nodes and bool((part.query == torch.arange(nodes)).all())
                 asked = leaves(part._replace(recalled=(), query=part.query[:, :0] if every else part.query))
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in asked)
-                if part.recalled:
-                    when, recalled = life.recalled[before - 1]
-                    found &= when == session and same(list(leaves(part.recalled)), recalled)
+                found &= not part.recalled or is_the_last_made(life, "recall", before, session, part.recalled)
             else:
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in leaves(part))
         for means in (part.class_means for part in shared if isinstance(part, Shared)):
@@ -264,6 +265,11 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
             columns = [matrix.indices for matrix in means._members]
             found &= all(np.isin(c, labelled_nodes(life, seed)).all() for seed, c in enumerate(columns))
     return found
+
+
+def is_the_last_made(life: Life, step: str, before: dict[str, int], session: int, given: Any) -> bool:
+    when, made = life.made[step][before[step] - 1]
+    return when == session and same(list(leaves(tuple(given))), made)
 
 
 def labelled_nodes(life: Life, seed: int) -> np.ndarray:
