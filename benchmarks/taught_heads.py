@@ -4,7 +4,8 @@
 
 Each method in closed form with the settings chosen for it in a space (comparison_tuned), as it is, and with
 the encoder's steps of posterior means: twenty a session, in two halves, by a cosine classifier whose rows are
-the class means, on the labels and on those nodes that the method itself, self-trained, adds to them.
+the class means. They learn the labels and those nodes that the method itself, self-trained, adds to them;
+with --answers, for half of each class's weight, what the method answers for all other nodes, too, as ours.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from hagmeta.common.home import home
 from hagmeta.config import RunConfig
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Method, SessionLearning, Shared, Task
-from hagmeta.methods.posterior_means import PosteriorMeans, labels_of
-from hagmeta.nn.head import LABEL_SMOOTHING
+from hagmeta.methods.posterior_means import TAUGHT, TEMPERATURE, PosteriorMeans, labels_of
+from hagmeta.nn.head import COSINE_SCALE, LABEL_SMOOTHING
 from hagmeta.phases import sessions
 from hagmeta.pipeline import run
 from hagmeta.sparse.graph import View
 
 HEADS = ("sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac")
+SHARPNESS = {"SgcNcm": COSINE_SCALE, "SgcLda": TEMPERATURE}  # of logits; the others' are shares already
 HERE = Path(__file__).parent
 
 
@@ -41,16 +43,31 @@ class Taught:
     freezes_encoder = False
     propagates_once = False
     session_loss = PosteriorMeans.session_loss
+    answers = False
 
     def recall(self: Any, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         labels = labels_of(shared, view, task)
-        told = labels / labels.sum(0)
-        told = (1 - LABEL_SMOOTHING) * told + LABEL_SMOOTHING * told.mean(-1, keepdim=True)
-        return told, told.mT @ self._scaled(self.encoder(shared.graph, view, None).all())
+        shares = labels / labels.sum(0)
+        shares = (1 - LABEL_SMOOTHING) * shares + LABEL_SMOOTHING * shares.mean(-1, keepdim=True)
+        if self.answers:
+            free = view.visible.unsqueeze(-1) * (1 - labels.amax(-1, keepdim=True))
+            found = self._shares(shared, view, task) * free
+            shares = (1 - TAUGHT) * shares + TAUGHT * found / found.sum(0).clamp(min=1)
+        return shares, shares.mT @ self._scaled(self.encoder(shared.graph, view, None).all())
+
+    def _shares(self: Any, shared: Shared, view: View, task: Task) -> Tensor:
+        """How far the method takes each node for one of a class (nodes, classes)."""
+        nodes = torch.arange(shared.graph.num_nodes, device=view.visible.device)
+        (logits,) = self.logits(shared, view, (task._replace(query=nodes),))
+        sharpness = SHARPNESS.get(type(self).__name__)
+        if sharpness:
+            return (sharpness * logits).softmax(-1)
+        return logits.relu() / logits.relu().sum(-1, keepdim=True).clamp(min=1e-6)
 
 
-def taught(method: type[Method]) -> type[Method]:
-    return type(method.__name__, (Taught, method), {"own_settings": method.own_settings})
+def taught(method: type[Method], answers: bool) -> type[Method]:
+    own = {"own_settings": method.own_settings, "answers": answers}
+    return type(method.__name__, (Taught, method), own)
 
 
 def only_with_guesses() -> None:
@@ -71,6 +88,7 @@ def main() -> None:
     parser.add_argument("--dataset", action="append", required=True)
     parser.add_argument("--space", type=Path, default=HERE.parent / "search_spaces/comparison_tuned.yaml")
     parser.add_argument("--method", action="append", choices=HEADS)
+    parser.add_argument("--answers", action="store_true", help="teach what it answers for all nodes, too")
     parser.add_argument("--json", type=Path, help="write what was measured, a line a row")
     options = parser.parse_args()
     space = yaml.safe_load(options.space.read_text())
@@ -84,7 +102,7 @@ def main() -> None:
             rows = []
             for teaches in (False, True):
                 plain = METHODS[method]
-                METHODS[method] = taught(plain) if teaches else plain
+                METHODS[method] = taught(plain, options.answers) if teaches else plain
                 records = run(
                     config, space["seeds"], dataset=dataset, device=device, cache=home() / "pretrained"
                 )
