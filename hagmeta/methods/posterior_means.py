@@ -110,8 +110,8 @@ class PosteriorMeans(OnFeatures):
         """``Settled``: of all features, but for those of an encoder that learns."""
         within = self._within(labels_of(shared, view, task), view, task)
         later = self.columns if self.learns else 0
-        features = self.features_of(shared, view).detach()[:, : self.width - later]
-        return within.settled(features, self.columns - later)
+        settled = self.width - later
+        return within.settled(self.features_of(shared, view).detach()[:, :settled], self.columns - later)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor, View]:
         if not self.learns:
