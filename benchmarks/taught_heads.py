@@ -4,8 +4,9 @@
 
 Each method in closed form with the settings chosen for it in a space (comparison_tuned), as it is, and with
 the encoder's steps of posterior means: twenty a session, in two halves, by a cosine classifier whose rows are
-the class means. They learn the labels and those nodes that the method itself, self-trained, adds to them;
-with --answers, for half of each class's weight, what the method answers for all other nodes, too, as ours.
+the class means. They learn the labels and those nodes that the method itself, self-trained, adds to them
+(«guesses»), or, for half of each class's weight, what it answers for all other nodes, as ours («answers»).
+What learns stands last among the features, so that random projections meet them in another order.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from hagmeta.methods.base import Method, SessionLearning, Shared, Task
 from hagmeta.methods.posterior_means import TAUGHT, TEMPERATURE, PosteriorMeans, labels_of
 from hagmeta.nn.head import COSINE_SCALE, LABEL_SMOOTHING
 from hagmeta.phases import sessions
+from hagmeta.phases.settings import SelfTrainingSettings
 from hagmeta.pipeline import run
 from hagmeta.sparse.graph import View
 
@@ -71,7 +73,11 @@ def taught(method: type[Method], answers: bool) -> type[Method]:
 
 
 def only_with_guesses() -> None:
-    """Of a session's two rounds of steps, the first has no guesses to learn from yet: leave it out."""
+    """Let taught methods train themselves, and of a session's two rounds of steps leave out the first.
+
+    It would have no guesses to learn from yet.
+    """
+    SelfTrainingSettings.concerns = classmethod(lambda cls, method: True)  # type: ignore[method-assign, assignment]
     learn = sessions._AnsweringAfterLearning._learn
 
     def later(self: Any, pack: Any, knowledge: Any, streams: Any, session: int) -> None:
@@ -88,7 +94,6 @@ def main() -> None:
     parser.add_argument("--dataset", action="append", required=True)
     parser.add_argument("--space", type=Path, default=HERE.parent / "search_spaces/comparison_tuned.yaml")
     parser.add_argument("--method", action="append", choices=HEADS)
-    parser.add_argument("--answers", action="store_true", help="teach what it answers for all nodes, too")
     parser.add_argument("--json", type=Path, help="write what was measured, a line a row")
     options = parser.parse_args()
     space = yaml.safe_load(options.space.read_text())
@@ -99,25 +104,24 @@ def main() -> None:
         for method in options.method or HEADS:
             (case,) = [c for c in space["cases"] if c["method"] == method and c["dataset"] == name]
             config = RunConfig(**space.get("fixed", {}) | case)
-            rows = []
-            for teaches in (False, True):
-                plain = METHODS[method]
-                METHODS[method] = taught(plain, options.answers) if teaches else plain
+            found = {}
+            plain = METHODS[method]
+            arms = {"as it is": plain, "guesses": taught(plain, False), "answers": taught(plain, True)}
+            for arm, kind in arms.items():
+                METHODS[method] = kind
                 records = run(
                     config, space["seeds"], dataset=dataset, device=device, cache=home() / "pretrained"
                 )
-                METHODS[method] = plain
-                rows.append(np.array([record["macro_accuracy"] for record in records]))
+                trained = {record["config"]["self_training"] for record in records}
+                assert trained == {case.get("self_training", 0)}, "all learn from as many nodes"
+                found[arm] = np.array([record["macro_accuracy"] for record in records])
                 if options.json:
-                    line = {"dataset": name, "method": method, "taught": teaches, "curves": rows[-1].tolist()}
+                    line = {"dataset": name, "method": method, "arm": arm, "curves": found[arm].tolist()}
                     with options.json.open("a") as file:
                         file.write(json.dumps(line) + "\n")
-            before, after = (100 * np.stack([r[:, -1], r.mean(1)]).mean(1) for r in rows)
-            print(
-                f"{name:12} {method:10} last {before[0]:.1f}, taught {after[0]:.1f};"
-                f" average {before[1]:.1f}, taught {after[1]:.1f}",
-                flush=True,
-            )
+            METHODS[method] = plain
+            values = (f"{arm} {100 * c[:, -1].mean():.1f}, {100 * c.mean():.1f}" for arm, c in found.items())
+            print(f"{name} {method}, last session and average: {'; '.join(values)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ class Settled(NamedTuple):
     points: Tensor  # (nodes, width)
     centre: Tensor  # (width,) the mean of the known classes' means, which was taken from them,
     root: Tensor  # (width, width) and the Cholesky factor of the covariance, by which they were divided
-    variance: Tensor  # () before: the mean variance of features beside the encoder's within classes,
-    traces: Tensor  # (2,) and the sums of all variances and of the means' squares
+    variance: Tensor  # () that variances within classes were drawn to: the mean of those beside the encoder's
+    traces: Tensor  # (2,) the sums of all variances after that, and of the squares of the known means
 
 
 class PosteriorMeans(OnFeatures):
@@ -86,7 +86,7 @@ class PosteriorMeans(OnFeatures):
     }
     # In 1 and 2 the encoder did not learn in sessions, and 1 was far surer of its answers; up to 3 few labels
     # that might be read again were all that it had of a class; up to 4 its encoder was taught all at once; up
-    # to 5 random features were found anew after steps of the encoder.
+    # to 5 random features were found anew after steps of the encoder, and variances drawn to the mean of all.
     revision = 6
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
@@ -97,7 +97,7 @@ class PosteriorMeans(OnFeatures):
         super().__init__(settings, sizes, seed)
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
         self.learns = settings.finetune_steps > 0 and "finetune_steps" not in self.idle(settings)
-        self.columns = settings.embedding if self.has_encoder(settings) else 0  # the last: of the encoder
+        self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
         self.few_of_all = bool(settings.rehearsed)  # labels, of classes known at session 0, too
 
     @classmethod
@@ -109,16 +109,16 @@ class PosteriorMeans(OnFeatures):
     def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """``Settled``: of all features, but for those of an encoder that learns."""
         within = self._within(labels_of(shared, view, task), view, task)
-        later = self.columns if self.learns else 0
-        settled = self.width - later
-        return within.settled(self.features_of(shared, view).detach()[:, :settled], self.columns - later)
+        later = self.of_encoder if self.learns else 0
+        fixed = self.width - later
+        return within.settled(self.features_of(shared, view).detach()[:, :fixed], self.of_encoder - later)
 
-    def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor, View]:
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor | None, View]:
         if not self.learns:
-            return view.visible.new_zeros(shared.graph.num_nodes, 0), view
+            return None, view
         return self._scaled(self.encoder(shared.graph, view, None).all()).detach(), view
 
-    def classify(self, shared: Shared, encoded: tuple[Tensor, View], task: Task) -> Tensor:
+    def classify(self, shared: Shared, encoded: tuple[Tensor | None, View], task: Task) -> Tensor:
         logits, _, _ = self._answers(shared, *encoded, task)
         return (CERTAINTY * logits[task.query]).log_softmax(-1)
 
@@ -142,6 +142,7 @@ class PosteriorMeans(OnFeatures):
         Half of a class's weight is on its labels, half on nodes without, as far as they may be of it.
         """
         learnt, view = self.encode(shared, view, None)
+        assert learnt is not None, "only an encoder that learns is taught"
         logits, labels, free = self._answers(shared, learnt, view, task)
         told = labels / labels.sum(0)
         told = (1 - LABEL_SMOOTHING) * told + LABEL_SMOOTHING * told.mean(-1, keepdim=True)
@@ -160,13 +161,13 @@ class PosteriorMeans(OnFeatures):
         return -(shares * logits.log_softmax(-1)).sum() / len(rows), logits[task.query]
 
     def _answers(
-        self, shared: Shared, learnt: Tensor, view: View, task: Task
+        self, shared: Shared, learnt: Tensor | None, view: View, task: Task
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Logits (nodes, classes), labels (nodes, classes) that may be read, and nodes (nodes, 1) without."""
         labels = labels_of(shared, view, task)
         within = self._within(labels, view, task)
         settled = Settled(*(view.settled or self.settle(shared, view, task)))
-        model = TwoCovariances(within, settled, [learnt] if self.learns else [])
+        model = TwoCovariances(within, settled, learnt)
         known, count, total = within.known, within.count, model.total
         likely = TEMPERATURE * model.log_likelihood(count, total)
         neighbours = Neighbours(shared.graph, view)
@@ -208,8 +209,8 @@ def labels_of(shared: Shared, view: View, task: Task) -> Tensor:
 class Within:
     """Covariances within the known classes, all of one weight, with a share of that of all visible nodes.
 
-    They are drawn towards equal variances, those of the features beside the encoder's: within classes that it
-    was taught these have far smaller ones than within others. More where labels are fewer than columns.
+    They are drawn towards equal variances, more where labels are fewer than columns: towards the mean of all
+    but the encoder's, which varies little within classes that it was trained on, and more within new ones.
     """
 
     def __init__(
@@ -236,8 +237,8 @@ class Within:
 
     def _covariance(self, left: Tensor, right: Tensor) -> Tensor:
         """(columns of the left, of the right)."""
-        weight = (self._weights * self._shares).sum(0).unsqueeze(-1)
-        parts = zip(*(each.split(NODES) for each in (left, weight, right)), strict=True)
+        weights = (self._weights * self._shares).sum(0).unsqueeze(-1)
+        parts = zip(*(each.split(NODES) for each in (left, weights, right)), strict=True)
         moment = sum(one.mT @ (weight * other) for one, weight, other in parts)
         return moment - (self._weights * (self._shares @ left)).mT @ (self._shares @ right)
 
@@ -249,8 +250,7 @@ class Within:
         covariance = self._covariance(features, features)
         if self.kept:
             covariance = covariance + (1 - TOTAL) * self.kept.scatter / self.known
-        variances = covariance.diagonal()
-        variance = (variances[: len(variances) - columns] if columns < len(variances) else variances).mean()
+        variance = _mean_variance(covariance, columns)
         covariance = self._drawn(covariance, variance)
         root = torch.linalg.cholesky_ex(covariance).L
         return Settled(_divided(features, root), centre, root, variance, _traces(covariance, means - centre))
@@ -262,8 +262,7 @@ class Within:
         learnt = learnt - centre
         told = (1 - self._equal) * self._covariance(settled.points, learnt)
         covariance = self._covariance(learnt, learnt)
-        variance = settled.variance if len(told) else covariance.diagonal().mean()
-        covariance = self._drawn(covariance, variance)
+        covariance = self._drawn(covariance, settled.variance if len(told) else _mean_variance(covariance))
         root = torch.linalg.cholesky_ex(covariance - told.mT @ told).L
         points = _divided(learnt - settled.points @ told, root)
         return points, settled.traces + _traces(covariance, means - centre)
@@ -281,6 +280,14 @@ class Within:
         return self._padded(_divided(sums - counts.unsqueeze(-1) * settled.centre, settled.root))
 
 
+def _mean_variance(covariance: Tensor, columns: int = 0) -> Tensor:
+    """Without the last ``columns``, unless there are no others."""
+    variances = covariance.diagonal()
+    if columns < len(variances):
+        variances = variances[: len(variances) - columns]
+    return variances.sum().clamp(min=LEAST) / max(len(variances), 1)
+
+
 def _traces(covariance: Tensor, means: Tensor) -> Tensor:
     return torch.stack([covariance.diagonal().sum(), means.square().sum()])
 
@@ -296,10 +303,10 @@ class TwoCovariances:
     fewer of them than features no other directions are told apart.
     """
 
-    def __init__(self, within: Within, settled: Settled, learnt: list[Tensor]) -> None:
+    def __init__(self, within: Within, settled: Settled, learnt: Tensor | None) -> None:
         self._points, traces = [settled.points], settled.traces
-        for each in learnt:
-            points, traces = within.beside(settled, each)
+        if learnt is not None:
+            points, traces = within.beside(settled, learnt)
             self._points.append(points)
         self.total = self.sums(within.labels) + within.kept_sums(settled)  # (classes, width) over labels
         known, freedom = within.known, max(within.known - 1, 1)

@@ -21,6 +21,7 @@ from hagmeta.methods.posterior_means import (
     RIDGE,
     TAUGHT,
     TOTAL,
+    Evidence,
     Neighbours,
     TwoCovariances,
     Within,
@@ -59,10 +60,11 @@ def made(each: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("each", [30, 1])  # in all more labels than columns, and fewer
-@pytest.mark.parametrize("columns", [0, 3])  # of an encoder
-@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize(  # how many columns are of an encoder, whether it learns, whether labels are gone
+    ("columns", "learns", "gone"), [(0, False, False), (3, False, False), (3, True, False), (3, False, True)]
+)
 def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
-    each: int, columns: int, learns: bool
+    each: int, columns: int, learns: bool, gone: bool
 ) -> None:
     nodes, labels, others = made(each)
     old = [nodes[labels == c] for c in range(KNOWN)]
@@ -85,12 +87,17 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
         expected.append(multivariate_normal(mean, covariance).logpdf(every))
     told = np.zeros((len(every), KNOWN + 1))
     told[np.arange(len(labels)), labels] = 1
+    evidence = None
+    if gone:
+        told[:, :KNOWN] = 0
+        counts, nothing = np.full(KNOWN, float(each)), np.zeros((0, WIDTH))
+        evidence = Evidence(*map(torch.tensor, (means, counts, scatter, [0.0], nothing, nothing[:, 0])))
     points, visible = torch.tensor(every), torch.ones(len(every), dtype=torch.float64)
-    found_within = Within(torch.tensor(told), KNOWN, visible, None, WIDTH)
+    around = Within(torch.tensor(told), KNOWN, visible, evidence, WIDTH)
     later = columns if learns else 0
-    stays = found_within.settled(points[:, : WIDTH - later], columns - later)
-    model = TwoCovariances(found_within, stays, [points[:, WIDTH - later :]] if later else [])
-    found = model.log_likelihood(found_within.count, model.total).numpy()
+    settled = around.settled(points[:, : WIDTH - later], columns - later)
+    model = TwoCovariances(around, settled, points[:, WIDTH - later :] if learns else None)
+    found = model.log_likelihood(around.count, model.total).numpy()
     # Up to what is the same for all classes: the scale of the coordinates.
     expected = np.stack(expected, 1)
     np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], rtol=1e-5, atol=1e-5)
