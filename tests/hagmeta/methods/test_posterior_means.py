@@ -210,6 +210,19 @@ def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     assert changed == ({name for name in before if name.startswith("encoder.")} if moves else set())
 
 
+@pytest.mark.parametrize("protocol", ["strict", "released"])
+@pytest.mark.parametrize(
+    "features", [{"features": "propagated"}, {"features": "encoder", "random_features": 0}], ids=str
+)
+@pytest.mark.parametrize("steps", [0, 2])
+def test_any_features_will_do(
+    tiny_graph: NodeDataset, tiny: Tiny, protocol: str, features: dict[str, Any], steps: int
+) -> None:
+    config = tiny(method="posterior-means", protocol=protocol, finetune_steps=steps, **features)
+    (record,) = run(config, [0], dataset=tiny_graph, device=CPU)
+    assert record["macro_accuracy"][-1] > 0.2  # of eight classes
+
+
 def test_halfway_through_a_session_the_encoder_is_taught_anew(
     tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
