@@ -26,8 +26,14 @@ from hagmeta.common.home import home
 from hagmeta.config import RunConfig
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Method, SessionLearning, Shared, Task
-from hagmeta.methods.posterior_means import TAUGHT, TEMPERATURE, PosteriorMeans, labels_of
-from hagmeta.nn.head import COSINE_SCALE, LABEL_SMOOTHING
+from hagmeta.methods.posterior_means import (
+    TEMPERATURE,
+    PosteriorMeans,
+    labels_of,
+    smoothed_shares,
+    taught_shares,
+)
+from hagmeta.nn.head import COSINE_SCALE
 from hagmeta.phases import sessions
 from hagmeta.phases.settings import SelfTrainingSettings
 from hagmeta.pipeline import run
@@ -49,12 +55,10 @@ class Taught:
 
     def recall(self: Any, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         labels = labels_of(shared, view, task)
-        shares = labels / labels.sum(0)
-        shares = (1 - LABEL_SMOOTHING) * shares + LABEL_SMOOTHING * shares.mean(-1, keepdim=True)
+        shares = smoothed_shares(labels)
         if self.answers:
             free = view.visible.unsqueeze(-1) * (1 - labels.amax(-1, keepdim=True))
-            found = self._shares(shared, view, task) * free
-            shares = (1 - TAUGHT) * shares + TAUGHT * found / found.sum(0).clamp(min=1)
+            shares = taught_shares(shares, self._shares(shared, view, task) * free)
         return shares, shares.mT @ self._scaled(self.encoder(shared.graph, view, None).all())
 
     def _shares(self: Any, shared: Shared, view: View, task: Task) -> Tensor:

@@ -12,7 +12,7 @@ from hagmeta.common.settings import setting
 from hagmeta.methods.base import SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
-from hagmeta.nn.statistics import LEAST
+from hagmeta.nn.statistics import LEAST, mean_variance, shrunk
 from hagmeta.sparse.graph import Graph, View
 
 TEMPERATURE = 0.3  # of log-likelihoods: the features of a node are far from independent of each other
@@ -56,7 +56,7 @@ class Settled(NamedTuple):
     points: Tensor  # (nodes, width)
     centre: Tensor  # (width,) the mean of the known classes' means, which was taken from them,
     root: Tensor  # (width, width) and the Cholesky factor of the covariance, by which they were divided
-    variance: Tensor  # () that variances within classes were drawn to: the mean of those beside the encoder's
+    variance: Tensor  # () that variances were drawn to: the mean of all but the encoder's; NaN of none
     traces: Tensor  # (2,) the sums of all variances after that, and of the squares of the known means
 
 
@@ -145,10 +145,7 @@ class PosteriorMeans(OnFeatures):
         if learnt is None:
             return ()
         logits, labels, free = self._answers(shared, learnt, view, task)
-        told = labels / labels.sum(0)
-        told = (1 - LABEL_SMOOTHING) * told + LABEL_SMOOTHING * told.mean(-1, keepdim=True)
-        found = logits.softmax(-1) * free
-        shares = (1 - TAUGHT) * told + TAUGHT * found / found.sum(0).clamp(min=1)
+        shares = taught_shares(smoothed_shares(labels), logits.softmax(-1) * free)
         return shares, shares.mT @ learnt
 
     def session_loss(
@@ -207,6 +204,17 @@ def labels_of(shared: Shared, view: View, task: Task) -> Tensor:
     return torch.cat([gone, *many, few], -1).to(view.visible.dtype)
 
 
+def smoothed_shares(labels: Tensor) -> Tensor:
+    """(nodes, classes), in all 1 for a class: what its labels (nodes, classes) teach, smoothed."""
+    told = labels / labels.sum(0)
+    return (1 - LABEL_SMOOTHING) * told + LABEL_SMOOTHING * told.mean(-1, keepdim=True)
+
+
+def taught_shares(told: Tensor, found: Tensor) -> Tensor:
+    """The same, of these and of what is ``found`` of nodes without labels (nodes, classes)."""
+    return (1 - TAUGHT) * told + TAUGHT * found / found.sum(0).clamp(min=1)
+
+
 class Within:
     """Covariances within the known classes, all of one weight, with a share of that of all visible nodes.
 
@@ -251,8 +259,9 @@ class Within:
         covariance = self._covariance(features, features)
         if self.kept:
             covariance = covariance + (1 - TOTAL) * self.kept.scatter / self.known
-        variance = _mean_variance(covariance, columns)
-        covariance = self._drawn(covariance, variance)
+        others = features.shape[-1] - columns
+        variance = mean_variance(covariance[:others, :others] if others else covariance)
+        covariance = shrunk(covariance, self._equal, variance)
         root = torch.linalg.cholesky_ex(covariance).L
         return Settled(_divided(features, root), centre, root, variance, _traces(covariance, means - centre))
 
@@ -262,15 +271,11 @@ class Within:
         centre = means.mean(0)
         learnt = learnt - centre
         told = (1 - self._equal) * self._covariance(settled.points, learnt)
-        covariance = self._covariance(learnt, learnt)
-        covariance = self._drawn(covariance, settled.variance if len(told) else _mean_variance(covariance))
+        variance = settled.variance if len(told) else None  # the encoder's own, where nothing else is there
+        covariance = shrunk(self._covariance(learnt, learnt), self._equal, variance)
         root = torch.linalg.cholesky_ex(covariance - told.mT @ told).L
         points = _divided(learnt - settled.points @ told, root)
         return points, settled.traces + _traces(covariance, means - centre)
-
-    def _drawn(self, covariance: Tensor, variance: Tensor) -> Tensor:
-        equal = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
-        return (1 - self._equal) * covariance + self._equal * variance * equal
 
     def kept_sums(self, settled: Settled) -> Tensor | float:
         """What is kept of the sums over labels (classes, width) that are gone, in these coordinates."""
@@ -279,14 +284,6 @@ class Within:
         of_known = self.kept.means * self.kept.counts.unsqueeze(-1)
         sums, counts = torch.cat([of_known, self.kept.sums]), torch.cat([self.kept.counts, self.kept.shots])
         return self._padded(_divided(sums - counts.unsqueeze(-1) * settled.centre, settled.root))
-
-
-def _mean_variance(covariance: Tensor, columns: int = 0) -> Tensor:
-    """Without the last ``columns``, unless there are no others."""
-    variances = covariance.diagonal()
-    if columns < len(variances):
-        variances = variances[: len(variances) - columns]
-    return variances.sum().clamp(min=LEAST) / max(len(variances), 1)
 
 
 def _traces(covariance: Tensor, means: Tensor) -> Tensor:

@@ -46,9 +46,17 @@ class ClassNodes:
             yield share.unsqueeze(-1), self.rows(nodes)
 
 
-def shrunk(covariance: Tensor, share: float | Tensor) -> Tensor:
-    """Covariances (..., width, width) with a share of equal, uncorrelated variances put in their place."""
-    variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=LEAST)
+def mean_variance(covariance: Tensor) -> Tensor:
+    """Of covariances (..., width, width): (...)."""
+    return covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=LEAST)
+
+
+def shrunk(covariance: Tensor, share: float | Tensor, variance: Tensor | None = None) -> Tensor:
+    """Covariances (..., width, width) with a share of equal, uncorrelated variances put in their place.
+
+    These are ``variance`` (...), or else the mean of their own.
+    """
+    variance = mean_variance(covariance) if variance is None else variance
     return (1 - share) * covariance + share * _diagonal(variance, covariance)
 
 
