@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-CHUNK = 128  # nodes of a class at a time: those of another seed add nothing, to the bit
+# Nodes at a time, of a class and of all classes: where another seed has more, zeros are added, to the bit.
+CHUNK, ROWS = 128, 2048
 LEAST = 1e-12  # variance that is taken for some where there is none, as with one node a class
 
 
@@ -18,11 +20,16 @@ class ClassNodes:
 
     nodes: Tensor  # (classes, nodes)
     share: Tensor  # (classes, nodes), in all 1 for a class
-    rows: Callable[[Tensor], Tensor]  # (classes, nodes) to (classes, nodes, width)
+    rows: Callable[[Tensor], Tensor]  # nodes (...) to (..., width)
+    counting: int | None = None  # at most so many of all these nodes have a share (None: all)
 
     def means(self) -> Tensor:
         """(classes, width)."""
-        return torch.stack([(share.mT @ rows).squeeze(-2) for share, rows in self._chunks()]).sum(0)
+        classes = torch.arange(len(self.nodes), device=self.nodes.device)
+        total = torch.zeros((), device=self.nodes.device)
+        for rows, share, owner in self._labelled():
+            total = total + (share * (owner == classes)).mT @ rows
+        return total
 
     def covariances(self, means: Tensor) -> Tensor:
         """(classes, width, width), around their means; divided by the number of nodes, not by one less."""
@@ -35,10 +42,23 @@ class ClassNodes:
     def scatter(self, means: Tensor) -> Tensor:
         """(width, width), the sum of their covariances: every class weighs the same."""
         total = means.new_zeros(means.shape[-1], means.shape[-1])
-        for share, rows in self._chunks():
-            apart = rows - means.unsqueeze(-2)
-            total = total + (share * apart).flatten(0, 1).mT @ apart.flatten(0, 1)
+        for rows, share, owner in self._labelled():
+            apart = rows - means[owner.squeeze(-1)]
+            total = total + (share * apart).mT @ apart
         return total
+
+    def _labelled(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Rows (nodes, width) of those with a share, it, and their classes, (nodes, 1) each, some at a time.
+
+        The largest class may have many times as many nodes as others: what counts nothing is left out.
+        """
+        share, place = self.share.flatten().sort(stable=True, descending=True)
+        parts = [self.nodes.flatten()[place], share, place // self.nodes.shape[-1]]
+        if self.counting is not None:
+            most = -(-self.counting // ROWS) * ROWS
+            parts = [F.pad(part[:most], (0, max(0, most - len(part)))) for part in parts]
+        for nodes, each, owner in zip(*(part.split(ROWS) for part in parts), strict=True):
+            yield self.rows(nodes), each.unsqueeze(-1), owner.unsqueeze(-1)
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Shares (classes, nodes, 1) and rows (classes, nodes, width), some of each class at a time."""

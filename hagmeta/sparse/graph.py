@@ -179,6 +179,11 @@ class ClassMeans:
             return SeedwiseMatrix.from_transposed(self._aggregated_transposed())
         return SeedwiseMatrix(self._members_aggregated(), self._graph.device)
 
+    @cached_property
+    def labels(self) -> int:
+        """How many nodes all classes are averaged over, in the seed that has most."""
+        return max(members.nnz for members in self._members)
+
     def nodes(self, classes: Tensor, multiple: int) -> tuple[Tensor, Tensor]:
         """The nodes (classes, most) that some classes are averaged over, ascending, and what each counts.
 

@@ -207,8 +207,9 @@ def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: NodeData
 def test_any_head_on_any_features_is_the_same_in_any_pack(
     tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, features: str
 ) -> None:
-    for module in (statistics, closed_form):
-        monkeypatch.setattr(module, "CHUNK", 8)  # so that seeds need more or fewer of them
+    # So that seeds need more or fewer of them:
+    for module, name in ((statistics, "CHUNK"), (closed_form, "CHUNK"), (statistics, "ROWS")):
+        monkeypatch.setattr(module, name, 8)
     config = tiny(method=method, features=features)
 
     def of_seed(seeds: list[int]) -> Any:
@@ -220,18 +221,21 @@ def test_any_head_on_any_features_is_the_same_in_any_pack(
 
 
 def test_nodes_that_count_nothing_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "CHUNK", 4)
+    for name in ("CHUNK", "ROWS"):
+        monkeypatch.setattr(statistics, name, 4)
     rng = torch.Generator().manual_seed(0)
     numbers = torch.randn(50, 6, generator=rng)
     nodes = torch.randint(50, (3, 12), generator=rng)
     share = torch.where(torch.arange(12) < torch.tensor([[5], [8], [7]]), 0.125, 0.0)
     short, long = (
-        ClassNodes(nodes[:, :most], share[:, :most], lambda nodes: numbers[nodes]) for most in (8, 12)
+        ClassNodes(nodes[:, :most], share[:, :most], lambda nodes: numbers[nodes], counting)
+        for most, counting in ((8, 20), (12, 33))
     )
     means = short.means()
     assert torch.equal(means, long.means())
     assert torch.equal(short.scatter(means), long.scatter(means))
     assert torch.equal(short.covariances(means), long.covariances(means))
+    torch.testing.assert_close(means, (share.unsqueeze(-1) * numbers[nodes]).sum(1))
     torch.testing.assert_close(short.scatter(means), short.covariances(means).sum(0))
 
 
