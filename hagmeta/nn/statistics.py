@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 # Nodes at a time, of a class and of all classes: where another seed has more, zeros are added, to the bit.
-CHUNK, ROWS = 128, 2048
+CHUNK, ROWS = 128, 512
 LEAST = 1e-12  # variance that is taken for some where there is none, as with one node a class
 
 
@@ -34,9 +34,9 @@ class ClassNodes:
     def covariances(self, means: Tensor) -> Tensor:
         """(classes, width, width), around their means; divided by the number of nodes, not by one less."""
         total = means.new_zeros(*means.shape, means.shape[-1])
-        for share, rows in self._chunks():
-            apart = rows - means.unsqueeze(-2)
-            total = total + (share * apart).mT @ apart
+        for nodes, share in zip(self.nodes.split(CHUNK, -1), self.share.split(CHUNK, -1), strict=True):
+            apart = self.rows(nodes) - means.unsqueeze(-2)
+            total = total + (share.unsqueeze(-1) * apart).mT @ apart
         return total
 
     def scatter(self, means: Tensor) -> Tensor:
@@ -59,11 +59,6 @@ class ClassNodes:
             parts = [F.pad(part[:most], (0, max(0, most - len(part)))) for part in parts]
         for nodes, each, owner in zip(*(part.split(ROWS) for part in parts), strict=True):
             yield self.rows(nodes), each.unsqueeze(-1), owner.unsqueeze(-1)
-
-    def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Shares (classes, nodes, 1) and rows (classes, nodes, width), some of each class at a time."""
-        for nodes, share in zip(self.nodes.split(CHUNK, -1), self.share.split(CHUNK, -1), strict=True):
-            yield share.unsqueeze(-1), self.rows(nodes)
 
 
 def mean_variance(covariance: Tensor) -> Tensor:
