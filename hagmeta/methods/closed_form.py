@@ -178,7 +178,7 @@ class OnFeatures(Method):
         found = []
         if len(task.averaged):
             nodes, share = shared.class_means.nodes(task.averaged, CHUNK)
-            found.append(ClassNodes(nodes, share, rows, shared.class_means.labels))
+            found.append(ClassNodes(nodes, share, rows, shared.class_means.most_labels))
         if len(task.support):
             alike = torch.full_like(features[task.support, 0], 1 / task.support.shape[-1])
             found.append(ClassNodes(task.support, alike, rows))

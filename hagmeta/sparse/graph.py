@@ -180,7 +180,7 @@ class ClassMeans:
         return SeedwiseMatrix(self._members_aggregated(), self._graph.device)
 
     @cached_property
-    def labels(self) -> int:
+    def most_labels(self) -> int:
         """How many nodes all classes are averaged over, in the seed that has most."""
         return max(members.nnz for members in self._members)
 
