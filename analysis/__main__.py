@@ -24,14 +24,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("results", nargs="+", type=Path, metavar="RESULTS", help="a study's folder, or a folder of studies")
     add("--out", type=Path, metavar="DIR", help="where to write (default: report in the first RESULTS)")
-    add("--compare", choices=["published"], help="insist on the paper's numbers beside ours")
+    add("--compare", choices=["published"], help="compare with the paper's numbers, or fail")
     add("--metric", metavar="NAME", help="what headlines, tests and figures go by (default: macro accuracy)")
     add(
         "--margin",
         type=float,
         default=1.0,
         metavar="POINTS",
-        help="less is equivalent (default: 1)",
+        help="differences below POINTS count as equivalent (default: 1)",
+    )
+    add(
+        "--baseline",
+        metavar="METHOD",
+        help="compare all others with this method, or configuration by its label",
     )
     add("--where", action="append", default=[], metavar="KEY=VALUE", help="only the runs with this setting")
     add("--by", metavar="KEY", help="compare the values of this setting, all others apart")
@@ -48,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             margin=_margin(options.margin),
             where=dict(_condition(text) for text in options.where),
             by=options.by,
+            baseline=options.baseline,
             command=shlex.join(["python", "-m", "analysis", *arguments]),
         )
     except UserError as error:

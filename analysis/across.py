@@ -1,7 +1,7 @@
 """What holds on all datasets and what does not: the same comparisons, dataset by dataset.
 
-A verdict is that of the dataset's own table. Seeds tell of the graph that they were drawn on; whether
-datasets agree is counted, not tested.
+A verdict is that of the dataset's own table. Variation over seeds describes one graph only; whether datasets
+agree is counted, not tested.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
 from analysis.claims import MOMENTS, Claims, claims
 from analysis.designs import Factorial, factorials
 from analysis.frame import Panel, Results
-from analysis.inference import AHEAD, BEHIND, EQUIVALENT, Difference
+from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, Difference
 from analysis.labels import transductive_words
-from analysis.statistics import estimate
+from analysis.statistics import estimate, ranks_of
 from analysis.table import Cell, Table
-from analysis.tables import INTERVAL, difference_cell, estimate_cell
-from analysis.words import some
+from analysis.tables import ABOUT_RANKS, BOLD, INTERVAL, difference_cell, estimate_cell, top_of
+from analysis.words import a_look, some
 
 AGREEMENT = (
-    "The last column says on which datasets the verdict is ahead (more) or behind (less), by the same test "
-    "as in the dataset's own table. Seeds tell of the graph that they were drawn on: agreement of datasets "
-    "is counted here, not tested."
+    "The last column lists the verdicts of each dataset's own table: ahead (more), behind (less) or "
+    "equivalent; other datasets are undecided. Agreement of datasets is counted here, not tested."
 )
+OPEN = {True: "not tested", False: "undecided on all"}  # by whether all have too few seeds
 
 
 @dataclass(frozen=True)
@@ -47,19 +48,19 @@ class Across:
         return sum(each.mean for each in self.found.values()) / len(self.found)
 
     @property
-    def somewhere(self) -> bool:
-        return bool(self.where(AHEAD) or self.where(BEHIND))
+    def verdicts(self) -> dict[str, list[str]]:
+        """By «more», «less» and «equivalent», the datasets that have this verdict."""
+        words = {"more": AHEAD, "less": BEHIND, "equivalent": EQUIVALENT}
+        return {word: there for word, verdict in words.items() if (there := self.where(verdict))}
 
     @property
     def verdict(self) -> str:
         """In words, for a table."""
-        parts = []
-        for verdict, word in ((AHEAD, "more"), (BEHIND, "less"), (EQUIVALENT, "equivalent")):
-            if self.everywhere(verdict):
-                return f"{word} on all"
-            if there := self.where(verdict):
-                parts.append(f"{word} on {', '.join(there)}")
-        return "; ".join(parts) or "certain on none"
+        parts = [
+            f"{word} on {'all' if len(there) == len(self.found) else ', '.join(there)}"
+            for word, there in self.verdicts.items()
+        ]
+        return "; ".join(parts) or OPEN[self.everywhere(TOO_FEW)]
 
 
 def by_dataset(results: Results) -> dict[str, Panel]:
@@ -102,7 +103,7 @@ def across_tables(results: Results) -> Iterator[Table]:
     if not panels:
         return
     if methods := compared_methods(panels, told):
-        yield _methods_table(panels, methods)
+        yield _methods_table(panels, methods, told)
     for moment in MOMENTS:
         for name, effects in compared_effects(panels, told, moment).items():
             yield _effects_table(panels, name, moment, effects)
@@ -118,7 +119,9 @@ def across_words(results: Results) -> Iterator[str]:
         reference = common_labels(panels)[0]
         oracles = oracles_of(panels)
         rivals = sorted((each for each in methods if each.name not in oracles), key=lambda each: -each.mean)
-        yield _sorted_words(f"At the last session on {there}, beside {reference}", rivals, "ahead", "behind")
+        where = f"Compared with {reference} at the last session on {there}"
+        if rivals:
+            yield _sorted_words(where, rivals, "ahead", "behind")
     for moment, when in MOMENTS.items():
         for name, effects in compared_effects(panels, told, moment).items():
             what = f"{name}, at" if name else "At"
@@ -126,43 +129,49 @@ def across_words(results: Results) -> Iterator[str]:
 
 
 def _sorted_words(where: str, compared: list[Across], more: str, less: str) -> str:
-    verdicts = {AHEAD: f"{more} on all", BEHIND: f"{less} on all", EQUIVALENT: "equivalent on all"}
-    groups: dict[str, list[str]] = {
-        words: [] for words in (*verdicts.values(), "certain on none", "on some only")
-    }
+    """«At the last session on debian, wordnet: above zero on all: GPIL; equivalent on all: NLA, TLA.»"""
+    whole = {AHEAD: f"{more} on all", BEHIND: f"{less} on all", EQUIVALENT: "equivalent on all"}
+    kinds = (*whole.values(), "decided on some only", *reversed(OPEN.values()))
+    groups: dict[str, list[str]] = {words: [] for words in kinds}
     for each in compared:
-        whole = next((words for verdict, words in verdicts.items() if each.everywhere(verdict)), None)
-        groups[whole or ("on some only" if each.somewhere else "certain on none")].append(each.name)
+        words = next((words for verdict, words in whole.items() if each.everywhere(verdict)), None)
+        if words is None:
+            words = "decided on some only" if each.verdicts else OPEN[each.everywhere(TOO_FEW)]
+        groups[words].append(each.name)
     parts = [f"{words}: {some(names)}" for words, names in groups.items() if names]
     return f"{where}: {'; '.join(parts)}."
 
 
-def _methods_table(panels: Mapping[str, Panel], compared: list[Across]) -> Table:
+def _methods_table(panels: Mapping[str, Panel], compared: list[Across], told: Claims) -> Table:
     common = common_labels(panels)
     verdicts = {each.name: each.verdict for each in compared}
     oracles = oracles_of(panels)
     rivals = [label for label in common if label not in oracles]
-    ranks = {
-        name: panel.by_seed("last")[rivals].mean().rank(ascending=False, method="min")
-        for name, panel in panels.items()
-    }
+    last = {name: panel.by_seed("last") for name, panel in panels.items()}
+    ranks = pd.DataFrame({name: ranks_of(table[rivals]) for name, table in last.items()})
+    means = ranks.mean(axis=1, skipna=False)
+    tops = {name: top_of(panel, told) for name, panel in panels.items()}
     rows, numbers = [], []
-    for label in common:
+    for label in sorted(common, key=lambda label: (label in oracles, means.get(label, 0.0))):
         cells = []
-        for name, panel in panels.items():
-            found = estimate(panel.by_seed("last")[label])
-            rank = int(ranks[name][label]) if label in rivals else None
-            cell = estimate_cell(found, best=rank == 1)
-            cells.append(cell if rank is None else replace(cell, text=f"{cell.text} ({rank})"))
+        for name in panels:
+            found = estimate(last[name][label])
+            rank = ranks[name].get(label, np.nan)
+            cell = estimate_cell(found, best=label in tops[name])
+            cells.append(cell if np.isnan(rank) else replace(cell, text=f"{cell.text} ({rank:.0f})"))
             numbers.append({"configuration": label, "dataset": name, "rank": rank, **vars(found)})
-        mean = sum(ranks[name][label] for name in panels) / len(panels) if label in rivals else None
-        head = [Cell(label, label), *cells, Cell("" if mean is None else f"{mean:.1f}", mean)]
+        mean = means.get(label, np.nan)
+        head = [Cell(label, label), *cells, Cell("", None) if np.isnan(mean) else Cell(f"{mean:.1f}", mean)]
         rows.append([*head, Cell(verdicts.get(label, "reference"), verdicts.get(label, ""))])
+    everyone = pd.concat([panel.runs for panel in panels.values()])
     return Table(
         name="across-methods",
         section="comparison",
         title="Methods on every dataset: the last session and the rank by it",
-        caption=f"{INTERVAL} {AGREEMENT} Differences are from {common[0]}.",
+        caption=(
+            f"{INTERVAL} {AGREEMENT} Differences are from {common[0]}. {ABOUT_RANKS}"
+            f"{f' {BOLD}' if any(tops.values()) else ''}"
+        ),
         columns=[
             "configuration",
             *(f"{name} (rank)" for name in panels),
@@ -171,8 +180,9 @@ def _methods_table(panels: Mapping[str, Panel], compared: list[Across]) -> Table
         ],
         rows=rows,
         numbers=pd.DataFrame(numbers),
-        notes=transductive_words(pd.concat([panel.runs for panel in panels.values()])),
-        reference=0,
+        notes=transductive_words(everyone),
+        reference=[row[0].text for row in rows].index(common[0]),
+        badge=a_look(max(max(panel.counts.values()) for panel in panels.values())),
     )
 
 

@@ -25,6 +25,8 @@ def _bound_words(panel: Panel, told: Claims, oracle: str) -> str:
     above = [f"{label} ({points(each)})" for label, each in rivals.items() if each.verdict == AHEAD]
     if above:
         return f"{given}, and is no upper bound here: ahead of it, in points: {', '.join(above)}."
+    if not rivals:
+        return f"{given}: no rival."
     open_ones = [label for label, each in rivals.items() if each.verdict != BEHIND]
     if open_ones:
         return f"{given}: no rival; whether it is above {', '.join(open_ones)} is not certain here."

@@ -1,4 +1,4 @@
-"""Every comparison that a report tests, each in its family: what is claimed anywhere is claimed from here."""
+"""Every comparison that a report tests: what is claimed anywhere is claimed from here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pandas as pd
 
 from analysis.designs import Factorial, factorials, maps, protocol_pairs, rankings, shots
 from analysis.frame import Panel, Results
-from analysis.inference import Difference, Family, family
+from analysis.inference import Difference, Family, families
+from analysis.statistics import adjusted_means
 
 MOST_RIVALS = 40  # of which all pairs are compared
 MOMENTS = {"first": "session 0", "last": "the last session"}
@@ -22,19 +23,31 @@ QUESTIONS = {
     "effects": "effects of factors at session 0 and at the last session, each once",
     "protocols": "released less strict, at session 0 and at the last session",
     "values": "a setting's other values less the first, method by method, at the last session",
-    "shots": "the most labels a class less the fewest, at the last session",
+    "shots": "the most labels per class less the fewest, at the last session",
+    "margins": "one method less every other, for every N and K, at the last session",
 }
 
 
 @dataclass(frozen=True)
 class Claims:
-    """The families of one report; together they claim falsely with a chance of at most 5 %."""
+    """The families of one report, corrected together: see `analysis.inference` for what they hold."""
 
     pairs: Family  # by panel, configuration and the one that it is less
     effects: Family  # by factorial, moment and effect
     protocols: Family  # by place, configuration and moment
     values: Family  # by place, setting, value and method
     shots: Family  # by place, configuration and N
+    margins: Family  # by place, N, K and the other method
+    asymmetry: float  # p that differences are symmetric over seeds, as the tests assume
+
+    @property
+    def families(self) -> list[Family]:
+        return [each for each in vars(self).values() if isinstance(each, Family)]
+
+    @property
+    def tested(self) -> int:
+        """Comparisons that have enough seeds."""
+        return self.pairs.total
 
     def pair(self, panel: Panel, one: str, other: str) -> Difference | None:
         """One configuration less another; None where that was not asked."""
@@ -67,20 +80,20 @@ def claims(results: Results) -> Claims:
         "protocols": dict(_protocols(results)),
         "values": dict(_values(results)),
         "shots": {each[:3]: each[-1] for each in shots(results)},
+        "margins": dict(_margins(results)),
     }
-    questions = max(1, sum(map(bool, asked.values())))
-    return Claims(
-        **{
-            name: family(found, QUESTIONS[name], results.metric, margin=results.margin, questions=questions)
-            for name, found in asked.items()
-        }
-    )
+    tested = families(asked, QUESTIONS, results.metric, margin=results.margin)
+    return Claims(**tested.families, asymmetry=tested.asymmetry)
 
 
-def highest(panel: Panel) -> str | None:
-    """Whose mean is the highest at the last session, oracles aside; None where it has no rival."""
-    rivals = [label for label in panel.labels if label not in panel.oracles]
-    return str(panel.by_seed("last")[rivals].mean().idxmax()) if len(rivals) > 1 else None
+def best_of(panel: Panel) -> str | None:
+    """The configuration with the highest mean at the last session, oracles aside; None without a rival.
+
+    Means are adjusted for missing seeds.
+    """
+    rivals = panel.rivals
+    means = adjusted_means(panel.by_seed("last")[rivals])
+    return str(means.idxmax()) if len(rivals) > 1 and means.notna().any() else None
 
 
 def _pairs(results: Results) -> Iterator[tuple[tuple[str, str, str], pd.Series]]:
@@ -99,7 +112,7 @@ def _asked(panel: Panel, mapped: bool) -> list[tuple[str, str]]:
     if sum(len(each.panel.labels) for each in factorials(panel)) == len(panel.labels):
         return []
     pairs = [(label, panel.reference) for label in panel.labels[1:]]
-    rivals = [label for label in panel.labels if label not in panel.oracles]
+    rivals = panel.rivals
     if "method" in panel.varied() and len(rivals) <= MOST_RIVALS and not mapped:
         # Which is the highest is seen in the results: whoever asks about it has asked about all pairs.
         pairs += [(one, other) for other, one in combinations(rivals, 2)]
@@ -128,3 +141,14 @@ def _values(results: Results) -> Iterator[tuple[tuple[Any, ...], pd.Series]]:
         for value in ranking.values[1:]:
             for method, change in ranking.changes(value).items():
                 yield (ranking.where, ranking.setting, value, method), change
+
+
+def _margins(results: Results) -> Iterator[tuple[tuple[Any, ...], pd.Series]]:
+    for where, own, runs in maps(results):
+        for (n_way, k_shot), cell in runs.groupby(["n_way", "k_shot"]):
+            scores = {
+                label: each.set_index("seed")["last"] for label, each in cell.groupby("label", sort=False)
+            }
+            for label in scores:
+                if label != own:
+                    yield (where, n_way, k_shot, label), scores[own] - scores[label]

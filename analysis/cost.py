@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.frame import Panel, Results
+from analysis.labels import SETTING, readable
 from analysis.table import Cell, Table
 
 # What pre-training is shared by: runs that are alike in all of these have the same encoder.
@@ -25,6 +26,10 @@ PRETRAINING = (
     *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience"),
 )
 WHERE = ("dataset", "protocol", "n_way", "k_shot", "device")
+IN_COLUMNS = (
+    *WHERE,
+    "sessions",
+)  # what the columns tell, or N does; what else differs is told beside N and K
 ABOUT = (
     "Seconds are a seed's share of the pack that it ran in, means over the seeds. Pre-training that was read "
     "from a cache is charged as it cost the run that computed it. Compilation and warm-up are in the phase "
@@ -63,12 +68,16 @@ def cost_table(results: Results) -> Table:
     """Seconds and memory a run."""
     charged_runs = charged(results.runs)
     phases = [name for name in charged_runs if name.startswith("seconds_")]
+    others = [key for key in results.varied() if key in SETTING and key not in IN_COLUMNS]
+    others += ["sessions"] * results.sessions_apart
     rows, numbers = [], []
-    for (label, *where), runs in charged_runs.groupby(["label", *WHERE], sort=False, dropna=False):
+    for (label, *where), runs in charged_runs.groupby(["label", *WHERE, *others], sort=False, dropna=False):
         seconds = [runs[name].mean() for name in (*phases, "seconds")]
         memory = runs["peak_gpu_bytes"].where(runs["peak_gpu_bytes"] > 0, runs["peak_memory_bytes"]).max()
-        dataset, protocol, n_way, k_shot, device = where
-        words = [str(label), str(dataset), str(protocol), f"{n_way}-way {k_shot}-shot", str(device)]
+        dataset, protocol, n_way, k_shot, device, *rest = where
+        told = [f"{key} {readable(value)}" for key, value in zip(others, rest, strict=True)]
+        shape = ", ".join([f"{n_way}-way {k_shot}-shot", *told])
+        words = [str(label), str(dataset), str(protocol), shape, str(device)]
         packs = "/".join(str(size) for size in sorted(runs["seeds_in_pack"].dropna().astype(int).unique()))
         rows.append(
             [
@@ -92,7 +101,7 @@ def cost_table(results: Results) -> Table:
             dict(zip(keys, [*words, packs, *seconds], strict=True)) | {"peak_memory_bytes": memory}
         )
     names = [name.removeprefix("seconds_") for name in phases]
-    shape = ["configuration", "dataset", "protocol", "setting", "device", "pack"]
+    head = ["configuration", "dataset", "protocol", "setting", "device", "pack"]
     return Table(
         name="cost",
         section="cost",
@@ -101,7 +110,7 @@ def cost_table(results: Results) -> Table:
             f"{ABOUT} Memory is the largest peak of a process in MiB, on the GPU where one was used, and of "
             "the whole pack."
         ),
-        columns=[*shape, *names, "seconds", "memory"],
+        columns=[*head, *names, "seconds", "memory"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
         leaks=bool(results.runs["leaks"].any()),

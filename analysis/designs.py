@@ -28,7 +28,7 @@ from analysis.labels import (
     transductive_words,
     varied,
 )
-from analysis.statistics import Factor, contrasts, rank_correlation, switch
+from analysis.statistics import Factor, adjusted_means, contrasts, rank_correlation, ranks_of, switch
 from hagmeta.common.differences import sort_key
 
 BOTH = ("strict", "released")
@@ -124,7 +124,7 @@ def place(level: bool | str) -> int:
 def factorials(panel: Panel) -> list[Factorial]:
     """Those that all of HAG-Meta's configurations make, one for each pre-training; other methods are aside.
 
-    None where something else varies among them, or a combination is missing.
+    None where something else varies among them, a combination is missing, or no seed has them all.
     """
     runs = panel.runs[panel.runs["method"] == "hag-meta"]
     if runs.empty:
@@ -142,8 +142,11 @@ def factorials(panel: Panel) -> list[Factorial]:
 def _factorial(panel: Panel, name: str, runs: pd.DataFrame) -> Factorial | None:
     first = "training" if "supervised" in set(runs["training"]) else "gpil"
     factors = [key for key in (first, "nla", "tla") if key in runs and runs[key].nunique() > 1]
-    if not factors or len(runs[factors].drop_duplicates()) != runs[factors].nunique().prod():
+    combinations = len(runs[factors].drop_duplicates()) if factors else 0
+    if not combinations or combinations != runs[factors].nunique().prod():
         return None
+    if not (runs.groupby("seed").size() == combinations).any():
+        return None  # an effect is of seeds that have all combinations
     sessions = panel.sessions[panel.sessions["run"].isin(runs["run"])]
     return Factorial(replace(panel, runs=runs, sessions=sessions), name, factors)
 
@@ -224,7 +227,7 @@ def protocol_settings(results: Results) -> list[ProtocolSetting]:
         named = runs.assign(name=across(runs, differ, SETTING))
         pairs = [str(strict["name"].iloc[0]) for strict, _ in _under_both(named, ["name"])]
         if pairs:
-            words = _setting_words(dict(zip(keys, values, strict=True)), differ)
+            words = _setting_words(dict(zip(keys, values, strict=True)), differ, results.sessions_apart)
             found.append(ProtocolSetting(words, named, pairs))
     return found
 
@@ -249,11 +252,10 @@ def _under_both(runs: pd.DataFrame, same: Sequence[str]) -> Iterator[tuple[pd.Da
             yield strict, released
 
 
-def _setting_words(setting: dict[str, object], differ: Sequence[str]) -> str:
+def _setting_words(setting: dict[str, object], differ: Sequence[str], sessions_apart: bool) -> str:
     told = [f"{setting['dataset']}, {setting['n_way']}-way {setting['k_shot']}-shot"]
-    others = [
-        key for key in setting if key in differ and key not in ("dataset", "n_way", "k_shot", "sessions")
-    ]
+    aside = ("dataset", "n_way", "k_shot", *(() if sessions_apart else ("sessions",)))
+    others = [key for key in setting if key in differ and key not in aside]
     return ", ".join(told + [f"{key} {setting[key]}" for key in others])
 
 
@@ -266,6 +268,8 @@ def shapes(runs: pd.DataFrame) -> pd.DataFrame:
 def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
     """Runs of several N or K that share the rest of a setting, with a column `name`: the configuration."""
     keys = [key for key in SETTING if key in results.keys and key not in ("n_way", "k_shot", "sessions")]
+    if results.sessions_apart:
+        keys.append("sessions")
     differ = results.varied()
     told = [key for key in keys if key in differ or key in ("dataset", "protocol")]
     found = []
@@ -324,11 +328,13 @@ class Ranking:
     def rivals(self) -> list[str]:
         return [method for method in self.scores if method not in self.oracles]
 
+    def under(self, value: str) -> pd.DataFrame:
+        """(seeds, methods that are no oracles): their scores under one value."""
+        return pd.DataFrame({method: self.scores[method][value] for method in self.rivals})
+
     def ranks(self, value: str) -> dict[str, int]:
-        """1 is the best; an oracle has none."""
-        means = {method: self.scores[method][value].mean() for method in self.rivals}
-        ordered = sorted(means, key=lambda method: -means[method])
-        return {method: rank for rank, method in enumerate(ordered, start=1)}
+        """1 is the best; an oracle has none, nor has who shares no seed with the others."""
+        return {str(method): int(rank) for method, rank in ranks_of(self.under(value)).dropna().items()}
 
     def changes(self, value: str) -> dict[str, pd.Series]:
         """By method and seed: a value less the first."""
@@ -336,8 +342,7 @@ class Ranking:
 
     def agreement(self, value: str) -> float:
         """Kendall's tau of the order under a value with that under the first."""
-        means = [[self.scores[m][v].mean() for m in self.rivals] for v in (self.values[0], value)]
-        return rank_correlation(*means)
+        return rank_correlation(*(adjusted_means(self.under(each)) for each in (self.values[0], value)))
 
 
 @lru_cache(maxsize=1)
@@ -346,8 +351,9 @@ def rankings(results: Results) -> list[Ranking]:
     runs = results.runs
     found = []
     differ = [key for key in results.varied() if key not in (*SHAPE, "method", "sessions", "classes")]
-    for shape, group in runs.groupby(list(SHAPE), sort=False):
-        dataset, protocol, n_way, k_shot = shape
+    classes_apart = bool(runs.groupby("dataset")["classes"].nunique().max() > 1)
+    for shape, group in runs.groupby([*SHAPE, "classes", "sessions"], sort=False, dropna=False):
+        dataset, protocol, n_way, k_shot, classes, sessions = shape
         configs = group.drop_duplicates("config_hash")
         for key in differ:
             others = {other for other in differ if other != key}
@@ -358,6 +364,9 @@ def rankings(results: Results) -> list[Ranking]:
             scores = _methods(centre, key)
             if scores:
                 where = f"{dataset}, {protocol}, {n_way}-way {k_shot}-shot"
+                where += (
+                    f", classes {classes}" * classes_apart + f", sessions {sessions}" * results.sessions_apart
+                )
                 leaks = bool(centre["leaks"].any())  # all know as much then
                 oracles = centre.loc[centre["oracle"] & (not leaks), "method"]
                 notes = transductive_words(centre)

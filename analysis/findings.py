@@ -7,16 +7,23 @@ from math import comb
 
 from analysis.across import across_words
 from analysis.bounds import exceeded, oracle_words
-from analysis.claims import MOMENTS, Claims, claims, highest
+from analysis.claims import MOMENTS, Claims, best_of, claims
 from analysis.designs import Factorial, factorials, one_at_a_time, protocol_pairs, shots
 from analysis.frame import Panel, Results
 from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
 from analysis.labels import readable
 from analysis.margins import Margins, margins
-from analysis.statistics import estimate
-from analysis.words import effect, points, size, some
+from analysis.over_datasets import over_datasets_words
+from analysis.statistics import adjusted_means, estimate
+from analysis.words import a_look, effect, points, size, some
 
 MOST_OF_A_KIND = 4
+VERDICTS = {
+    EQUIVALENT: "equivalent to",
+    UNDECIDED: "undecided against",
+    BEHIND: "behind, on the seeds that both have,",
+    TOO_FEW: "not tested, for too few seeds, against",
+}
 TRAINING_PAIRS = ("GPIL less supervised", "supervised less nothing", "GPIL less nothing")
 
 
@@ -25,8 +32,10 @@ def findings(results: Results) -> list[str]:
     panels, told = results.panels(), claims(results)
     several = len(panels) > 1
     sentences = [
+        *_looks(results),
         *(_margins(found) for found in margins(results)),
         *across_words(results),
+        *over_datasets_words(results),
         *_some(text for panel in panels for text in _training(panel, told, several)),
         *_some(text for panel in panels for text in _ablation(panel, told, several)),
         *_some(text for panel in panels for text in _ranking(panel, told, several)),
@@ -35,7 +44,16 @@ def findings(results: Results) -> list[str]:
         *_some(_settings(results, told)),
         *_some(text for panel in panels for text in _sensitivity(panel, told, several)),
     ]
-    return sentences or [_level(panel) for panel in panels]
+    # What too few seeds show is all that was said so far: not yet what it is.
+    return sentences if len(sentences) > len(_looks(results)) else [*sentences, *map(_level, panels)]
+
+
+def _looks(results: Results) -> list[str]:
+    """What is to be read first where no part of the report has enough seeds to decide anything."""
+    panels = results.panels()
+    if not all(panel.badge for panel in panels):
+        return []
+    return [f"{a_look(max(max(panel.counts.values()) for panel in panels))}."]
 
 
 def _some(sentences: Iterator[str]) -> list[str]:
@@ -47,20 +65,25 @@ def _some(sentences: Iterator[str]) -> list[str]:
 
 def _margins(found: Margins) -> str:
     """Who leads for which N and K."""
-    cells = range(len(found.cells))
-    leads = [100 * found.lead(index).mean for index in cells]
-    verdicts = [found.verdict(index) for index in cells]
-    ahead, behind = (verdicts.count(verdict) for verdict in (AHEAD, BEHIND))
-    where = f"all {ahead}" if ahead == len(cells) else f"{ahead} of {len(cells)}"
-    less = (
-        ""
-        if ahead == len(cells)
-        else f", and behind {f'one in {behind}' if behind else 'none in the others'}"
-    )
-    return (
-        f"On {found.where}, {found.label} is ahead of every other method in {where} cells of N and K{less}; "
-        f"beside the best other {min(leads):+.1f} to {max(leads):+.1f} points."
-    )
+    cells = [cell for cell in found.cells if cell.lead.seeds]
+    if not cells:
+        return f"On {found.where}, {found.label} shares no seed with the best other in any cell of N and K."
+    leads = [100 * cell.lead.mean for cell in cells]
+    range_words = f"{min(leads):+.1f} to {max(leads):+.1f} points from the best other method"
+    tested = [cell for cell in found.cells if cell.verdict != TOO_FEW]
+    left = len(found.cells) - len(tested)
+    if not tested:
+        return (
+            f"On {found.where}, {found.label} is {range_words} in {len(cells)} cells of N and K, not tested."
+        )
+    ahead, behind = ([cell.verdict for cell in tested].count(verdict) for verdict in (AHEAD, BEHIND))
+    where = f"all {ahead}" if ahead == len(tested) else f"{ahead} of {len(tested)}"
+    words = [f"ahead of every other method in {where}{' tested' if left else ''} cells of N and K"]
+    if ahead < len(tested):
+        words.append(f"behind one or more in {behind}")
+    if left:
+        words.append(f"{left} have too few seeds to test")
+    return f"On {found.where}, {found.label} is {', '.join(words)}; it is {range_words}."
 
 
 def _training(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
@@ -105,27 +128,26 @@ def _ablation(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
 
 
 def _ranking(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
-    """Who has the highest mean, and beside whom that is more than chance."""
-    best = highest(panel)
+    """Who has the highest mean, and compared with whom that is more than chance."""
+    best = best_of(panel)
     if best is None or "method" not in panel.varied():
         return
-    ends = panel.by_seed("last").mean().sort_values(ascending=False)
-    tests = {label: told.pair(panel, best, label) for label in ends.index if label not in panel.oracles}
-    verdicts = {label: test.verdict for label, test in tests.items() if test is not None}
-    asked = [pair for pair in told.pairs.of(panel.title) if tests.keys() >= set(pair)]
-    if len(asked) < comb(len(tests), 2):
+    means = adjusted_means(panel.by_seed("last")[panel.rivals]).sort_values(ascending=False)
+    tests = {str(label): told.pair(panel, best, str(label)) for label in means.index if label != best}
+    found = {label: test for label, test in tests.items() if test is not None}
+    asked = [pair for pair in told.pairs.of(panel.title) if set(panel.rivals) >= set(pair)]
+    if len(asked) < comb(len(panel.rivals), 2):
         return  # not all pairs were asked: too many, or a map of margins tells who leads
-    level = f"{100 * ends[best]:.1f} %"
-    place = _place(panel, several)
-    ahead = [label for label, verdict in verdicts.items() if verdict == AHEAD]
-    if len(ahead) == len(verdicts):
+    place, level = _place(panel, several), f"{100 * means[best]:.1f} %"
+    ahead = [label for label, test in found.items() if test.verdict == AHEAD]
+    if len(ahead) == len(found):
         others = "every other system" if len(ahead) > 1 else ahead[0]
         yield f"{place}{best} is ahead of {others} at the last session, {level}."
         return
     groups = {"ahead of": ahead}  # each highest first
-    for verdict, words in ((EQUIVALENT, "equivalent to"), (UNDECIDED, "undecided beside")):
-        groups[words] = [label for label, found in verdicts.items() if found == verdict]
-    groups["over too few seeds to compare with"] = [k for k, found in verdicts.items() if found == TOO_FEW]
+    for verdict, words in VERDICTS.items():
+        groups[words] = [k for k, test in found.items() if test.verdict == verdict and test.seeds]
+    groups["without a common seed with"] = [k for k, test in found.items() if not test.seeds]
     parts = [f"{words} {some(labels)}" for words, labels in groups.items() if labels]
     yield f"{place}{best} has the highest mean at the last session, {level}: {'; '.join(parts)}."
 
@@ -138,15 +160,15 @@ def _bounds(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
 def _protocols(results: Results, told: Claims) -> Iterator[str]:
     for where, label, _, _ in protocol_pairs(results):
         leaks = {when: told.protocols[where, label, moment] for moment, when in MOMENTS.items()}
-        parts = [f"{points(leak)} points at {when}" for when, leak in leaks.items()]
-        yield f"{label} on {where}: the released protocol reads {' and '.join(parts)} beside the strict one."
+        parts = [f"{points(leak)} points at {when} ({leak.verdict})" for when, leak in leaks.items()]
+        yield f"{label} on {where}: released less strict is {' and '.join(parts)}."
 
 
 def _settings(results: Results, told: Claims) -> Iterator[str]:
     for where, name, n_way, few, many, _ in shots(results):
         gain = told.shots[where, name, n_way]
         if gain.seeds:
-            words = effect(f"{many} labels a class instead of {few}", gain, "at the last session")
+            words = effect(f"having {many} labels per class instead of {few}", gain, "at the last session")
             yield f"{name} on {where}, {n_way}-way: {words}."
 
 
@@ -158,20 +180,35 @@ def _sensitivity(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
     if len(arms) < 2:
         return
     configs = panel.runs.drop_duplicates("label").set_index("label")
-    tests = told.beside(panel, panel.reference)
-    changed = {
-        (key, readable(configs.loc[label, key])): tests[label]
+    tests = {
+        (key, readable(configs.loc[label, key])): test
         for key, labels in arms.items()
         for label in labels
-        if tests[label].significant
+        if (test := told.pair(panel, label, panel.reference)) is not None
     }
     start = f"{_place(panel, several)}Of {len(arms)} settings varied one at a time around the reference"
-    if not changed:
-        yield f"{start}, none changes the last session by more than chance."
+    known = {name: test for name, test in tests.items() if test.tested}
+    if not known:
+        seen = {name: test for name, test in tests.items() if test.seeds}
+        if seen:
+            yield f"{start}, not tested, {_most(seen)}."
         return
-    (key, value), most = max(changed.items(), key=lambda item: abs(item[1].mean))
+    left = {key for key, _ in tests} - {key for key, _ in known}
+    rest = f"; {len(left)} have too few seeds to test" if left else ""
+    changed = {name: test for name, test in known.items() if test.significant}
+    if not changed:
+        alike = sum(test.verdict == EQUIVALENT for test in known.values())
+        values = f"of {len(known)} values {alike} are equivalent to it and {len(known) - alike} undecided"
+        yield f"{start}, none is found to change the last session: {values}{rest}."
+        return
     count = len({key for key, _ in changed})
-    yield f"{start}, {count} change the last session; most {key} {value}: {points(most)} points."
+    verb = "changes" if count == 1 else "change"
+    yield f"{start}, {count} {verb} the last session; {_most(changed)}{rest}."
+
+
+def _most(tests: dict[tuple[str, str], Difference]) -> str:
+    (key, value), most = max(tests.items(), key=lambda item: abs(item[1].mean))
+    return f"the largest change is {points(most)} points, with {key} {value}"
 
 
 def _level(panel: Panel) -> str:

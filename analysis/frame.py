@@ -21,6 +21,7 @@ from analysis.inference import MARGIN
 from analysis.labels import SETTING, labelled, readable, slug, varied
 from analysis.old_records import completed, with_later_settings, with_short_names
 from analysis.searches import Searches, confirms, naming, newest_searches, together
+from analysis.words import a_look
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records import Record, StudyFolder, read_record
@@ -49,7 +50,7 @@ class Lost:
     def meets(self, conditions: dict[str, str]) -> bool:
         """Whether it belongs to what is asked for, or might."""
         return all(
-            key not in self.config or readable(_plain(self.config[key])).lower() == value.lower()
+            key not in self.config or readable(_plain(self.config[key])).lower() == _as_read(value)
             for key, value in conditions.items()
         )
 
@@ -71,6 +72,7 @@ class Results:
     searches: Searches = field(default_factory=dict)  # by study: how its runs were chosen
     apart: tuple[str, ...] = ()  # settings that part panels, beside SETTING
     margin: float = MARGIN  # within which differences are of no interest
+    graphs: list[str] = field(default_factory=list)  # names that several graphs have, in words
 
     def varied(self) -> list[str]:
         """Settings with more than one value."""
@@ -109,9 +111,14 @@ class Results:
     def _parting(self, different: list[str]) -> list[str]:
         """What the titles of panels name beside what they always do."""
         parting = set(self.varied()) - {*IN_EVERY_TITLE, "sessions"}
-        if self.runs.groupby(["dataset", "n_way"])["sessions"].nunique().max() > 1:
-            parting.add("sessions")  # which N alone does not decide here
+        if self.sessions_apart:
+            parting.add("sessions")
         return [key for key in different if key in parting]
+
+    @cached_property
+    def sessions_apart(self) -> bool:
+        """Whether runs with one N have different numbers of sessions."""
+        return bool(self.runs.groupby(["dataset", "n_way"])["sessions"].nunique().max() > 1)
 
     def _panel(self, rows: pd.Index, parting: list[str]) -> Panel:
         runs = self.runs.loc[rows]
@@ -127,16 +134,25 @@ class Results:
         for key, value in conditions.items():
             choose("setting", key, [*self.keys, "seed"])
             column = self.runs[key].map(readable)
-            if value.lower() not in set(column.str.lower()):
+            asked = _as_read(value)
+            if asked not in set(column.str.lower()):
                 there = ", ".join(sorted(set(column)))
                 raise UserError(f"--where {key}={value}: no run has it; there is {there}.")
-            chosen &= column.str.lower() == value.lower()
+            chosen &= column.str.lower() == asked
         if not chosen.any():
             raise UserError("--where: no run meets all the conditions together.")
         named = labelled(self.runs[chosen], naming(self.keys, self.runs["study"], self.searches))
         failed = [each for each in self.failed if each.meets(conditions)]
         missing = [each for each in self.missing if each.meets(conditions)]
         return replace(self._with(named), failed=failed, missing=missing)
+
+    def against(self, baseline: str) -> Results:
+        """The same runs, compared with one method, or with one configuration by its label."""
+        own = (self.runs["label"] == baseline) | (self.runs["method"] == baseline)
+        if not own.any():
+            there = ", ".join(dict.fromkeys([*self.runs["method"], *self.runs["label"]]))
+            raise UserError(f"--baseline {baseline}: no run has this method; there is {there}.")
+        return self._with(pd.concat([self.runs[own], self.runs[~own]]))
 
     def by(self, axis: str) -> Results:
         """The same runs with the values of one setting as configurations, and all others apart."""
@@ -188,6 +204,16 @@ class Panel:
     def oracles(self) -> set[str]:
         """Configurations that know labels which the others never see. Under `released` all know as much."""
         return set() if self.leaks else set(self.runs.loc[self.runs["oracle"], "label"])
+
+    @property
+    def rivals(self) -> list[str]:
+        """All configurations but oracles."""
+        return [label for label in self.labels if label not in self.oracles]
+
+    @property
+    def badge(self) -> str:
+        """What to say where no configuration has enough seeds to decide anything."""
+        return a_look(max(self.counts.values()))
 
     @property
     def reference(self) -> str:
@@ -246,8 +272,8 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
     Scores are what ``metric`` names, or macro accuracies where all have them.
     """
     studies = [StudyFolder(study) for folder in folders for study in _studies(folder)]
-    found: dict[tuple[str, int], tuple[str, Record]] = {}
-    damaged, conflicts = [], []
+    whole: list[tuple[Path, str, Record]] = []
+    damaged: list[str] = []
     launches: list[dict[str, Any]] = []
     searches: Searches = {}
     for study in studies:
@@ -267,14 +293,20 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
             except ValueError as error:
                 damaged.append(f"{path}: {error}")
                 continue
-            _, other = found.setdefault((record["config_hash"], record["seed"]), (study.folder.name, record))
-            if other["accuracy"] != record["accuracy"]:
-                conflicts.append(f"{path}: other accuracies than the same run has elsewhere; not counted")
-    failed = [lost for study in studies for key, lost in _failures(study) if key not in found]
+            whole.append((path, study.folder.name, record))
+    planned = {(record["config_hash"], record["seed"]) for _, _, record in whole}
+    graphs = _told_by_graph([record for _, _, record in whole])
+    found: dict[tuple[str, int], tuple[str, Record]] = {}
+    conflicts = []
+    for path, name, record in whole:
+        _, other = found.setdefault((record["config_hash"], record["seed"]), (name, record))
+        if other["accuracy"] != record["accuracy"]:
+            conflicts.append(f"{path}: other accuracies than the same run has elsewhere; not counted")
+    failed = [lost for study in studies for key, lost in _failures(study) if key not in planned]
     if not found:
         state = f"{len(failed)} failed, {len(damaged)} files damaged"
         raise UserError(f"{', '.join(map(str, folders))}: no finished run there ({state}).")
-    lost = {each.words: each for launch in launches for each in _missing(launch, set(found))}
+    lost = {each.words: each for launch in launches for each in _missing(launch, planned)}
     missing = [lost[words] for words in sorted(lost)]
     names, records = zip(*found.values(), strict=True)
     metric = _metric(records, metric)
@@ -292,7 +324,31 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
         damaged,
         conflicts,
         searches,
+        graphs=graphs,
     )
+
+
+def _told_by_graph(records: Sequence[Record]) -> list[str]:
+    """Give datasets of one name over different graphs names of their own; returns a line for each name.
+
+    Records of the first versions do not say which graph they are of: they count as of the only one.
+    """
+    by_name: dict[str, set[str]] = {}
+    for record in records:
+        graphs = by_name.setdefault(record["config"]["dataset"], set())
+        graphs.update({str(record["data"])} if record.get("data") else ())
+    several = {name: sorted(graphs) for name, graphs in by_name.items() if len(graphs) > 1}
+    for record in records:
+        name = record["config"]["dataset"]
+        if name in several:
+            graph = str(record.get("data") or "unknown")[:6]
+            record["config"] = {**record["config"], "dataset": f"{name} [{graph}]"}
+            record["config_hash"] = f"{record['config_hash']}-{graph}"
+    return [
+        f"{name} is the name of {len(graphs)} different graphs; their names now end with the first six "
+        f"digits of their fingerprints: {', '.join(graph[:6] for graph in graphs)}"
+        for name, graphs in several.items()
+    ]
 
 
 def _studies(folder: Path) -> list[Path]:
@@ -432,6 +488,11 @@ def _mean(values: Sequence[float]) -> float:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else value
+
+
+def _as_read(value: str) -> str:
+    """A value as a user wrote it, in the words of `readable`: tables show a switch that is on as «yes»."""
+    return {"yes": "true", "no": "false"}.get(value.lower(), value.lower())
 
 
 def _plain(value: Any) -> Any:

@@ -5,32 +5,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.claims import claims
 from analysis.designs import maps
 from analysis.frame import Results
-from analysis.inference import AHEAD, BEHIND, Difference, Family, family
+from analysis.inference import AHEAD, BEHIND, TOO_FEW, Difference, Family
 from analysis.labels import slug, transductive_words
-from analysis.statistics import estimate
+from analysis.statistics import adjusted_means, estimate
 from analysis.table import Cell, Table
 from analysis.tables import INTERVAL, difference_cell, estimate_cell
+from analysis.words import a_look
 
 
 @dataclass(frozen=True)
 class Margin:
-    """One method in one cell, beside every other."""
+    """One method in one cell, compared with every other."""
 
     n_way: int
     k_shot: int
-    ours: pd.Series  # by seed, at the last session
+    own: pd.Series  # by seed, at the last session
     others: dict[str, pd.Series]
+    tests: dict[str, Difference]  # own less each of the others
 
     @cached_property
     def rival(self) -> str:
-        """The best of the others, by its mean."""
-        return max(self.others, key=lambda label: self.others[label].mean())
+        """The best of the others, by its mean, adjusted for missing seeds."""
+        return str(adjusted_means(pd.DataFrame({"": self.own, **self.others})).drop("").idxmax())
+
+    @property
+    def lead(self) -> Difference:
+        """Over the best of the others."""
+        return self.tests[self.rival]
+
+    @property
+    def verdict(self) -> str:
+        """Ahead of all others, behind at least one, not tested, or none of these."""
+        verdicts = [each.verdict for each in self.tests.values()]
+        if self.behind:
+            return BEHIND
+        if all(verdict == AHEAD for verdict in verdicts):
+            return AHEAD
+        return TOO_FEW if TOO_FEW in verdicts else ""
+
+    @property
+    def behind(self) -> list[str]:
+        return [label for label, each in self.tests.items() if each.verdict == BEHIND]
 
 
 @dataclass(frozen=True)
@@ -39,76 +62,60 @@ class Margins:
 
     where: str
     label: str  # whose margins they are
-    metric: str
-    margin: float  # within which methods are equivalent
+    tests: Family
     cells: list[Margin]
     runs: pd.DataFrame
-
-    @cached_property
-    def tests(self) -> Family:
-        """Ours less every other in every cell."""
-        found = {
-            (index, label): cell.ours - other
-            for index, cell in enumerate(self.cells)
-            for label, other in cell.others.items()
-        }
-        what = f"{self.label} less every other method in every cell"
-        return family(found, what, self.metric, margin=self.margin)
-
-    def lead(self, index: int) -> Difference:
-        """Over the best of the others."""
-        return self.tests[index, self.cells[index].rival]
-
-    def verdict(self, index: int) -> str:
-        """Ahead of all others, behind at least one, or neither."""
-        if all(each.verdict == AHEAD for each in self.tests.of(index).values()):
-            return AHEAD
-        return BEHIND if self.behind(index) else ""
-
-    def behind(self, index: int) -> list[str]:
-        return [label for label, each in self.tests.of(index).items() if each.verdict == BEHIND]
 
     @property
     def words(self) -> str:
         """How it was tested."""
         return (
             f"Margins are of {self.label} over the best other method of the cell, at the last session, in "
-            f"points. {self.tests.words} The cells of a dataset are a family of their own. Oracles take no "
-            "part."
+            f"points. {self.tests.words} Oracles take no part."
         )
+
+    @property
+    def badge(self) -> str:
+        """What to say where no cell has enough seeds to decide anything."""
+        return a_look(max(each.seeds for cell in self.cells for each in cell.tests.values()))
 
 
 @lru_cache(maxsize=1)  # tables, findings and figures of a report ask for the same
 def margins(results: Results) -> list[Margins]:
     """One for each map."""
-    found = []
-    for where, label, runs in maps(results):
-        cells = [_margin(cell, label) for _, cell in runs.groupby(["n_way", "k_shot"])]
-        found.append(Margins(where, label, results.metric, results.margin, cells, runs))
-    return found
+    tests = claims(results).margins
+    return [
+        Margins(where, label, tests, [_margin(cell, where, label, tests) for _, cell in _cells(runs)], runs)
+        for where, label, runs in maps(results)
+    ]
 
 
-def _margin(runs: pd.DataFrame, label: str) -> Margin:
+def _cells(runs: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame]]:
+    yield from runs.groupby(["n_way", "k_shot"])
+
+
+def _margin(runs: pd.DataFrame, where: str, label: str, tests: Family) -> Margin:
     scores = {str(name): each.set_index("seed")["last"] for name, each in runs.groupby("label", sort=False)}
     n_way, k_shot = (int(runs[key].iloc[0]) for key in ("n_way", "k_shot"))
-    return Margin(n_way, k_shot, scores.pop(label), scores)
+    return Margin(n_way, k_shot, scores.pop(label), scores, tests.of(where, n_way, k_shot))
 
 
 def margin_tables(results: Results) -> Iterator[Table]:
     """A row a cell: ours, the best other, the margin, and whom it is ahead of or behind."""
     for found in margins(results):
         rows, numbers = [], []
-        for index, cell in enumerate(found.cells):
-            verdict, behind = found.verdict(index), ", ".join(found.behind(index))
-            told = {AHEAD: "ahead of all", BEHIND: f"behind {behind}"}.get(verdict, "")
+        for cell in found.cells:
+            told = {AHEAD: "ahead of all", BEHIND: f"behind {', '.join(cell.behind)}", TOO_FEW: TOO_FEW}
+            verdict = told.get(cell.verdict, "not ahead of all")
             shape = [Cell(str(value), value) for value in (cell.n_way, cell.k_shot)]
-            both = [estimate_cell(estimate(series)) for series in (cell.ours, cell.others[cell.rival])]
-            lead = difference_cell(found.lead(index))
-            shown = Cell(lead.text, lead.value, mark="*" if verdict else "")
-            rows.append([*shape, both[0], Cell(cell.rival, cell.rival), both[1], shown, Cell(told, told)])
+            both = [estimate_cell(estimate(series)) for series in (cell.own, cell.others[cell.rival])]
+            lead = difference_cell(cell.lead)
+            rows.append(
+                [*shape, both[0], Cell(cell.rival, cell.rival), both[1], lead, Cell(verdict, verdict)]
+            )
             numbers += [
                 {"n_way": cell.n_way, "k_shot": cell.k_shot, "less": label, **each.told}
-                for label, each in found.tests.of(index).items()
+                for label, each in cell.tests.items()
             ]
         yield Table(
             name=slug("margins", found.where),
@@ -120,6 +127,7 @@ def margin_tables(results: Results) -> Iterator[Table]:
             numbers=pd.DataFrame(numbers),
             notes=transductive_words(found.runs),
             leaks=bool(found.runs["leaks"].any()),
+            badge=found.badge,
         )
 
 

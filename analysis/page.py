@@ -28,8 +28,8 @@ SECTIONS = {
     "hyperparameters": "Hyperparameters",
     "attention": "What the attentions weigh",
     "forgetting": "What is forgotten when",
-    "protocol": "Strict beside released",
-    "published": "Beside the paper's numbers",
+    "protocol": "Strict compared with released",
+    "published": "Compared with the paper's numbers",
     "embeddings": "Embeddings",
     "cost": "Cost",
 }
@@ -98,6 +98,7 @@ class _Figure:
     links: list[Link]
 
     label = "Figure"
+    badge = ""
 
     @property
     def title(self) -> str:
@@ -133,6 +134,10 @@ class _Grid:
     @property
     def title(self) -> str:
         return self.table.title
+
+    @property
+    def badge(self) -> str:
+        return self.table.badge
 
     @property
     def filtered(self) -> bool:

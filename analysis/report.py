@@ -16,7 +16,7 @@ from analysis.claims import claims
 from analysis.drawing import Drawing
 from analysis.findings import findings
 from analysis.frame import VERSION, Results, read
-from analysis.inference import LEVEL, MARGIN
+from analysis.inference import ALIKE, DIFFERENT, LEVEL, MARGIN
 from analysis.margins import margin_tables
 from analysis.over_datasets import rating_table, why_not
 from analysis.page import Fact, Notice, Picture, render
@@ -24,6 +24,7 @@ from analysis.published import published_tables
 from analysis.ranks import rank_tables
 from analysis.searches import in_words
 from analysis.tables import make_tables
+from analysis.words import p_value
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 
@@ -39,17 +40,21 @@ def write_report(
     margin: float = MARGIN,
     where: dict[str, str] | None = None,
     by: str | None = None,
+    baseline: str | None = None,
     command: str | None = None,
 ) -> Path:
     """Write tables, figures, the tidy data and ``index.html`` under ``out``; returns the page.
 
-    The paper's numbers stand beside ours where it has any for our datasets; ``compare`` insists on it.
+    The paper's numbers are compared with ours where it has any for our datasets; ``compare`` insists on it.
+    ``baseline`` names the method or configuration that all others are compared with.
     """
     results = replace(read(folders, metric), margin=margin)
     if where:
         results = results.where(where)
     if by:
         results = results.by(by)
+    if baseline:
+        results = results.against(baseline)
     published = list(published_tables(results))
     if compare and not published:
         names = ", ".join(sorted(set(results.runs["dataset"])))
@@ -129,14 +134,14 @@ def facts(results: Results) -> list[Fact]:
 
 def _claim_words(results: Results) -> str:
     """What a verdict on this page is worth."""
-    tested = [each for each in vars(claims(results)).values() if each.comparisons]
-    if not tested:
+    count = claims(results).tested
+    if not count:
         return ""
-    count = sum(len(each.comparisons) for each in tested)
-    kinds = "1 kind" if len(tested) == 1 else f"{len(tested)} kinds"
+    tested = "1 comparison was tested" if count == 1 else f"{count} comparisons were tested together"
     return (
-        f"{count} comparisons of {kinds}: that any «ahead» or «behind» is false has a chance of at most "
-        f"{100 * LEVEL:g} %, each on its graph (maps of margins are tested apart)"
+        f"{tested}. The chance that any «ahead», «behind» or «equivalent» is false is at most "
+        f"{100 * LEVEL:g} % ({100 * DIFFERENT:g} % for the first two, {100 * ALIKE:g} % for the last), each "
+        "for its own graph"
     )
 
 
@@ -153,9 +158,11 @@ def notices(results: Results) -> list[Notice]:
     """What keeps a number from being the whole truth."""
     listed = {
         "failed": ("Runs that failed", [lost.words for lost in results.failed]),
-        "missing": ("Runs that were planned and are not there", [lost.words for lost in results.missing]),
+        "missing": ("Runs that were planned and are missing", [lost.words for lost in results.missing]),
         "damaged": ("Files that are damaged and were left out", results.damaged),
-        "conflicts": ("Runs that two folders tell differently", results.conflicts),
+        "conflicts": ("Runs that differ between two folders", results.conflicts),
+        "graphs": ("Datasets of one name over different graphs", results.graphs),
+        "asymmetry": ("Differences are not symmetric", _asymmetry(results)),
     }
     found = [Notice(title, lines) for title, lines in listed.values() if lines]
     mixed = [
@@ -166,6 +173,18 @@ def notices(results: Results) -> list[Notice]:
     if mixed:
         found.append(Notice("These runs were not all made alike", mixed))
     return found
+
+
+def _asymmetry(results: Results) -> list[str]:
+    """A warning where the tests' assumption looks wrong."""
+    p = claims(results).asymmetry
+    if not p < LEVEL:
+        return []
+    return [
+        f"Over seeds, differences scatter further to one side of their mean than to the other "
+        f"({p_value(p)}). The sign-flip test assumes symmetry, so verdicts near the limit may be false more "
+        "often than stated"
+    ]
 
 
 def _saved(drawing: Drawing, out: Path) -> Picture:

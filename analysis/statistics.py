@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.stats
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from hagmeta.common.interval import student
 
@@ -44,6 +46,37 @@ def estimate(values: Sequence[float] | np.ndarray | pd.Series) -> Estimate:
 def estimates(table: pd.DataFrame) -> dict[str, Estimate]:
     """By column, over the seeds in its rows."""
     return dict(zip(table.columns, map(estimate, table.to_numpy(dtype=float).T), strict=True))
+
+
+def adjusted_means(table: pd.DataFrame) -> pd.Series:
+    """Means of the columns (configurations) over the rows (seeds), as if no seed were missing.
+
+    The least-squares fit of a part for each seed and one for each configuration: who lacks hard seeds gains
+    nothing by it. Plain means where all seeds are there. NaN for columns that share no seed, not even through
+    others, with the largest group that does.
+    """
+    there = table.notna().to_numpy()
+    if there.all():
+        return table.mean()
+    count = there.shape[1]
+    _, groups = connected_components(coo_array((there @ there.T).astype(int)))
+    sizes = [there[groups == group].any(axis=0).sum() for group in range(groups.max() + 1)]
+    rows = groups == int(np.argmax(sizes))
+    columns = there[rows].any(axis=0)
+    row, column = np.nonzero(there[rows][:, columns])
+    values = table.to_numpy(dtype=float)[rows][:, columns]
+    design = np.zeros((len(row), values.shape[0] + values.shape[1]))
+    design[np.arange(len(row)), row] = 1
+    design[np.arange(len(row)), values.shape[0] + column] = 1
+    parts = np.linalg.lstsq(design, values[row, column], rcond=None)[0]
+    found = np.full(count, np.nan)
+    found[columns] = parts[values.shape[0] :] + parts[: values.shape[0]].mean()
+    return pd.Series(found, table.columns)
+
+
+def ranks_of(table: pd.DataFrame) -> pd.Series:
+    """Ranks of the columns by their adjusted means: 1 is the highest, level ones share the better rank."""
+    return adjusted_means(table).round(10).rank(ascending=False, method="min")
 
 
 def rank_correlation(one: Sequence[float] | pd.Series, other: Sequence[float] | pd.Series) -> float:

@@ -37,6 +37,7 @@ class Table:
     reference: int | None = None  # the row that the others are compared with
     leaks: bool = False  # some of its numbers were made by a protocol that leaks
     paper: Table | None = None  # what LaTeX gets instead: no wider than a column
+    badge: str = ""  # beside its title: what its numbers are not
 
 
 def save(table: Table, folder: Path) -> list[Path]:
@@ -61,7 +62,7 @@ def to_markdown(table: Table) -> str:
     header = [_escape_markdown(name) for name in table.columns]
     rule = ["--:" if _is_number(table, index) else "---" for index in range(len(header))]
     lines = ["| " + " | ".join(cells) + " |" for cells in (header, rule, *rows)]
-    return "\n\n".join([table.title, "\n".join(lines), table.caption, *table.notes]) + "\n"
+    return "\n\n".join([table.title, "\n".join(lines), *_said(table)]) + "\n"
 
 
 def to_latex(table: Table) -> str:
@@ -69,7 +70,7 @@ def to_latex(table: Table) -> str:
     rows = [[_shown(cell, escape_latex, r"\textbf{{{}}}") for cell in row] for row in table.rows]
     header = [escape_latex(name) for name in table.columns]
     alignment = "".join("r" if _is_number(table, index) else "l" for index in range(len(header)))
-    caption = escape_latex(" ".join([f"{table.title}.", table.caption, *table.notes]))
+    caption = escape_latex(" ".join([f"{table.title}.", *_said(table)]))
     texts = [table.columns, *([cell.text for cell in row] for row in table.rows)]
     letters = sum(max(map(len, column)) + 2 for column in zip(*texts, strict=True))
     kind = "table*" if letters > ONE_COLUMN else "table"
@@ -91,6 +92,11 @@ def to_latex(table: Table) -> str:
             "",
         ]
     )
+
+
+def _said(table: Table) -> list[str]:
+    """What stands under a table that is no part of a page."""
+    return [*([f"{table.badge}."] if table.badge else []), table.caption, *table.notes]
 
 
 def escape_latex(text: str) -> str:

@@ -10,20 +10,28 @@ import pandas as pd
 
 from analysis.attention import attention_table
 from analysis.bounds import oracle_words
-from analysis.claims import MOMENTS, Claims, claims, highest
+from analysis.claims import MOMENTS, Claims, best_of, claims
 from analysis.cost import cost_table
 from analysis.designs import Factorial, factorials, grids, one_at_a_time, place, protocol_pairs
 from analysis.frame import Panel, Results
 from analysis.inference import AHEAD, Difference
 from analysis.labels import readable, slug, transductive_words
 from analysis.searches import search_tables
-from analysis.statistics import Estimate, estimate, estimates, rank_correlation
+from analysis.statistics import (
+    Estimate,
+    adjusted_means,
+    estimate,
+    estimates,
+    rank_correlation,
+    ranks_of,
+)
 from analysis.table import Cell, Table
-from analysis.words import listed, p_value, points, verdict
+from analysis.words import a_look, listed, p_value, points, verdict
 from hagmeta.common.differences import sort_key
 
 INTERVAL = "Mean ± 95 % interval over the seeds (Student's t), in percent."
 BOLD = "Bold: the highest at the last session, and all that it is not ahead of."
+ABOUT_RANKS = "Ranks and gaps to the best are of means at the last session, adjusted for missing seeds."
 AT_THE_LAST_SESSION = {
     "accuracy": "accuracy",
     "macro accuracy": "macro_accuracy",
@@ -63,50 +71,73 @@ def make_tables(results: Results) -> Iterator[Table]:
 
 
 def summary_table(panel: Panel, told: Claims) -> Table:
-    """First, average and last, and the difference from the reference: narrow enough for a paper's column."""
+    """First, average and last, rank, and the difference from the reference: the highest row first."""
     columns = {moment: estimates(panel.by_seed(moment)) for moment in ("first", "average", "last")}
     tests = told.beside(panel, panel.reference)
-    top = _top(panel, told)
+    top, ordered = top_of(panel, told), by_rank(panel)
+    means = adjusted_means(panel.by_seed("last")[panel.rivals])
+    ranks = ranks_of(panel.by_seed("last")[panel.rivals])
+    gaps = means - means.max()
+    ranked = len(panel.rivals) > 1
     rows = []
-    for label in panel.labels:
+    for label in ordered:
         cells = [estimate_cell(found[label]) for found in columns.values()]
         cells[-1] = replace(cells[-1], best=label in top)
+        if ranked:
+            cells += [_rank_cell(ranks.get(label, np.nan)), _gap_cell(gaps.get(label, np.nan))]
         tested = [difference_cell(tests.get(label)), verdict_cell(tests.get(label))] if tests else []
         rows.append([Cell(label, label), _seed_count(panel, label), *cells, *tested])
+    about = [
+        INTERVAL,
+        *([ABOUT_RANKS] if ranked else []),
+        *([f"{told.pairs.words} Differences are in points."] if tests else []),
+        *([BOLD] if top else []),
+    ]
     found = Table(
         name=f"summary-{panel.slug}",
         section=_section(panel),
         title=f"First, average and last: {panel.title}",
-        caption=f"{INTERVAL} {f'{told.pairs.words} Differences are in points.' if tests else ''}"
-        f"{f' {BOLD}' if top else ''}",
-        columns=["configuration", "seeds", *columns, *(["last less reference", "verdict"] if tests else [])],
+        caption=" ".join(about),
+        columns=[
+            *("configuration", "seeds", *columns),
+            *(["rank", "gap to best"] if ranked else []),
+            *(["last less reference", "verdict"] if tests else []),
+        ],
         rows=rows,
-        numbers=_numbers(panel, columns, tests),
+        numbers=_numbers(panel, columns, tests, ranks),
         notes=_notes(panel, told),
-        reference=0 if tests else None,
+        reference=ordered.index(panel.reference) if tests else None,
         leaks=panel.leaks,
+        badge=panel.badge,
     )
-    return replace(found, paper=_for_paper(found))
+    return replace(found, paper=_for_paper(found, bool(tests)))
 
 
-def _for_paper(table: Table) -> Table:
+def by_rank(panel: Panel) -> list[str]:
+    """The configurations, the highest mean at the last session first, and oracles after the others."""
+    means = adjusted_means(panel.by_seed("last")[panel.rivals])
+    rivals = sorted(panel.rivals, key=lambda label: (bool(np.isnan(means[label])), -means[label]))
+    return [*rivals, *(label for label in panel.labels if label in panel.oracles)]
+
+
+def _for_paper(table: Table, tested: bool) -> Table:
     """Name, first, average, last and difference; intervals of the last two alone."""
     rows = []
-    for name, _, first, average, last, *tested in table.rows:
+    for name, _, first, average, last, *rest in table.rows:
         means = [replace(cell, text=cell.text.partition(" ")[0]) for cell in (first, average)]
-        rows.append([name, *means, last, *tested[:1]])
-    columns = ["", "first", "avg.", "last", *(["difference"] if len(table.columns) > 5 else [])]
-    return replace(table, columns=columns, rows=rows)
+        rows.append([name, *means, last, *(rest[-2:-1] if tested else [])])
+    return replace(
+        table, columns=["", "first", "avg.", "last", *(["difference"] if tested else [])], rows=rows
+    )
 
 
-def _top(panel: Panel, told: Claims) -> set[str]:
-    """The highest and all that it was tested against and is not ahead of; none where nothing was tested."""
-    best = highest(panel)
-    tests = {label: told.pair(panel, best, label) for label in panel.labels} if best is not None else {}
-    rivals = {label: each for label, each in tests.items() if each and label not in panel.oracles}
-    if best is None or len(rivals) < len(panel.labels) - len(panel.oracles) - 1:
+def top_of(panel: Panel, told: Claims) -> set[str]:
+    """The highest and all that it was tested against and is not ahead of; none where some were not tested."""
+    best = best_of(panel)
+    tests = {label: told.pair(panel, best, label) for label in panel.rivals if label != best} if best else {}
+    if best is None or not all(test is not None and test.tested for test in tests.values()):
         return set()
-    return {best, *(label for label, each in rivals.items() if each.verdict != AHEAD)}
+    return {best, *(label for label, test in tests.items() if test is not None and test.verdict != AHEAD)}
 
 
 def _section(panel: Panel) -> str:
@@ -133,11 +164,12 @@ def sessions_table(panel: Panel, told: Claims) -> Table:
                 _seed_count(panel, label),
                 *(_mean_cell(found[label].mean) for found in columns.values()),
             ]
-            for label in panel.labels
+            for label in by_rank(panel)
         ],
         numbers=_numbers(panel, columns, {}),
         notes=_notes(panel, told),
         leaks=panel.leaks,
+        badge=panel.badge,
     )
 
 
@@ -162,7 +194,7 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
     rows = [
         [Cell(label, label), _seed_count(panel, label)]
         + [estimate_cell(found[label]) for found in columns.values()]
-        for label in panel.labels
+        for label in by_rank(panel)
     ]
     return Table(
         name=f"metrics-{panel.slug}",
@@ -181,6 +213,7 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
         numbers=_numbers(panel, columns, {}),
         notes=[*notes, *_notes(panel, told)],
         leaks=panel.leaks,
+        badge=panel.badge,
     )
 
 
@@ -198,8 +231,8 @@ def metrics_of(panel: Panel) -> dict[str, pd.DataFrame]:
 
 def metric_ranks(panel: Panel, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """(configurations that are no oracles, metrics); 1 is the best mean."""
-    rivals = [label for label in panel.labels if label not in panel.oracles]
-    means = pd.DataFrame({name: table[rivals].mean() for name, table in tables.items()})
+    rivals = panel.rivals
+    means = pd.DataFrame({name: adjusted_means(table[rivals]) for name, table in tables.items()})
     signs = pd.Series({name: 1 if name in LOW_IS_GOOD else -1 for name in tables})
     return (means * signs).rank(method="min").reindex(rivals)
 
@@ -254,6 +287,7 @@ def ablation_table(factorial: Factorial, told: Claims) -> Table:
         notes=_notes(panel, told),
         reference=order.index(panel.reference),
         leaks=panel.leaks,
+        badge=panel.badge,
     )
 
 
@@ -294,6 +328,7 @@ def effects_table(factorial: Factorial, told: Claims) -> Table:
         numbers=pd.DataFrame(numbers),
         notes=[*notes, *_notes(panel, told)],
         leaks=panel.leaks,
+        badge=panel.badge,
     )
 
 
@@ -321,6 +356,7 @@ def sensitivity_table(panel: Panel, told: Claims) -> Table:
         numbers=pd.DataFrame(numbers),
         notes=_notes(panel, told),
         leaks=panel.leaks,
+        badge=panel.badge,
     )
 
 
@@ -372,12 +408,15 @@ def protocol_tables(results: Results) -> Iterator[Table]:
     yield Table(
         name="protocols",
         section="protocol",
-        title="Strict beside released",
+        title="Strict compared with released",
         caption=f"{INTERVAL} {LEAKS} {tests.words}",
         columns=["configuration", "where", "strict", "released", "released less strict", "verdict"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
         leaks=True,
+        badge=a_look(
+            max(tests[where, label, moment].seeds for where, label, *_ in pairs for moment in MOMENTS)
+        ),
     )
 
 
@@ -387,7 +426,7 @@ def difference_cell(difference: Difference | None, *, p: bool = False) -> Cell:
         return Cell("reference", 0.0)
     if np.isnan(difference.mean):
         return Cell("no common seed", None)
-    text = points(difference) + (f", {p_value(difference.corrected)}" if p and difference.seeds > 1 else "")
+    text = points(difference) + (f", {p_value(difference.corrected)}" if p and difference.tested else "")
     return Cell(text, difference.mean, mark="*" if difference.significant else "")
 
 
@@ -406,6 +445,14 @@ def estimate_cell(found: Estimate, *, best: bool = False) -> Cell:
     return Cell(text, found.mean, best=best)
 
 
+def _rank_cell(rank: float) -> Cell:
+    return Cell("", None) if np.isnan(rank) else Cell(f"{rank:.0f}", rank)
+
+
+def _gap_cell(gap: float) -> Cell:
+    return Cell("", None) if np.isnan(gap) else Cell(f"{100 * gap + 0.0:.1f}", gap)
+
+
 def _level_cell(level: bool | str) -> Cell:
     return Cell(level, level) if isinstance(level, str) else Cell("yes" if level else "", float(level))
 
@@ -416,12 +463,16 @@ def _seed_count(panel: Panel, label: str) -> Cell:
 
 
 def _numbers(
-    panel: Panel, columns: dict[str, dict[str, Estimate]], tests: dict[str, Difference]
+    panel: Panel,
+    columns: dict[str, dict[str, Estimate]],
+    tests: dict[str, Difference],
+    ranks: pd.Series | None = None,
 ) -> pd.DataFrame:
     hashes = panel.runs.drop_duplicates("label").set_index("label")["config_hash"]
     rows = []
-    for label in panel.labels:
+    for label in by_rank(panel):
         who = {"configuration": label, "config_hash": hashes[label]}
+        who |= {} if ranks is None else {"rank": ranks.get(label)}
         rows += [{**who, "column": name, **vars(found[label])} for name, found in columns.items()]
         if label in tests:
             rows.append({**who, "column": "last less reference", **tests[label].told})
@@ -431,7 +482,14 @@ def _numbers(
 def _notes(panel: Panel, told: Claims) -> list[str]:
     notes = []
     if len(set(panel.counts.values())) > 1:
-        notes.append("Not all rows have the same number of seeds; differences use the seeds that both have.")
+        notes.append(
+            "Not all rows have the same number of seeds. Ranks adjust for that; differences use the seeds "
+            "that both have."
+        )
+    if unranked := sorted(
+        label for label, rank in ranks_of(panel.by_seed("last")[panel.rivals]).items() if rank != rank
+    ):
+        notes.append(f"Without a rank, since they share no seed with the others: {', '.join(unranked)}.")
     if panel.mixed:
         notes.append("† Runs of more than one commit, version of torch or device are averaged in this row.")
     notes += oracle_words(panel, told).values()

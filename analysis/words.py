@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import math
 
-from analysis.inference import AHEAD, BEHIND, EQUIVALENT, LEVEL, MOST_SEEDS, TOO_FEW, UNDECIDED, Difference
+from analysis.inference import (
+    AHEAD,
+    BEHIND,
+    EQUIVALENT,
+    FEWEST_SEEDS,
+    MOST_SEEDS,
+    TOO_FEW,
+    UNDECIDED,
+    Difference,
+)
 
 
 def points(difference: Difference, *, sign: bool = True) -> str:
     """«+1.2 [+0.8, +1.6]»; without an interval where there is none."""
+    if math.isnan(difference.mean):
+        return "no common seed"
     form = "+.1f" if sign else ".1f"
     # A zero has no sign, whatever was rounded to it.
     mean, low, high = (
@@ -18,18 +29,22 @@ def points(difference: Difference, *, sign: bool = True) -> str:
 
 
 def size(difference: Difference) -> str:
-    """«1.2 points [0.8, 1.6]», whatever its sign."""
-    mean, low, high = (abs(100 * each) for each in (difference.mean, difference.low, difference.high))
-    return f"{mean:.1f} points" + (
-        "" if math.isnan(low) else f" [{min(low, high):.1f}, {max(low, high):.1f}]"
+    """«1.2 points [0.8, 1.6]», in the direction of the mean: a limit beyond zero is negative."""
+    sign = -1 if difference.mean < 0 else 1
+    mean, low, high = (
+        round(100 * sign * each, 1) + 0.0 for each in (difference.mean, difference.low, difference.high)
     )
+    limits = "" if math.isnan(low) else f" [{min(low, high):.1f}, {max(low, high):.1f}]"
+    return f"{mean:.1f} points{limits}"
 
 
 def verdict(difference: Difference, *, finds: bool = False) -> str:
-    """The verdict, and of what is open how many seeds would tell, and what would have been found."""
+    """The verdict; of what is open, how many seeds would decide it, and what would have been found."""
     word = difference.verdict
+    if difference.seeds == 0:
+        return "no common seed"
     if word in (AHEAD, BEHIND):
-        return f"{word}, by less than {100 * difference.margin:g}" if difference.equivalence < LEVEL else word
+        return f"{word}, by less than {100 * difference.margin:g}" if difference.within_margin else word
     if word == EQUIVALENT:
         return word
     needed = f"needs {difference.needed:.0f} seeds"
@@ -40,6 +55,13 @@ def verdict(difference: Difference, *, finds: bool = False) -> str:
     return f"{word}: finds {100 * difference.detectable:.1f}, {needed}" if finds else f"{word}: {needed}"
 
 
+def a_look(seeds: int) -> str:
+    """A badge for what too few seeds show; empty where they can decide."""
+    if seeds >= FEWEST_SEEDS:
+        return ""
+    return f"{seeds} seed{'s' * (seeds != 1)}: a look, not a claim; {FEWEST_SEEDS} decide"
+
+
 def p_value(p: float) -> str:
     """«p = 0.031»."""
     return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
@@ -47,14 +69,17 @@ def p_value(p: float) -> str:
 
 def effect(name: str, found: Difference, where: str) -> str:
     """«GPIL adds 22.6 points [20.5, 24.7] at session 0»."""
+    if found.seeds == 0:
+        return f"{name} has no seed with and without it {where}"
     if found.verdict in (AHEAD, BEHIND):
         return f"{name} {'adds' if found.mean > 0 else 'costs'} {size(found)} {where}"
     if found.verdict == EQUIVALENT:
-        return f"{name} makes no difference of {margin(found)} {where} ({points(found)})"
+        return f"{name} makes less than {margin(found)} of difference {where} ({points(found)})"
     if found.verdict == UNDECIDED:
         least = f"{100 * found.detectable:.1f} would have been found"
         return f"{name}'s effect {where} is undecided ({points(found)}; {least})"
-    return f"{name} makes {points(found)} points {where}, over too few seeds to claim it"
+    seeds = "1 seed" if found.seeds == 1 else f"{found.seeds} seeds"
+    return f"{name} changes {points(found)} points {where} ({seeds}, not tested)"
 
 
 def margin(found: Difference) -> str:

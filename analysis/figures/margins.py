@@ -10,10 +10,10 @@ from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Results
 from analysis.inference import AHEAD, BEHIND
-from analysis.margins import Margins, as_grid, margins
+from analysis.margins import Margin, Margins, as_grid, margins
 from analysis.words import points
 
-MARKS = {AHEAD: " ▲", BEHIND: " ▼", "": ""}
+MARKS = {AHEAD: " ▲", BEHIND: " ▼"}
 HEAT = "RdBu"  # red is behind, blue ahead, and white no margin
 
 
@@ -29,8 +29,8 @@ def _map(found: Margins) -> Drawing:
     values, texts = np.full(places.shape, np.nan), np.full(places.shape, "not run", dtype=object)
     for place, index in np.ndenumerate(places):
         if index >= 0:
-            values[place] = 100 * found.lead(int(index)).mean
-            texts[place] = _text(found, int(index))
+            values[place] = 100 * found.cells[index].lead.mean
+            texts[place] = _text(found.cells[index])
     figure, ((axes,),) = style.grid(1, 1, 1.3 + 0.72 * len(ways), width=max(3.8, 1.2 + 1.5 * len(shots)))
     most = max(float(np.nanmax(np.abs(values))), 1e-9)
     image = axes.imshow(np.ma.masked_invalid(values), cmap=HEAT, vmin=-most, vmax=most, aspect="auto")
@@ -47,15 +47,13 @@ def _map(found: Margins) -> Drawing:
     leaks = summary.any_leak(found.runs)
     style.heading(figure, summary.with_leak(f"{found.label} less the best other: {found.where}", leaks))
     caption = (
-        f"{found.words} ▲: significantly ahead of all; ▼: significantly behind at least one, not"
-        f" necessarily the best by its mean. Over {summary.seeds_of(found.runs)} a configuration."
+        f"{found.words} ▲: ahead of all; ▼: behind at least one, not necessarily the best by its mean."
+        f" {summary.seeds_of(found.runs).capitalize()} per configuration."
     )
     title = f"Margins over N and K: {found.where}"
     return Drawing(names.slug("margins", found.where), "settings", title, caption, figure, leaks)
 
 
-def _text(found: Margins, index: int) -> str:
-    lead = found.lead(index)
-    mean, *limits = points(lead).split(" ", 1)
-    rival = style.wrapped(found.cells[index].rival, 18)
-    return "\n".join([mean + MARKS[found.verdict(index)], *limits, rival])
+def _text(cell: Margin) -> str:
+    mean, *limits = points(cell.lead).split(" ", 1)
+    return "\n".join([mean + MARKS.get(cell.verdict, ""), *limits, style.wrapped(cell.rival, 18)])

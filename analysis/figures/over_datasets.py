@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from analysis.drawing import Drawing
 from analysis.figures import style, summary
 from analysis.frame import Results
-from analysis.over_datasets import RESAMPLED, OverDatasets, over_datasets
+from analysis.over_datasets import OverDatasets, over_datasets, rating_words
 from analysis.words import p_value, some
 
 MOST_PROFILES = 12  # that a legend has room for
@@ -47,7 +47,7 @@ def _critical(found: OverDatasets) -> Drawing:
     axes.set_xlabel("mean rank")
     style.heading(figure, f"critical difference {far:.1f} ranks")
     count = len(found.scores)
-    apart = [str(name) for name, rank in ranks.items() if rank - ranks.iloc[0] > far]
+    apart = found.apart
     said = f"behind {ranks.index[0]}: {some(apart)}" if apart else "none is told from the first"
     caption = (
         f"Mean ranks over {count} datasets, the datasets being what is sampled; seeds enter by their means. "
@@ -96,7 +96,7 @@ def _ratings(found: OverDatasets) -> Drawing:
     style.interval(axes, table["rating"], rows, table["low"], table["high"], horizontal=True, **options)
     _rows(axes, list(table.index))
     axes.set_xlabel("rating (400: ten to one)")
-    caption = f"Bradley and Terry's ratings from who is above whom with the same seed; {RESAMPLED}."
+    caption = rating_words(found)
     return _named(found, "ratings", "Ratings", caption, figure)
 
 

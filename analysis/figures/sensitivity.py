@@ -15,6 +15,7 @@ from analysis.designs import Star, star_of_most_arms
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
+from analysis.statistics import estimate
 
 FEWEST_NEIGHBOURS = 2  # configurations that differ from the centre in one setting
 COLUMNS = 3
@@ -33,42 +34,50 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @style.styled
 def _multiples(panel: Panel, star: Star, rest: str) -> Drawing:
-    table = summary.estimates(summary.last_rows(panel), ["config_hash"], "score")
+    table = _from_centre(panel, star)
     columns = min(COLUMNS, len(star.arms))
     rows = -(-len(star.arms) // columns)
     figure, axes = style.grid(rows, columns, 1.9, sharey=True)
     values = panel.runs.drop_duplicates("config_hash").set_index("config_hash").astype(object)
-    moved = {key: np.ptp(table["mean"].loc[[star.centre, *arm]]) for key, arm in star.arms.items()}
-    for index, key in enumerate(sorted(star.arms, key=lambda key: -moved[key])):
+    moved = {key: table["mean"].loc[arm].abs().max() for key, arm in star.arms.items()}
+    for index, key in enumerate(sorted(star.arms, key=lambda key: -np.nan_to_num(moved[key]))):
         _arm(axes.flat[index], values[key], table, star.centre, star.arms[key])
         axes.flat[index].set_title(key, fontsize=8.5, fontweight="normal")
     for index, each in enumerate(axes.flat):
         each.set_visible(index < len(star.arms))
-    figure.supylabel("accuracy at the last session (%)", fontsize=9)
+    figure.supylabel("points more than the centre", fontsize=9)
     style.heading(figure, summary.heading(panel))
-    drawn = panel.runs[panel.runs["config_hash"].isin([star.centre, *itertools.chain(*star.arms.values())])]
     caption = (
-        "Accuracy over all classes at the last session when one hyperparameter is changed and all others"
-        " stay; the one that moves it most comes first. The diamond is the configuration that all panels"
-        f" share, and the shaded strip is its interval. {summary.band_words(drawn, 'bars')} The seeds' common"
-        " ups and downs are in every bar: a hyperparameter matters where means leave the"
-        f" strip.{summary.warning(panel)}{rest}"
+        "Points of accuracy at the last session that a value has more than the centre, when one setting is"
+        " changed and all others stay; the one that moves it most comes first. The diamond is the centre,"
+        " which all panels share. Differences are paired by seed, with Student's 95 % intervals, each by"
+        " itself."
+        f" The table of this section says which are tested, and how.{summary.warning(panel)}{rest}"
     )
     title = f"One hyperparameter at a time: {panel.title}"
     return Drawing(f"sensitivity-{panel.slug}", "hyperparameters", title, caption, figure, panel.leaks)
 
 
+def _from_centre(panel: Panel, star: Star) -> pd.DataFrame:
+    """(configurations, mean, low and high) of what each has more than the centre, in points, by seed."""
+    labels = panel.runs.drop_duplicates("config_hash").set_index("config_hash")["label"]
+    last = panel.by_seed("last")
+    there = [star.centre, *itertools.chain(*star.arms.values())]
+    found = {each: estimate(last[labels[each]] - last[labels[star.centre]]) for each in there}
+    limits = {each: [100 * value.mean, 100 * value.low, 100 * value.high] for each, value in found.items()}
+    return pd.DataFrame.from_dict(limits, orient="index", columns=["mean", "low", "high"])
+
+
 def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: list[str]) -> None:
     hashes = sorted([centre, *arm], key=lambda each: _order(values[each]))
     places, ticks = _places(axes, [values[each] for each in hashes])
-    line, middle = table.loc[hashes], table.loc[centre]
-    if not np.isnan(middle["low"]):
-        axes.axhspan(middle["low"], middle["high"], color=CENTRE.color, alpha=0.12, linewidth=0)
+    line = table.loc[hashes]
+    axes.axhline(0, color=style.GREY, linewidth=0.8, zorder=0)
     ordered = isinstance(values[centre], (int, float)) and not isinstance(values[centre], bool)
     options = LOOK.line() | {"linestyle": "-" if ordered else "none", "markeredgewidth": 0.4}
     style.interval(axes, places, line["mean"], line["low"], line["high"], **options)
     where = places[hashes.index(centre)]
-    axes.plot([where], [middle["mean"]], "D", color=CENTRE.color, markersize=6.5, zorder=4)
+    axes.plot([where], [0], "D", color=CENTRE.color, markersize=6.5, zorder=4)
     axes.set_xticks(places, ticks)
     if sum(map(len, ticks)) > MOST_LETTERS:
         plt.setp(axes.get_xticklabels(), rotation=30, ha="right", rotation_mode="anchor")

@@ -51,8 +51,8 @@ def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Path) -> Non
 
 def test_findings_begin_with_what_holds_everywhere(compared: Path) -> None:
     assert findings(read([compared]))[0] == (
-        "At the last session on debian, wordnet, beside HAG-Meta: ahead on all: GPN; behind on all: CEC; "
-        "equivalent on all: Proto-GCN; on some only: iCaRL."
+        "Compared with HAG-Meta at the last session on debian, wordnet: ahead on all: GPN; behind on all: "
+        "CEC; equivalent on all: Proto-GCN; decided on some only: iCaRL."
     )
 
 
@@ -62,7 +62,7 @@ def test_of_many_the_best_is_named_and_the_others_counted(write: Write) -> None:
             folder = write(curves(0.5 + 0.05 * rank), method="gpn", hidden=8 * (rank + 1), dataset=dataset)
         write(curves(0.4), dataset=dataset)
     assert findings(read([folder]))[0] == (
-        "At the last session on debian, wordnet, beside HAG-Meta (hidden 32): "
+        "Compared with HAG-Meta (hidden 32) at the last session on debian, wordnet: "
         "ahead on all: GPN (hidden 64) and 7 others."
     )
 
@@ -80,7 +80,10 @@ def test_effects_on_every_dataset(write: Write) -> None:
         "TLA": "more on all",
     }
     words = list(across_words(results))
-    assert words[-1] == "At the last session on debian, wordnet: above zero on all: TLA; on some only: NLA."
+    assert (
+        words[-1]
+        == "At the last session on debian, wordnet: above zero on all: TLA; decided on some only: NLA."
+    )
 
 
 def test_one_dataset_or_several_settings_of_one_are_not_compared(compared: Path, write: Write) -> None:

@@ -320,14 +320,21 @@ def test_sensitivity_marks_the_shared_configuration_in_every_panel(
         "loss",
         "encoder",
     }
-    default = results.runs[results.runs["label"] == results.panels()[0].reference]["last"].mean()
+    (panel,) = results.panels()
+    last = panel.by_seed("last")
+    apart = estimate(last["hidden 16"] - last[panel.reference])  # paired by seed, as in the tables
+    drawn = {axes.get_title(loc="left"): axes for axes in shown}
+    assert 100 * apart.mean == pytest.approx(drawn["hidden"].lines[1].get_ydata()[0])
+    (bars,) = drawn["hidden"].containers
+    low, high = bars[2][0].get_segments()[0][:, 1]
+    assert (100 * apart.low, 100 * apart.high) == pytest.approx((low, high))
     for axes in shown:
-        assert axes.lines[-1].get_ydata() == pytest.approx([100 * default])
+        assert axes.lines[-1].get_ydata() == pytest.approx([0])  # the centre, from which all are measured
     scales = {axes.get_title(loc="left"): axes.get_xscale() for axes in shown}
     assert (
         scales["learning_rate"] == "log" and scales["weight_decay"] == "symlog" and scales["loss"] == "linear"
     )
-    joined = {axes.get_title(loc="left") for axes in shown if axes.lines[0].get_linestyle() == "-"}
+    joined = {axes.get_title(loc="left") for axes in shown if axes.lines[1].get_linestyle() == "-"}
     assert joined == {"hidden", "learning_rate", "weight_decay"}  # what is in an order
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from analysis.inference import Difference, Family, family, holm
+from analysis.inference import Difference, Family, families, family, holm
 
 
 def told(*differences: object, **options: object) -> list[Difference]:
@@ -50,7 +50,10 @@ def test_ties_are_ties_whatever_rounding_left_of_them() -> None:
 def test_five_seeds_can_never_tell_and_say_so() -> None:
     # 2 of 2^5 sign patterns are as extreme: 0.0625, whatever the difference.
     (found,) = told([0.5, 0.5001, 0.4999, 0.5, 0.5002])
-    assert found.least == 2 / 32 and found.verdict == "too few seeds"
+    assert found.p == 2 / 32 and found.verdict == "too few seeds"
+    assert np.isnan(found.corrected) and np.isnan(found.equivalence)  # untested, not uncorrected
+    (level,) = told([0.0, 0.0])
+    assert level.verdict == "too few seeds"  # two equal seeds are not evidence of equality
     assert told([0.5, 0.5001, 0.4999, 0.5, 0.5002, 0.5003])[0].verdict == "ahead"
 
 
@@ -75,10 +78,12 @@ def test_one_step_down_is_worked_out_by_hand() -> None:
     by_hand = np.mean(np.maximum(first, second) >= first[0] - 1e-9)
     from analysis import inference
 
-    observed, flipped = inference._statistics(np.column_stack([one, other]))
-    assert observed == pytest.approx([first[0], second[0]], rel=1e-6)
+    flipped = [inference._flipped(values) for values in (one, other)]
+    assert [t[0] for t in flipped] == pytest.approx([first[0], second[0]], rel=1e-6)
     assert sorted(flipped[0]) == pytest.approx(sorted(first), rel=1e-6)
-    assert inference._share(observed[0], flipped.max(axis=0)) == by_hand
+    both = np.column_stack([one, other])
+    _, corrected, _ = inference._tested(both, np.array([True, True]))
+    assert corrected[0] == by_hand
 
 
 def test_a_comparison_of_too_few_seeds_costs_the_others_nothing() -> None:
@@ -87,9 +92,52 @@ def test_a_comparison_of_too_few_seeds_costs_the_others_nothing() -> None:
     assert beside.corrected == alone.corrected
 
 
-def test_the_level_is_shared_by_the_questions_of_a_report() -> None:
-    values = np.linspace(0.1, 0.2, 8)
-    assert told(values, questions=3)[0].corrected == 3 * told(values)[0].corrected == 3 * 2 / 2**8
+def test_all_kinds_of_a_report_are_corrected_together() -> None:
+    random = np.random.default_rng(4)
+    one, other = random.normal(0.004, 0.01, size=(2, 10))
+    asked = {"pairs": {"a": pd.Series(one)}, "effects": {"b": pd.Series(other)}}
+    both = families(asked, {"pairs": "p", "effects": "e"}, "accuracy").families
+    together = told(one, other)
+    assert [both["pairs"]["a"], both["effects"]["b"]] == together
+    assert both["pairs"].total == both["effects"].total == 2
+    assert together[0].corrected >= told(one)[0].corrected
+
+
+def test_how_seeds_were_flipped_is_as_it_was_done() -> None:
+    def words(first: int, last: int) -> str:
+        other = pd.Series(np.linspace(0.1, 0.2, last - first), range(first, last))
+        both = {"a": pd.Series(np.linspace(0.1, 0.2, 8)), "b": other}
+        return family(both, "this less that", "accuracy").words
+
+    assert "all 128 flips" in words(0, 8)
+    assert "5,000 random flips" in words(0, 14) and "exact" not in words(0, 14)
+    assert "5,000 random flips" in words(8, 16)  # disjoint seeds: 16 in all
+    assert words(0, 3).count("Fewer than 6 common seeds are not tested") == 1
+    few = family({"a": pd.Series([0.1, 0.2])}, "this less that", "accuracy")
+    assert few.words.startswith("Not tested: this less that. It takes 6 common seeds")
+
+
+def test_a_difference_of_exactly_the_margin_is_not_less_than_it() -> None:
+    (found,) = told([0.01] * 10)
+    assert found.verdict == "ahead" and not found.within_margin
+    (less,) = told([0.004] * 10)
+    assert less.verdict == "ahead" and less.within_margin
+
+
+def test_skewed_differences_are_noticed_and_symmetric_ones_seldom() -> None:
+    random = np.random.default_rng(0)
+
+    def noticed(skewed: bool) -> float:
+        found = []
+        for _ in range(100):
+            own = random.exponential(size=(10, 6)) - 1 if skewed else random.normal(size=(10, 6))
+            values = own * np.linspace(0.2, 2, 6)  # unequal noise: equal skewed parts would cancel
+            pairs = {(i, j): pd.Series(values[:, i] - values[:, j]) for i in range(6) for j in range(i)}
+            found.append(families({"p": pairs}, {"p": "p"}, "accuracy").asymmetry < 0.05)
+        return float(np.mean(found))
+
+    assert noticed(skewed=False) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
+    assert noticed(skewed=True) > 0.25
 
 
 def test_what_is_open_says_what_would_have_been_found_and_how_many_seeds_would_tell() -> None:

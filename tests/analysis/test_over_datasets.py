@@ -13,11 +13,19 @@ import pytest
 import scipy.stats
 
 from analysis.__main__ import main
+from analysis.across import across_tables
 from analysis.claims import claims
 from analysis.cost import PRETRAINING, charged, front
 from analysis.figures import over_datasets as figures
+from analysis.findings import findings
 from analysis.frame import read
-from analysis.over_datasets import OverDatasets, over_datasets, rating_table, why_not
+from analysis.over_datasets import (
+    OverDatasets,
+    over_datasets,
+    over_datasets_words,
+    rating_table,
+    why_not,
+)
 from analysis.statistics import estimate
 from analysis.tables import estimate_cell, make_tables
 from analysis.words import points, size
@@ -54,12 +62,12 @@ def test_ranks_wins_and_ratings_by_hand() -> None:
     assert found.improvement.loc["C", "B"] == pytest.approx(0.625)
     ratings = found.ratings
     assert ratings["rating"].sum() == pytest.approx(0, abs=1e-6)
-    assert ratings["rating"].idxmax() == "A" and (ratings["low"] <= ratings["rating"] + 1e-6).all()
+    assert ratings["rating"].idxmax() == "A" and ratings["low"].isna().all()  # two are too few for intervals
     # Bradley and Terry's model says how often one is above another: the sum over all is what was seen.
     strength = 10 ** (ratings["rating"] / 400)
     said = strength["A"] / (strength["A"] + strength["B"]) + strength["A"] / (strength["A"] + strength["C"])
     prior = 0.5 / 4
-    assert said * (1 + 2 * prior) == pytest.approx(2 + 2 * prior, rel=1e-3)
+    assert said * (1 + 2 * prior) == pytest.approx(2 + 2 * prior, rel=1e-6)
     k, n = 3, 2
     studentized = scipy.stats.studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2)
     assert studentized == pytest.approx(2.343, abs=0.001)  # Demšar's Table 5
@@ -68,26 +76,81 @@ def test_ranks_wins_and_ratings_by_hand() -> None:
     assert profile["A"].tolist() == [1, 1, 1] and profile["C"].tolist() == [0, 0.5, 1]
 
 
+def test_ratings_are_the_maximum_of_the_likelihood_in_strict_order() -> None:
+    # Fifteen methods in the same order on four datasets: by 100 steps of minorisation the first had 1,256.
+    names = [f"m{place:02}" for place in range(15)]
+    table = pd.DataFrame({name: [0.9 - 0.01 * place] * 10 for place, name in enumerate(names)})
+    found = OverDatasets({str(number): table for number in range(4)}, "accuracy", pd.DataFrame())
+    ratings, prior = found.ratings["rating"].to_numpy() * np.log(10) / 400, 0.5 / 40
+    above = np.triu(np.ones((15, 15)), 1) + prior
+    expected = (1 + 2 * prior) / (1 + np.exp(ratings[None, :] - ratings[:, None]))
+    off = ~np.eye(15, dtype=bool)
+    gradient = np.where(off, above - expected, 0).sum(axis=1)
+    assert np.abs(gradient).max() < 1e-5
+    assert found.ratings["rating"].iloc[0] > 1400
+    assert found.constant.tolist() == [1, *[0] * 13, -1]
+
+
+def test_from_six_datasets_on_ratings_have_intervals_but_constant_ones() -> None:
+    random = np.random.default_rng(0)
+    scores = {}
+    for number in range(6):
+        of_graph = np.array([0.6, 0.5, 0.49, 0.3]) + np.array([0, 0.03, 0.03, 0]) * random.normal(size=4)
+        scores[str(number)] = pd.DataFrame(
+            of_graph + 0.01 * random.normal(size=(10, 4)), columns=list("abcd")
+        )
+    ratings = OverDatasets(scores, "accuracy", pd.DataFrame()).ratings
+    assert ratings["low"].isna().tolist() == [True, False, False, True]
+    assert (ratings.loc[["b", "c"], "low"] < ratings.loc[["b", "c"], "rating"] - 20).all()
+
+
+def test_missing_seeds_make_no_winner_anywhere_on_the_page(write: Write) -> None:
+    # CEC is the worst with every seed; on the six easy ones that it has its mean is the highest.
+    for dataset in ("debian", "metamath", "wordnet"):
+        for place, method in enumerate(("hag-meta", "gpn", "icarl")):
+            seeds = {seed: [0.9, 0.8, 0.5 + 0.03 * seed + 0.01 * place + 0.001 * (seed % (place + 2))]
+                     for seed in range(10)}  # fmt: skip
+            folder = write(seeds, method=method, dataset=dataset)
+        easy = {seed: [0.9, 0.8, 0.48 + 0.03 * seed + 0.001 * (seed % 5)] for seed in range(4, 10)}
+        write(easy, method="cec", dataset=dataset)
+    results = read([folder])
+    assert results.runs.groupby("label")["last"].mean().idxmax() == "CEC"
+    found = over_datasets(results)
+    assert found is not None and found.ranks["CEC"].tolist() == [4, 4, 4]
+    (methods,) = (table for table in across_tables(results) if table.name == "across-methods")
+    (row,) = (row for row in methods.rows if row[0].text == "CEC")
+    assert row[-2].text == "4.0" and row[-1].text == "less on all" and not any(cell.best for cell in row)
+    for table in make_tables(results):
+        if table.name.startswith("summary"):
+            assert table.rows[-1][0].text == "CEC" and table.rows[-1][5].text == "4"
+            assert [cell.text for row in table.rows for cell in row if cell.best] == [table.rows[0][4].text]
+    text = " ".join(findings(results))
+    assert "CEC has the highest" not in text and ": ." not in text
+
+
 def test_over_three_datasets(compared: Path) -> None:
     results = read([compared])
     found = over_datasets(results)
     assert found is not None and found.methods == ["HAG-Meta", "GPN", "iCaRL", "CEC"]
     table = rating_table(results)
     assert table is not None and [row[0].text for row in table.rows] == ["CEC", "iCaRL", "GPN", "HAG-Meta"]
-    assert "resamples of the datasets and, within each, of its seeds" in table.caption
+    assert "Without intervals: 3 datasets are too few, and 6 the fewest." in table.caption
+    assert [row[2].text for row in table.rows] == ["best", "not told apart", "not told apart", "apart"]
+    assert "or more" in table.rows[0][4].text and "or less" in table.rows[-1][4].text
+    (said,) = over_datasets_words(results)
+    assert said.startswith(
+        "Over 3 datasets CEC has the best mean rank, 1.0 of 4; CEC is told from HAG-Meta"
+    )
+    assert f"critical difference {found.critical_difference:.1f}" in said and "Friedman's test" in said
     drawings = list(figures.draw(results))
     assert [each.name.split("-")[-1] for each in drawings] == ["ranks", "improvement", "ratings", "profiles"]
-    assert all("resampled" in each.caption or "sampled" in each.caption or "resamples" in each.caption
-               for each in drawings)  # fmt: skip
 
 
 def test_with_two_datasets_it_says_why_there_is_nothing(compared: Path) -> None:
     runs = read([compared])
     two = runs._with(runs.runs[runs.runs["dataset"] != "debian"])
     assert over_datasets(two) is None and rating_table(two) is None and not list(figures.draw(two))
-    assert (
-        why_not(two) == "nothing is said over datasets: there are 2, and fewer than three cannot be resampled"
-    )
+    assert why_not(two) == "nothing is said over datasets: there are 2, and 3 are the fewest"
     assert why_not(runs) == ""
 
 
@@ -127,8 +190,8 @@ def test_every_number_on_the_page_is_of_one_object(compared: Path, tmp_path: Pat
     text = text.replace("\N{NO-BREAK SPACE}", " ")
     results = read([compared])
     told = claims(results)
-    known = {points(each) for kind in vars(told).values() for each in kind.comparisons.values()}
-    known |= {size(each) for kind in vars(told).values() for each in kind.comparisons.values()}
+    known = {points(each) for kind in told.families for each in kind.comparisons.values()}
+    known |= {size(each) for kind in told.families for each in kind.comparisons.values()}
     for panel in results.panels():
         for one in panel.labels:
             known |= {points(each) for each in told.beside(panel, one).values()}

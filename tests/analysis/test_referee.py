@@ -13,13 +13,16 @@ import pytest
 from analysis import figures
 from analysis.__main__ import main
 from analysis.claims import claims
+from analysis.cost import cost_table
 from analysis.designs import factorials
 from analysis.findings import findings
 from analysis.frame import read
+from analysis.inference import Difference
 from analysis.published import published_tables
-from analysis.report import facts
-from analysis.table import Table
+from analysis.report import facts, notices
+from analysis.table import Table, to_markdown
 from analysis.tables import make_tables, settings_tables
+from analysis.words import size
 from hagmeta.common.records import config_hash
 from hagmeta.config import RunConfig, resolve
 from study.store import Store
@@ -47,8 +50,9 @@ def changed(folder: Path, change: dict[str, Any], without: Sequence[str] = ()) -
 
 def test_five_seeds_are_too_few_and_not_evidence_of_no_difference(write: Write) -> None:  # 1
     write(curves(0.107, range(5)), method="frozen")
-    (sentence,) = findings(read([write(curves(0.563, range(5)))]))
-    assert "over too few seeds to compare with Frozen" in sentence and "not distinguishable" not in sentence
+    badge, sentence = findings(read([write(curves(0.563, range(5)))]))
+    assert badge == "5 seeds: a look, not a claim; 6 decide."
+    assert sentence.endswith("not tested, for too few seeds, against Frozen.")
 
 
 def test_one_difference_has_one_interval_everywhere(write: Write) -> None:  # 2
@@ -136,7 +140,7 @@ def test_noise_is_no_sensitivity(write: Write) -> None:  # 8
     write(curves(0.5, spread=0.02))
     write(curves(0.5001, spread=0.02), learning_rate=0.01)
     (sentence,) = findings(read([write(curves(0.5002, spread=0.02), hidden=64)]))
-    assert sentence.endswith("none changes the last session by more than chance.")
+    assert sentence.endswith("of 2 values 0 are equivalent to it and 2 undecided.")
 
 
 def test_an_oracle_without_the_word_in_its_record_is_still_one(write: Write) -> None:  # 9
@@ -300,3 +304,104 @@ def test_bad_metrics_and_margins_are_one_line(
     assert main([str(write({0: CURVE})), *options]) == 2
     error = capsys.readouterr().err
     assert named in error and error.count("\n") == 1
+
+
+def effects_of(write: Write, seeds: dict[bool, range]) -> Path:
+    for nla in (True, False):
+        folder = write(curves(0.5 + 0.05 * nla, seeds[nla]), nla=nla)
+    return folder
+
+
+def test_a_limit_beyond_zero_keeps_its_sign() -> None:
+    found = Difference(0.009, -0.012, 0.03, 10, 0.01, 0.01, 1.0, 0.02, 12, 0.01)
+    assert size(found) == "0.9 points [-1.2, 3.0]"
+    lost = Difference(-0.009, -0.03, 0.012, 10, 0.01, 0.01, 1.0, 0.02, 12, 0.01)
+    assert size(lost) == "0.9 points [-1.2, 3.0]"
+
+
+@pytest.mark.parametrize("setting", [{"sessions": 4}, {"queries_per_class": 20}])
+def test_runs_that_cannot_be_compared_share_no_row(write: Write, setting: dict[str, int]) -> None:
+    for k_shot in (1, 5):
+        write({seed: [0.8, 0.7, 0.6] for seed in range(10)}, k_shot=k_shot)
+        longer = {seed: [0.8, 0.7, 0.6, 0.5, 0.4][: setting.get("sessions", 2) + 1] for seed in range(10, 20)}
+        folder = write(longer, k_shot=k_shot, **setting)
+    results = read([folder])
+    found = list(settings_tables(results))
+    assert len(found) == 2 and {row[3].text for table in found for row in table.rows} == {"10"}
+    told = [row[3].text for row in cost_table(results).rows]
+    assert len(told) == len(set(told)) == 4
+
+
+def test_a_factorial_without_a_common_seed_has_no_effects(write: Write) -> None:
+    results = read([effects_of(write, {True: range(6), False: range(6, 12)})])
+    (panel,) = results.panels()
+    assert not factorials(panel)
+    texts = [cell.text for table in make_tables(results) for row in table.rows for cell in row]
+    assert "no common seed" in texts and not any("nan" in text for text in [*texts, *findings(results)])
+
+
+def test_equivalent_somewhere_is_not_undecided_on_all(write: Write) -> None:
+    for dataset, spread in (("debian", 0.0002), ("wordnet", 0.03)):
+        write(curves(0.5, spread=spread), dataset=dataset)
+        folder = write(curves(0.5001, spread=spread), dataset=dataset, method="gpn")
+    sentence = findings(read([folder]))[0]
+    assert sentence.endswith("decided on some only: GPN.")
+
+
+def test_below_six_seeds_nothing_is_bold_or_claimed(write: Write) -> None:
+    for number, method in enumerate(("hag-meta", "gpn", "icarl")):
+        folder = write(curves(0.5 + 0.2 * number, range(3)), method=method)
+    for table in make_tables(read([folder])):
+        assert not any(cell.best or cell.mark == "*" for row in table.rows for cell in row)
+        if table.section == "comparison":
+            assert table.badge == "3 seeds: a look, not a claim; 6 decide"
+            assert table.badge in to_markdown(table) and "Bold" not in table.caption
+    many = findings(read([effects_of(write, {True: range(3), False: range(3)})]))
+    assert not any(" adds " in sentence or "less than 1 point" in sentence for sentence in many)
+
+
+def test_without_enough_seeds_no_p_is_printed(write: Write) -> None:
+    (table,) = (
+        table
+        for table in make_tables(read([effects_of(write, {True: range(4), False: range(4)})]))
+        if table.name.startswith("effects")
+    )
+    assert not any("p = " in cell.text or "p < " in cell.text for row in table.rows for cell in row)
+
+
+def test_released_is_told_with_its_verdict(write: Write) -> None:
+    write(curves(0.5))
+    folder = write(curves(0.7), protocol="released")
+    sentence = next(each for each in findings(read([folder])) if "released less strict" in each)
+    assert "points at session 0 (equivalent) and +19.9 " in sentence and sentence.endswith("session (ahead).")
+
+
+def test_all_are_compared_with_the_baseline_that_is_asked_for(write: Write, tmp_path: Path) -> None:
+    for number, method in enumerate(("hag-meta", "gpn", "icarl")):
+        folder = write(curves(0.5 + 0.05 * number), method=method)
+    results = read([folder]).against("gpn")
+    (panel,) = results.panels()
+    assert panel.reference == "GPN"
+    table = next(table for table in make_tables(results) if table.name.startswith("summary"))
+    assert [row[0].text for row in table.rows] == ["iCaRL", "GPN", "HAG-Meta"]  # the highest first
+    assert [row[5].text for row in table.rows] == ["1", "2", "3"]
+    assert [row[-1].text for row in table.rows] == ["ahead", "", "behind"] and table.reference == 1
+    assert main([str(folder), "--baseline", "iCaRL", "--out", str(tmp_path / "report")]) == 0
+    assert main([str(folder), "--baseline", "nobody", "--out", str(tmp_path / "report")]) == 2
+
+
+def test_one_name_for_two_graphs_is_two_datasets(write: Write) -> None:
+    write({seed: CURVE for seed in range(6)}, study="one", record={"data": "a" * 64})
+    folder = write({seed: CURVE for seed in range(6, 12)}, study="two", record={"data": "b" * 64})
+    results = read([folder.parent / "one", folder])
+    assert sorted(set(results.runs["dataset"])) == ["debian [aaaaaa]", "debian [bbbbbb]"]
+    assert len(results.panels()) == 2 and all(len(panel.runs) == 6 for panel in results.panels())
+    (notice,) = (each for each in notices(results) if "different graphs" in each.title)
+    assert "debian is the name of 2 different graphs" in notice.lines[0]
+
+
+def test_a_switch_is_chosen_by_the_words_of_the_page(write: Write) -> None:
+    results = read([effects_of(write, {True: range(3), False: range(3)})])
+    for yes, no in (("yes", "no"), ("true", "False")):
+        assert set(results.where({"nla": yes}).runs["nla"]) == {True}
+        assert set(results.where({"nla": no}).runs["nla"]) == {False}
