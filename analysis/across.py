@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.claims import MOMENTS, Claims, claims
 from analysis.designs import Factorial, factorials
 from analysis.frame import Panel, Results
-from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, Difference
+from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
 from analysis.labels import transductive_words
 from analysis.statistics import estimate, ranks_of
 from analysis.table import Cell, Table
@@ -24,9 +24,9 @@ from analysis.words import a_look, some
 
 AGREEMENT = (
     "The last column lists the verdicts of each dataset's own table: ahead (more), behind (less) or "
-    "equivalent; other datasets are undecided. Agreement of datasets is counted here, not tested."
+    "equivalent; other datasets are undecided or not tested. Agreement of datasets is counted here, not tested."
 )
-OPEN = {True: "not tested", False: "undecided on all"}  # by whether all have too few seeds
+OPEN = ("undecided on all", "not tested", "undecided or not tested")  # where no dataset has a verdict
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,13 @@ class Across:
             f"{word} on {'all' if len(there) == len(self.found) else ', '.join(there)}"
             for word, there in self.verdicts.items()
         ]
-        return "; ".join(parts) or OPEN[self.everywhere(TOO_FEW)]
+        return "; ".join(parts) or self.open
+
+    @property
+    def open(self) -> str:
+        """One of `OPEN`."""
+        undecided, untested, both = OPEN
+        return undecided if self.everywhere(UNDECIDED) else untested if self.everywhere(TOO_FEW) else both
 
 
 def by_dataset(results: Results) -> dict[str, Panel]:
@@ -131,12 +137,11 @@ def across_words(results: Results) -> Iterator[str]:
 def _sorted_words(where: str, compared: list[Across], more: str, less: str) -> str:
     """«At the last session on debian, wordnet: above zero on all: GPIL; equivalent on all: NLA, TLA.»"""
     whole = {AHEAD: f"{more} on all", BEHIND: f"{less} on all", EQUIVALENT: "equivalent on all"}
-    kinds = (*whole.values(), "decided on some only", *reversed(OPEN.values()))
-    groups: dict[str, list[str]] = {words: [] for words in kinds}
+    groups: dict[str, list[str]] = {words: [] for words in (*whole.values(), "decided on some only", *OPEN)}
     for each in compared:
         words = next((words for verdict, words in whole.items() if each.everywhere(verdict)), None)
         if words is None:
-            words = "decided on some only" if each.verdicts else OPEN[each.everywhere(TOO_FEW)]
+            words = "decided on some only" if each.verdicts else each.open
         groups[words].append(each.name)
     parts = [f"{words}: {some(names)}" for words, names in groups.items() if names]
     return f"{where}: {'; '.join(parts)}."

@@ -15,7 +15,7 @@ from analysis.labels import readable
 from analysis.margins import Margins, margins
 from analysis.over_datasets import over_datasets_words
 from analysis.statistics import adjusted_means, estimate
-from analysis.words import a_look, effect, points, size, some
+from analysis.words import a_look, effect, listed, points, size, some
 
 MOST_OF_A_KIND = 4
 VERDICTS = {
@@ -149,7 +149,11 @@ def _ranking(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
         groups[words] = [k for k, test in found.items() if test.verdict == verdict and test.seeds]
     groups["without a common seed with"] = [k for k, test in found.items() if not test.seeds]
     parts = [f"{words} {some(labels)}" for words, labels in groups.items() if labels]
-    yield f"{place}{best} has the highest mean at the last session, {level}: {'; '.join(parts)}."
+    level_with = [
+        str(label) for label in means.index if means[label] >= means[best] - 1e-10 and label != best
+    ]
+    who = f"{best} has" if not level_with else f"{listed([best, *level_with])} have"
+    yield f"{place}{who} the highest mean at the last session, {level}: {'; '.join(parts)}."
 
 
 def _bounds(panel: Panel, told: Claims, several: bool) -> Iterator[str]:

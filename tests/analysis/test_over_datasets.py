@@ -138,9 +138,7 @@ def test_over_three_datasets(compared: Path) -> None:
     assert [row[2].text for row in table.rows] == ["best", "not told apart", "not told apart", "apart"]
     assert "or more" in table.rows[0][4].text and "or less" in table.rows[-1][4].text
     (said,) = over_datasets_words(results)
-    assert said.startswith(
-        "Over 3 datasets CEC has the best mean rank, 1.0 of 4; CEC is told from HAG-Meta"
-    )
+    assert said.startswith("Over 3 datasets CEC has the best mean rank, 1.0 of 4; CEC is told from HAG-Meta")
     assert f"critical difference {found.critical_difference:.1f}" in said and "Friedman's test" in said
     drawings = list(figures.draw(results))
     assert [each.name.split("-")[-1] for each in drawings] == ["ranks", "improvement", "ratings", "profiles"]

@@ -1,0 +1,18 @@
+"""No sentence that its table contradicts: studies of known truth, every sentence held against its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.held import check
+from tests.analysis.random_studies import write_study
+
+COUNT = 20  # `python -m tests.analysis.random_studies 500` checks more
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_every_sentence_is_as_its_table_says(tmp_path: Path, number: int) -> None:
+    write_study(tmp_path, number)
+    assert check(tmp_path, number).total() > 0
