@@ -86,8 +86,9 @@ class PosteriorMeans(OnFeatures):
     }
     # In 1 and 2 the encoder did not learn in sessions, and 1 was far surer of its answers; up to 3 few labels
     # that might be read again were all that it had of a class; up to 4 its encoder was taught all at once; up
-    # to 5 random features were found anew after steps of the encoder, and variances drawn to the mean of all.
-    revision = 6
+    # to 5 random features were found anew after steps of the encoder, and variances drawn to the mean of all;
+    # up to 6 the signs of refitted columns, and combinations of equal eigenvalues, were those of the device.
+    revision = 7
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
     settles = True

@@ -156,10 +156,8 @@ def test_a_run_with_fewer_labels_is_the_same_eagerly(
 def test_smoothed_answers_are_those_of_the_cpu(
     dataset: NodeDataset, small: Small, method: str, encoder: str
 ) -> None:
-    # A basis of words that is found on the device has its signs from there, and random features follow them.
-    on_host = {"refitted": False} if method == "posterior-means" else {}
     smoothed = {"smoothing": 0.5, "logit_adjustment": 1.0}
-    config = small(method=method, encoder=encoder, pretrain_epochs=0, **smoothed, **on_host)
+    config = small(method=method, encoder=encoder, pretrain_epochs=0, **smoothed)
     scores = []
     for device in (CPU, GPU):
         with stream_of(device):
