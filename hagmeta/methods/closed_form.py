@@ -188,6 +188,7 @@ class OnFeatures(Method):
 class ClosedForm(OnFeatures):
     """A head from means and covariances of classes."""
 
+    revision = 2  # in 1 signs of refitted columns, and combinations of equal eigenvalues, were the device's
     propagates_once = True
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Tensor:

@@ -29,7 +29,9 @@ class FeCam(ClosedForm):
 
     own_settings = ShrinkageSettings
     defaults: ClassVar = {"shrinkage": 0.5, "tukey": 0.5}
-    revision = 2  # in 1 features were not brought back to unit length, part by part, after their power
+    # In 1 features were not brought back to unit length, part by part, after their power.
+    # From 2 to 3 as from 1 to 2 of ClosedForm.
+    revision = 3
 
     def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
