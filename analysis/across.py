@@ -24,7 +24,8 @@ from analysis.words import a_look, some
 
 AGREEMENT = (
     "The last column lists the verdicts of each dataset's own table: ahead (more), behind (less) or "
-    "equivalent; other datasets are undecided or not tested. Agreement of datasets is counted here, not tested."
+    "equivalent; other datasets are undecided or not tested. Agreement of datasets is counted here, not "
+    "tested."
 )
 OPEN = ("undecided on all", "not tested", "undecided or not tested")  # where no dataset has a verdict
 

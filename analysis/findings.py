@@ -119,8 +119,7 @@ def _ablation(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
         first, last = (told.effects_of(factorial, moment) for moment in MOMENTS)
         for name in (name for name in last if " x " not in name and " less " not in name):
             words = [effect(name, last[name], "at the last session")]
-            words.append(effect(name, first[name], "at session 0").replace(f"{name} ", "it ", 1))
-            words[1] = words[1].replace(f"{name}'s effect", "its effect")
+            words.append(effect("it", first[name], "at session 0"))
             yield f"{place}{words[0]}; {words[1]}."
         joint = [name for name in last if " x " in name and last[name].significant]
         if joint:
@@ -162,7 +161,9 @@ def _bounds(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
 
 
 def _protocols(results: Results, told: Claims) -> Iterator[str]:
-    for where, label, _, _ in protocol_pairs(results):
+    for where, label, strict, released in protocol_pairs(results):
+        if not strict.index.intersection(released.index).size:
+            continue  # the table says so
         leaks = {when: told.protocols[where, label, moment] for moment, when in MOMENTS.items()}
         parts = [f"{points(leak)} points at {when} ({leak.verdict})" for when, leak in leaks.items()]
         yield f"{label} on {where}: released less strict is {' and '.join(parts)}."
@@ -172,7 +173,7 @@ def _settings(results: Results, told: Claims) -> Iterator[str]:
     for where, name, n_way, few, many, _ in shots(results):
         gain = told.shots[where, name, n_way]
         if gain.seeds:
-            words = effect(f"having {many} labels per class instead of {few}", gain, "at the last session")
+            words = effect(f"K = {many} instead of {few}", gain, "at the last session")
             yield f"{name} on {where}, {n_way}-way: {words}."
 
 

@@ -15,7 +15,7 @@ from analysis.designs import maps
 from analysis.frame import Results
 from analysis.inference import AHEAD, BEHIND, TOO_FEW, Difference, Family
 from analysis.labels import slug, transductive_words
-from analysis.statistics import adjusted_means, estimate
+from analysis.statistics import estimate
 from analysis.table import Cell, Table
 from analysis.tables import INTERVAL, difference_cell, estimate_cell
 from analysis.words import a_look
@@ -33,8 +33,11 @@ class Margin:
 
     @cached_property
     def rival(self) -> str:
-        """The best of the others, by its mean, adjusted for missing seeds."""
-        return str(adjusted_means(pd.DataFrame({"": self.own, **self.others})).drop("").idxmax())
+        """The best of the others, by the seeds that it shares; by its mean where none shares any."""
+        shared = {label: test.mean for label, test in self.tests.items() if test.seeds}
+        if shared:
+            return min(shared, key=lambda label: shared[label])
+        return max(self.others, key=lambda label: self.others[label].mean())
 
     @property
     def lead(self) -> Difference:

@@ -75,12 +75,12 @@ class OverDatasets:
         Intervals are Student's, from ratings that leave one dataset out (jackknife). A method that is above
         all others in all runs, or below, has only its prior for a rating, and no interval.
         """
-        found = _ratings(_mean(self.wins), self._prior)
+        found = ratings_of(_mean(self.wins), self._prior)
         count = len(self.scores)
         half = np.full(len(found), np.nan)
         if count >= FEWEST_FOR_INTERVALS:
             left_out = np.array(
-                [_ratings(_mean(np.delete(self.wins, one, axis=0)), self._prior) for one in range(count)]
+                [ratings_of(_mean(np.delete(self.wins, one, axis=0)), self._prior) for one in range(count)]
             )
             error = np.sqrt((count - 1) * left_out.var(axis=0))
             half = np.where(self.constant == 0, student(count) * error, np.nan)
@@ -138,7 +138,7 @@ def _mean(wins: np.ndarray) -> np.ndarray:
         return np.where(shared > 0, np.nansum(wins, axis=0) / shared, np.nan)
 
 
-def _ratings(wins: np.ndarray, prior: float) -> np.ndarray:
+def ratings_of(wins: np.ndarray, prior: float) -> np.ndarray:
     """(methods,) of maximum likelihood, from (methods, methods) with ``prior`` wins more for each."""
     count = len(wins)
     one, other = np.nonzero(~np.isnan(wins) & ~np.eye(count, dtype=bool))

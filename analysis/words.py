@@ -77,7 +77,7 @@ def effect(name: str, found: Difference, where: str) -> str:
         return f"{name} makes less than {margin(found)} of difference {where} ({points(found)})"
     if found.verdict == UNDECIDED:
         least = f"{100 * found.detectable:.1f} would have been found"
-        return f"{name}'s effect {where} is undecided ({points(found)}; {least})"
+        return f"{name} has an undecided effect {where} ({points(found)}; {least})"
     seeds = "1 seed" if found.seeds == 1 else f"{found.seeds} seeds"
     return f"{name} changes {points(found)} points {where} ({seeds}, not tested)"
 

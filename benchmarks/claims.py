@@ -1,136 +1,178 @@
 """How often a report claims what is not so: made results of which the truth is known.
 
     python benchmarks/claims.py --reports 500 --out claims.csv
+    python benchmarks/claims.py --ratings
 
-A report has the reference and eight rivals on some datasets. Seeds have a part that all methods share, as
-splits do, and each method a part of its own. «Before» are the rules that reports had first: Wilcoxon's test,
-Holm-corrected within a dataset, from five seeds on, and percentile bootstrap intervals. «Any graph» is the
-truth over graphs, where a method's own part is alike for all seeds of one: seeds cannot tell of that.
+Three kinds of reports: nine methods on some datasets, all pairs compared (`methods`); four maps of N and K
+of sixteen cells, one method compared with three others (`maps`); both in one report (`both`). Seeds have a
+part that all methods share, as splits do, and each method a part of its own. «Any graph» is the truth over
+graphs, where a method's own part is alike for all seeds of one: seeds cannot tell of that.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.stats
 
-from analysis.inference import AHEAD, BEHIND, EQUIVALENT, LEVEL, MARGIN, TOO_FEW, UNDECIDED, family, holm
+from analysis.inference import AHEAD, BEHIND, EQUIVALENT, LEVEL, MARGIN, Tested, families
+from analysis.over_datasets import OverDatasets, ratings_of
 
-METHODS = 9  # the first is the reference
-EFFECTS = {"none": 0.0, "small": 0.01, "large": 0.05}  # of every second rival
-SEEDS, DATASETS = (3, 5, 10, 20), (1, 3, 10)
+METHODS, MAPS, CELLS, OTHERS = 9, 4, 16, 3
+# Of every second method. Differences of exactly one point are the hardest not to call equivalent.
+EFFECTS = {"none": 0.0, "one point": MARGIN, "five points": 0.05}
+NOISES = ("normal", "unequal", "skewed", "unequal and skewed")
 SHARED, OWN = 0.02, 0.01  # deviations
+UNEQUAL = (0.2, 2.0)  # the least and the largest own part, as shares of OWN
 ALIKE = 0.3  # correlation of a method's own part between seeds, where they are not independent
-RESAMPLES = 500
+Differences = dict[Any, pd.Series]
 
 
-def drawn(
-    datasets: int, seeds: int, effect: float, alike: float, random: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (datasets, seeds, methods), and what each method has on that very graph (datasets, methods)."""
+def noise(kind: str, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    """A method's own part, methods last: of mean 0, and of deviation 1 on average."""
+    drawn = random.exponential(size=shape) - 1 if "skewed" in kind else random.normal(size=shape)
+    return drawn * np.linspace(*UNEQUAL, shape[-1]) if "unequal" in kind else drawn
+
+
+def compared(
+    datasets: int, seeds: int, effect: float, kind: str, alike: float, random: np.random.Generator
+) -> tuple[Differences, dict[Any, float], dict[Any, float]]:
+    """All pairs of methods on every dataset, with what is true on that graph, and on any."""
     of_graph = np.sqrt(alike) * OWN * random.normal(size=(datasets, METHODS))
-    truth = effect * (np.arange(METHODS) % 2) + of_graph
-    shared = SHARED * random.normal(size=(datasets, seeds, 1))
-    own = np.sqrt(1 - alike) * OWN * random.normal(size=(datasets, seeds, METHODS))
-    return 0.5 + truth[:, None] + shared + own, truth
+    truth = effect * (np.arange(METHODS) % 2)
+    scores = SHARED * random.normal(size=(datasets, seeds, 1)) + (truth + of_graph)[:, None]
+    scores = scores + np.sqrt(1 - alike) * OWN * noise(kind, (datasets, seeds, METHODS), random)
+    pairs = [(d, one, other) for d in range(datasets) for other, one in combinations(range(METHODS), 2)]
+    found = {(d, i, j): pd.Series(scores[d, :, i] - scores[d, :, j]) for d, i, j in pairs}
+    here = {(d, i, j): (truth + of_graph[d])[i] - (truth + of_graph[d])[j] for d, i, j in pairs}
+    return found, here, {(d, i, j): truth[i] - truth[j] for d, i, j in pairs}
 
 
-def judged(low: float, high: float, verdict: str, truth: float) -> dict[str, Any]:
-    """Of one comparison: whether what is said of it is so."""
-    claimed = {AHEAD: 1, BEHIND: -1}.get(verdict, 0)
+def mapped(
+    seeds: int, effect: float, kind: str, random: np.random.Generator
+) -> tuple[Differences, dict[Any, float]]:
+    """One method less every other, in every cell of some maps; other cells have other splits."""
+    truth = effect * (np.arange(OTHERS + 1) % 2)
+    shape = (MAPS, CELLS, seeds, OTHERS + 1)
+    scores = SHARED * random.normal(size=(*shape[:-1], 1)) + truth + OWN * noise(kind, shape, random)
+    keys = [(m, cell, other) for m in range(MAPS) for cell in range(CELLS) for other in range(1, OTHERS + 1)]
+    found = {(m, cell, j): pd.Series(scores[m, cell, :, 0] - scores[m, cell, :, j]) for m, cell, j in keys}
+    return found, {(m, cell, j): truth[0] - truth[j] for m, cell, j in keys}
+
+
+def judged(tested: Tested, truths: dict[str, dict[Any, float]]) -> dict[str, float]:
+    """Of one report: what was said falsely, and how much was found."""
+    told = [(each, truths[kind][key]) for kind, family in tested.families.items()
+            for key, each in family.comparisons.items()]  # fmt: skip
+    claimed = {AHEAD: 1, BEHIND: -1}
+    false = any(claimed.get(each.verdict, 0) * truth < 0 or (claimed.get(each.verdict) and abs(truth) < 1e-12)
+                for each, truth in told)  # fmt: skip
+    alike = any(each.verdict == EQUIVALENT and abs(truth) >= MARGIN - 1e-12 for each, truth in told)
+    real = [claimed.get(each.verdict, 0) * truth > 0 for each, truth in told if abs(truth) > 1e-12]
+    none = [each.verdict == EQUIVALENT for each, truth in told if abs(truth) <= 1e-12]
     return {
-        "false": bool(claimed and claimed * truth <= 0),
-        "found": claimed * np.sign(truth) > 0,
-        "real": truth != 0,
-        "covered": low <= truth <= high,
-        "equal": verdict == EQUIVALENT,
-        "falsely equal": verdict == EQUIVALENT and abs(truth) >= MARGIN,
-        "undecided": verdict == UNDECIDED,
-        "too few": verdict == TOO_FEW,
+        "false ahead or behind": float(false),
+        "falsely equivalent": float(alike),
+        "any false verdict": float(false or alike),
+        "found": float(np.mean(real)) if real else np.nan,
+        "called equivalent": float(np.mean(none)) if none else np.nan,
+        "covered": float(np.mean([each.low <= truth <= each.high for each, truth in told])),
+        "said to be skewed": float(tested.asymmetry < LEVEL),
     }
 
 
-Said = dict[tuple[int, int, int], tuple[float, float, str]]  # by dataset and pair: an interval, a verdict
+def simulate(
+    reports: int, kind: str, datasets: int, seeds: int, effect: str, noisy: str, alike: float = 0.0
+) -> Iterator[dict[str, Any]]:
+    """Rates over many reports of one kind."""
+    numbers = [datasets, seeds, list(EFFECTS).index(effect), NOISES.index(noisy), int(100 * alike), len(kind)]
+    random = np.random.default_rng(numbers)
+    told: dict[str, list[dict[str, float]]] = {}
+    for _ in range(reports):
+        asked: dict[str, Differences] = {}
+        here: dict[str, dict[Any, float]] = {}
+        anywhere: dict[str, dict[Any, float]] = {}
+        if kind in ("methods", "both"):
+            asked["pairs"], here["pairs"], anywhere["pairs"] = compared(
+                datasets, seeds, EFFECTS[effect], noisy, alike, random
+            )
+        if kind in ("maps", "both"):
+            asked["margins"], here["margins"] = mapped(seeds, EFFECTS[effect], noisy, random)
+        tested = families(asked, dict.fromkeys(asked, ""), "")
+        told.setdefault("this graph", []).append(judged(tested, here))
+        if alike:
+            told.setdefault("any graph", []).append(judged(tested, anywhere))
+    for of, each in told.items():
+        what = {"report": kind, "datasets": datasets, "seeds": seeds, "effect": effect, "noise": noisy}
+        yield {**what, "alike": alike, "truth of": of, "reports": reports} | pd.DataFrame(
+            each
+        ).mean().to_dict()
 
 
-def after(scores: np.ndarray) -> Said:
-    """By the rules of today: all pairs of a comparison of methods are one family, over all datasets."""
-    pairs = [(d, one, other) for d in range(len(scores)) for other, one in combinations(range(METHODS), 2)]
-    differences = {
-        (d, one, other): pd.Series(scores[d, :, one] - scores[d, :, other]) for d, one, other in pairs
-    }
-    compared = family(differences, "", "").comparisons
-    return {pair: (found.low, found.high, found.verdict) for pair, found in compared.items()}
+def plan(reports: int) -> Iterator[tuple[Any, ...]]:
+    """Which reports are made, and how many; of those with effects a fifth."""
+    for seeds in (6, 10, 20):
+        for effect in EFFECTS:
+            few = reports // (1 if effect != "five points" else 5)
+            for datasets in (1, 3, 10):
+                yield few if datasets < 10 else few // 2, "methods", datasets, seeds, effect, "normal"
+            yield few // 2, "maps", 0, seeds, effect, "normal"
+            yield few // 2, "both", 3, seeds, effect, "normal"
+    for noisy in NOISES[1:]:
+        for seeds in (10, 20):
+            yield reports, "methods", 3, seeds, "none", noisy
+            yield reports, "methods", 3, seeds, "one point", noisy
+    for seeds in (10, 20):
+        yield reports // 5, "methods", 3, seeds, "none", "normal", ALIKE
 
 
-def before(scores: np.ndarray, random: np.random.Generator) -> Said:
-    """By the rules that reports had first."""
-    said = {}
-    for dataset, table in enumerate(scores):
-        apart = table[:, 1:] - table[:, [0]]  # (seeds, rivals)
-        p = scipy.stats.wilcoxon(apart).pvalue if len(apart) >= 5 else np.ones(METHODS - 1)
-        means = apart[random.integers(len(apart), size=(RESAMPLES, len(apart)))].mean(axis=1)
-        limits = np.quantile(means, [0.025, 0.975], axis=0)
-        for rival, corrected in enumerate(holm(p)):
-            verdict = (AHEAD if apart[:, rival].mean() > 0 else BEHIND) if corrected < LEVEL else UNDECIDED
-            said[dataset, rival + 1, 0] = (*limits[:, rival], verdict)
-    return said
+def ratings(reports: int, random: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """How often intervals of ratings cover the rating over many datasets like these."""
 
+    def made(datasets: int) -> OverDatasets:
+        of_graph = 0.01 * np.arange(5) + 0.02 * random.normal(size=(datasets, 5))
+        scores = of_graph[:, None] + 0.01 * random.normal(size=(datasets, 10, 5))
+        return OverDatasets({str(d): pd.DataFrame(each) for d, each in enumerate(scores)}, "", pd.DataFrame())
 
-def simulate(reports: int, datasets: int, seeds: int, effect: str, alike: float) -> list[dict[str, Any]]:
-    """Rates over many reports of one kind, before and after."""
-    random = np.random.default_rng([datasets, seeds, list(EFFECTS).index(effect), int(100 * alike)])
-    told = []
-    for number in range(reports):
-        scores, on_graph = drawn(datasets, seeds, EFFECTS[effect], alike, random)
-        anywhere = np.tile(EFFECTS[effect] * (np.arange(METHODS) % 2), (datasets, 1))
-        truths = {"this graph": on_graph} | ({"any graph": anywhere} if alike else {})
-        said = {"before": before(scores, random), "after": after(scores)}
-        told += [
-            {"report": number, "rules": rules, "truth of": of, "planned": other == 0}
-            | judged(*found, truth[dataset, one] - truth[dataset, other])
-            for of, truth in truths.items()
-            for rules, by_pair in said.items()
-            for (dataset, one, other), found in by_pair.items()
-        ]
-    rows = []
-    for (rules, of), group in pd.DataFrame(told).groupby(["rules", "truth of"], sort=False):
-        planned = group[group["planned"]]
-        real = planned[planned["real"]]
-        kind = {"datasets": datasets, "seeds": seeds, "effect": effect, "correlated": alike, "truth of": of}
-        rates = {"false claim": group.groupby("report")["false"].any().mean()}
-        rates |= {
-            "coverage": planned["covered"].mean(),
-            "power": real["found"].mean() if len(real) else np.nan,
+    truth = made(4000).improvement.to_numpy()
+    for datasets in (6, 10, 20):
+        covered, wide = [], []
+        for _ in range(reports):
+            found = made(datasets)
+            rating = found.ratings
+            expected = ratings_of(truth, 0.5 / (10 * datasets))
+            known = rating["low"].notna()
+            covered += list(((rating["low"] <= expected) & (expected <= rating["high"]))[known])
+            wide += list((rating["high"] - rating["low"])[known])
+        yield {
+            "datasets": datasets,
+            "covered": np.mean(covered),
+            "width": np.mean(wide),
+            "intervals": len(wide),
         }
-        rates |= {name: planned[name].mean() for name in ("equal", "falsely equal", "undecided", "too few")}
-        rows.append({**kind, "rules": rules, "reports": reports, **rates})
-    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="How often a report claims what is not so.")
+    parser.add_argument("--reports", type=int, default=500, help="of a kind; of large ones half, or a fifth")
     parser.add_argument(
-        "--reports", type=int, default=500, help="of those without effects; of others a fifth"
+        "--ratings", action="store_true", help="how often intervals of ratings cover, instead"
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--datasets", type=int, nargs="+", default=DATASETS)
     parser.add_argument("--out", type=Path, default=Path("claims.csv"))
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for seeds in options.seeds:
-        for datasets in options.datasets:
-            for effect in EFFECTS:
-                rows += simulate(
-                    options.reports // (1 if effect == "none" else 5), datasets, seeds, effect, 0.0
-                )
-            rows += simulate(options.reports // 5, datasets, seeds, "none", ALIKE)
+    if options.ratings:
+        rows = list(ratings(options.reports, np.random.default_rng(0)))
+    else:
+        for each in plan(options.reports):
+            rows += simulate(*each)
             pd.DataFrame(rows).to_csv(options.out, index=False)
+            print(rows[-1], flush=True)
     print(pd.DataFrame(rows).round(3).to_string(index=False))
 
 
