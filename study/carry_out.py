@@ -78,10 +78,10 @@ def command_typed() -> str:
 
 
 def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespace, console: Console) -> Plan:
-    from study import tuning  # Ray takes seconds to import: not before it is needed
-
     loggers = make_loggers(options.log, store, console)
     cluster = start(options, console)
+    from study import tuning  # it imports Ray, which takes seconds: not before that is announced
+
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, lanes)
     resources = share_out(plan.trials, cluster, options, console)
@@ -105,6 +105,9 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespac
 
 def start(options: argparse.Namespace, console: Console) -> dict[str, float]:
     """Start Ray or reach a running one; returns what it has, which is enough for a trial."""
+    if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
+        where = f"connecting to Ray at {options.address}" if options.address else "starting Ray here"
+        console.print(f"{where}; this takes some seconds", soft_wrap=True)
     import ray  # it takes seconds to import: not before it is needed
 
     from study import connection

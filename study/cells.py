@@ -106,7 +106,7 @@ class Memory:
         known = study.get_trials(states=[TrialState.COMPLETE]) if study else []
         by_number = {trial.user_attrs["sample"]: trial for trial in known}
         self.found: dict[int, FrozenTrial] = {n: by_number[n] for n in range(samples) if n in by_number}
-        self._values = {number: trial.params for number, trial in self.found.items()}  # and of those running
+        self.values = {number: trial.params for number, trial in self.found.items()}  # and of those running
         self.failed: dict[int, str] = {}  # in this launch, and why: the next one tries again
 
     @property
@@ -128,22 +128,22 @@ class Memory:
         past = optuna.create_study(direction="maximize", sampler=sampler)
         for earlier in range(number):
             if earlier > number - AT_ONCE:  # it may still run, and counts as if it did
-                past.add_trial(self._trial(self._values[earlier], state=TrialState.RUNNING))
+                past.add_trial(self._trial(self.values[earlier], state=TrialState.RUNNING))
             elif earlier in self.found:
-                past.add_trial(self._trial(self._values[earlier], value=self.found[earlier].value))
+                past.add_trial(self._trial(self.values[earlier], value=self.found[earlier].value))
         if not number:
             past.enqueue_trial(self.cell.defaults)
-        self._values[number] = past.ask(self.cell.distributions).params
-        return self._values[number]
+        self.values[number] = past.ask(self.cell.distributions).params
+        return self.values[number]
 
     def tell(self, number: int, value: float) -> None:
         """A sample ended well."""
-        trial = self._trial(self._values[number], value=value, user_attrs={"sample": number})
+        trial = self._trial(self.values[number], value=value, user_attrs={"sample": number})
         self._keep(trial)
         self.found[number] = trial
 
     def tell_failure(self, number: int, reason: str) -> None:
-        self._keep(self._trial(self._values[number], state=TrialState.FAIL, user_attrs={"sample": number}))
+        self._keep(self._trial(self.values[number], state=TrialState.FAIL, user_attrs={"sample": number}))
         self.failed[number] = reason
 
     def best(self) -> tuple[RunConfig, float] | None:
@@ -152,7 +152,7 @@ class Memory:
             return None
         objectives = {number: float(self.found[number].value or 0) for number in sorted(self.found)}
         best = max(objectives, key=lambda number: objectives[number])
-        return self.cell.sample(self._values[best]), objectives[best]
+        return self.cell.sample(self.values[best]), objectives[best]
 
     def _keep(self, trial: FrozenTrial) -> None:
         assert self._study is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from hagmeta import datasets
@@ -14,9 +15,11 @@ from study.plan import Trial
 # Of one core of a small machine, for one seed in a pack: of each training step, and of each edge in it.
 SECONDS_A_STEP = 0.012
 SECONDS_AN_EDGE = 2.2e-7
+SECONDS_A_TRIAL = 5.0  # to start a worker, read the data and pre-train
 STOPPED_EARLY = 0.6  # the share of the episodes that a run needs before early stopping ends it
 
 
+@lru_cache(maxsize=100_000)
 def rough_seconds(config: RunConfig) -> float:
     """Seconds of one core for one run of a configuration."""
     config = resolve(config)
@@ -31,8 +34,8 @@ def rough_seconds(config: RunConfig) -> float:
 
 
 def trial_seconds(trial: Trial) -> float:
-    """Of its whole pack."""
-    return rough_seconds(trial.config) * len(trial.seeds)
+    """Of its whole pack, however little each seed needs."""
+    return SECONDS_A_TRIAL + rough_seconds(trial.config) * len(trial.seeds)
 
 
 def in_words(seconds: float) -> str:

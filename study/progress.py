@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import rich.box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from study.cost import trial_seconds
+from hagmeta.common.differences import varied
 from study.plan import Trial
+from study.time_left import Job, TimeLeft
 
 
 def last_session(accuracies: list[float]) -> str:
@@ -39,6 +41,8 @@ class Running:
     """A trial that runs, and the last that was heard of it."""
 
     trial: Trial
+    job: Job
+    name: str
     since: float
     told: str = ""
 
@@ -59,8 +63,8 @@ class StudyProgress:
         self._missing = sum(len(trial.seeds) for trial in trials)
         self._running: dict[str, Running] = {}
         self._most_at_once = 0
-        self._foreseen = sum(map(trial_seconds, trials))  # for trials that have not ended
-        self._ended_foreseen = self._ended_seconds = 0.0
+        self._time_left = TimeLeft(trials)
+        self._varied = _varied(trials)
         self._start = time.monotonic()
         self._figures: list[float] = []
         self.done = self.failed = 0
@@ -78,9 +82,16 @@ class StudyProgress:
     def running(self) -> int:
         return sum(len(each.trial.seeds) for each in self._now_running())
 
-    def started(self, key: str, trial: Trial) -> None:
-        """``key`` tells trials apart."""
-        self._running[key] = Running(trial, time.monotonic())
+    def started(self, key: str, trial: Trial, settings: Mapping[str, Any] | None = None) -> None:
+        """A trial runs.
+
+        ``key`` tells trials apart. ``settings`` describe it to the reader; by default, those that differ
+        among the study's trials.
+        """
+        if settings is None:
+            values = trial.config.canonical()
+            settings = {name: values[name] for name in self._varied if name in values}
+        self._running[key] = Running(trial, Job.of(trial), _name(trial, settings), time.monotonic())
         self._most_at_once = max(self._most_at_once, len(self._running))
 
     def goes_on(self, key: str, phase: str, done: int, total: int, values: Mapping[str, float]) -> None:
@@ -98,17 +109,14 @@ class StudyProgress:
         if key not in self._running:
             return
         ended = self._running.pop(key)
-        trial = ended.trial
-        self._foreseen -= trial_seconds(trial)
-        self._ended_foreseen += trial_seconds(trial)
-        self._ended_seconds += time.monotonic() - ended.since
-        self.done += len(trial.seeds)
+        self._time_left.ended(ended.job, time.monotonic() - ended.since)
+        self.done += len(ended.trial.seeds)
         self._figures += figures
         self._show()
 
-    def was_there(self, trial: Trial, figures: Sequence[float]) -> None:
+    def finished_before(self, trial: Trial, figures: Sequence[float]) -> None:
         """Its runs need not run: they were in the store already."""
-        self._foreseen -= trial_seconds(trial)
+        self._time_left.ended(Job.of(trial), None)
         self.done += len(trial.seeds)
         self._figures += figures
         self._show()
@@ -117,7 +125,7 @@ class StudyProgress:
         """It may never have started."""
         if key in self._running:
             trial = self._running.pop(key).trial
-        self._foreseen -= trial_seconds(trial)
+        self._time_left.ended(Job.of(trial), None)
         self.failed += len(trial.seeds)
         self._show()
 
@@ -126,62 +134,66 @@ class StudyProgress:
 
     def _show(self) -> None:
         if not self._console.is_terminal:  # there the panel is drawn again every second
-            self._console.print(self._text(), soft_wrap=True)
+            self._console.print(self.text(), soft_wrap=True)
 
     def _panel(self) -> RenderableType:
         """The running trials, then what is said in a line."""
         running = self._now_running()
         if not running:
-            return self._text()
+            return self.text()
         table = Table(box=rich.box.SIMPLE, padding=(0, 1, 0, 0))
         table.add_column("running", overflow="fold")
         for name in ("now", "for", "left"):
             table.add_column(name, no_wrap=True)
         for each in running[:MOST_SHOWN]:
-            left = self._trial_left(each)
+            elapsed = time.monotonic() - each.since
+            left = self._time_left.of(each.job, elapsed)  # 0 where it takes longer than others of its kind
             table.add_row(
-                _in_words(each.trial),
+                each.name,
                 each.told or "starts",
-                _duration(time.monotonic() - each.since),
-                "" if left is None else f"about {_duration(left)}",
+                _duration(elapsed),
+                f"about {_duration(left)}" if left else "",
             )
         more = [f"and {len(running) - MOST_SHOWN} more"] if len(running) > MOST_SHOWN else []
-        return Group(table, *more, self._text())
+        return Group(table, *more, self.text())
 
     def _now_running(self) -> list[Running]:
         """All at once: the panel is drawn by a thread of its own."""
         return list(self._running.values())
 
-    def _trial_left(self, each: Running) -> float | None:
-        """Seconds, by what trials that have ended took beside what was foreseen."""
-        if not self._ended_foreseen:
-            return None
-        pace = self._ended_seconds / self._ended_foreseen
-        return max(0.0, pace * trial_seconds(each.trial) - (time.monotonic() - each.since))
-
-    def _text(self) -> str:
+    def text(self) -> str:
+        """The whole study in a line."""
         parts = [f"{self._done_before + self.done}/{self._done_before + self._missing} runs"]
         parts.append(f"{self.running} running")
         if self.failed:
             parts.append(f"{self.failed} failed")
         if self._figures:
             parts.append(self._in_words(self._figures))
-        if self.done and self.done + self.failed < self._missing:
-            parts.append(f"about {_duration(self.seconds_left())} left")
-        return ", ".join(parts) + f" ({_duration(time.monotonic() - self._start)})"
-
-    def seconds_left(self) -> float:
-        """By how long trials took beside what was foreseen: the longest come first, so counting misleads."""
-        pace = self._ended_seconds / self._ended_foreseen
-        running = self._now_running()
-        waiting = pace * max(0.0, self._foreseen - sum(trial_seconds(each.trial) for each in running))
-        left = [self._trial_left(each) or 0.0 for each in running]
-        return max([(waiting + sum(left)) / self._most_at_once, *left])
+        now = time.monotonic()
+        running = [(each.job, now - each.since) for each in self._now_running()]
+        left = self._time_left.of_all(running, max(1, self._most_at_once))
+        if left:
+            parts.append(f"{left} {_duration(left.seconds)} left")
+        return ", ".join(parts) + f" ({_duration(now - self._start)})"
 
 
-def _in_words(trial: Trial) -> str:
+def _varied(trials: Sequence[Trial]) -> list[str]:
+    """The settings that tell trials apart, but for those that every name has."""
+    configs = {trial.config.hash(): trial.config for trial in trials}
+    found = varied([config.canonical() for config in configs.values()])
+    return [key for key in found if key not in ("method", "dataset")]
+
+
+def _name(trial: Trial, settings: Mapping[str, Any]) -> str:
     seeds = f"seeds {trial.seeds[0]}-{trial.seeds[-1]}" if len(trial.seeds) > 1 else f"seed {trial.seeds[0]}"
-    return f"{trial.config.method} on {trial.config.dataset}, {seeds} ({trial.config.hash()[:8]})"
+    values = "".join(f", {key} {_readable(value)}" for key, value in settings.items())
+    return f"{trial.config.method} on {trial.config.dataset}{values}, {seeds}"
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _duration(seconds: float) -> str:

@@ -95,7 +95,7 @@ class Dealer(Supply):
             self._missing[place].popleft()
             if records := self._kept(trial):
                 memory.tell(number, objective(records))
-                self._progress.was_there(memory.cell.usual, [objective(records)])
+                self._progress.finished_before(memory.cell.usual, [objective(records)])
                 continue
             self._running[trial_id] = memory, number, trial
             return {"spec": self._spec_of(trial)}
@@ -111,9 +111,10 @@ class Dealer(Supply):
         elif error or (result and "failed" in result):
             memory.tell_failure(number, (result or {}).get("failed", "its run failed"))
 
-    def usual(self, trial_id: str) -> Trial:
-        """What a sample that runs was foreseen to cost."""
-        return self._running[trial_id][0].cell.usual
+    def running(self, trial_id: str) -> tuple[Trial, dict[str, Any]]:
+        """The trial by which a sample's time is foreseen, and the sample's values."""
+        memory, number, _ = self._running[trial_id]
+        return memory.cell.usual, memory.values[number]
 
     def _kept(self, trial: Trial) -> list[Record]:
         """The records of a sample that a kill kept from being told, or of an equal one."""
@@ -128,7 +129,7 @@ class _SampleRecorder(Recorder):
         self._dealer = dealer
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._progress.started(trial.trial_id, self._dealer.usual(trial.trial_id))
+        self._progress.started(trial.trial_id, *self._dealer.running(trial.trial_id))
 
     def _figures(self, records: list[Record]) -> list[float]:
         return [objective(records)]

@@ -62,12 +62,12 @@ def _describe(space: Space, memories: Sequence[Memory], console: Console) -> Non
 def _run_searches(
     memories: Sequence[Memory], store: Store, options: argparse.Namespace, console: Console
 ) -> None:
-    from study import search  # Ray takes seconds to import: not before it is needed
-
     trials = [memory.cell.usual for memory in memories for _ in memory.missing]
     largest = [memory.cell.largest() for memory in memories if memory.missing]
     loggers = make_loggers(options.log, store, console)
     resources = share_out(largest, start(options, console), options, console)
+    from study import search  # it imports Ray, which takes seconds: not before that is announced
+
     seeds = len(trials[0].seeds)
     console.print(f"{seeds} seeds a sample; {resources}")
     tell_of_checkpoints(store, options, console)

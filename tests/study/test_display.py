@@ -85,10 +85,17 @@ def test_a_narrow_terminal_shows_fewer_measures_and_breaks_no_number() -> None:
     records = [
         record(seed, hidden=hidden, learning_rate=rate, finetune_steps=steps)
         for hidden, rate, steps in ((16, 0.001, 10), (16, 0.001, 20), (32, 0.002, 20))
-        for seed in (0, 1)
+        for seed in (0, 1, 2)
     ]
     for width, measures in ((120, ["average", "PD"]), (80, ["average"]), (48, [])):
         lines = shown(records, width)
         head = next(line for line in lines if "seeds" in line)
         assert head.split()[-1] == (["last", *measures])[-1]
         assert sum("50.0 ± 0.0  25.0 ± 0.0" in line for line in lines) == 3
+
+
+def test_an_interval_is_shown_from_three_seeds_on() -> None:
+    accuracies = [0.1, 0.28, 0.2]
+    records = [record(seed) | {"accuracy": [1.0, last]} for seed, last in enumerate(accuracies)]
+    assert any(" 2  100.0  19.0  " in line for line in shown(records[:2]))  # not 19.0 ± 114.4
+    assert any(" 3  100.0 ± 0.0  19.3 ± 22.4 " in line for line in shown(records))
