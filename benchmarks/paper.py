@@ -119,7 +119,7 @@ def write_space(options: argparse.Namespace, folder: Path) -> tuple[Path, dict[s
     amount = {name: max(1, round(options.scale * whole)) for name, whole in FULL.items()}
     cases = [
         {**_settings(config), "dataset": f"synthetic-{config.dataset}"}
-        for config in spaces.read("paper").configs
+        for config in _configs()
         if config.dataset in options.only and config.method not in LEFT_OUT and not _is_control(config)
     ]
     content = {
@@ -132,6 +132,13 @@ def write_space(options: argparse.Namespace, folder: Path) -> tuple[Path, dict[s
     path = folder / "paper.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path, amount
+
+
+def _configs() -> list[RunConfig]:
+    """Tables 2 and 3 and Figure 3 on the paper's datasets, equal runs once; Table 3 is of one of them."""
+    parts = {"comparison": DATASETS, "nway_kshot": DATASETS, "ablation": DATASETS[:1]}
+    read = (spaces.read(name, datasets=datasets).configs for name, datasets in parts.items())
+    return list({resolve(config): config for configs in read for config in configs}.values())
 
 
 def _is_control(config: RunConfig) -> bool:

@@ -89,7 +89,6 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
         seeds=None if options.seeds is None else parse_seeds(options.seeds),
         settings=parse_settings(options.set),
     )
-    space = _with_data(space, console)
     configs = [resolve(config) for config in space.configs]
     graphs = _check_data(configs)
     _check_snapshot(configs, options.save_embeddings)
@@ -174,23 +173,6 @@ def _check_snapshot(configs: Sequence[RunConfig], snapshot: int | None) -> None:
                 f"--save-embeddings is {snapshot}; on {config.dataset}, {config.n_way}-way, "
                 f"there are sessions 0 to {config.sessions}."
             )
-
-
-def _with_data(space: spaces.Space, console: Console) -> spaces.Space:
-    """In place of datasets that are not available the fallbacks run, once, before anything starts."""
-    for name in sorted({config.dataset for config in space.configs}):
-        try:
-            data.load(name)
-        except UserError as error:
-            if not space.fallback:
-                raise
-            reason = str(error).split(". ")[0]
-            console.print(
-                f"{name} is not available ({reason}). Running on {', '.join(space.fallback)} instead.",
-                style="bold yellow",
-            )
-            space = spaces.replace_dataset(space, name)
-    return space
 
 
 def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:

@@ -59,7 +59,7 @@ def _parser(description: str | None) -> Parser:
     add = parser.add_argument
     add("--space", metavar="NAME|FILE", help="a search space by name (see --list) or a YAML file")
     add("--list", action="store_true", help="list the search spaces, how many runs, and roughly how long")
-    add("--dataset", action="append", metavar="NAME", help="instead of the space's; there is no fallback")
+    add("--dataset", action="append", metavar="NAME", help="instead of the space's; downloaded if need be")
     add("--seeds", metavar="SEEDS", help="10 (the first ten), 0-9 or 1,4,7")
     add("--seeds-per-trial", default="auto", metavar="auto|n", help="seeds that run as one pack")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a setting of every run")

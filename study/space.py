@@ -14,7 +14,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,9 @@ from hagmeta.protocol import PROTOCOLS
 from study import space_file
 from study.space_file import Axes, Dimension, Search, Settings, SpaceFile
 
-__all__ = ["Dimension", "Search", "Space", "names", "read", "replace_dataset"]
+__all__ = ["Dimension", "Search", "Space", "names", "read"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
-DATASETS_OWN = ("classes", "n_way", "k_shot")  # settings that another dataset need not bear
 MOST_CONFIGS = 100_000
 MOST_RUNS = 1_000_000
 
@@ -43,11 +42,8 @@ class Space:
     description: str
     configs: tuple[RunConfig, ...]
     seeds: tuple[int, ...]
-    fallback: tuple[str, ...]  # datasets that take the place of one that is not available
     search: Search | None
     sample: tuple[Dimension, ...]
-    # What runs on the fallbacks in place of each dataset.
-    spare: Mapping[str, tuple[RunConfig, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def dimensions(self, config: RunConfig) -> tuple[Dimension, ...]:
         """What a search varies around one of the configurations: the settings that apply to it."""
@@ -61,7 +57,6 @@ class _Request:
     quick: bool
     datasets: tuple[str, ...]
     settings: dict[str, Any]
-    fallback: tuple[str, ...]
 
 
 def names() -> list[str]:
@@ -87,31 +82,19 @@ def read(
     file = space_file.read(path, quick=quick)
     if file.search:
         file = _chosen(file, typed)
-    fallback = () if datasets else file.fallback
-    request = _Request(quick, tuple(dict.fromkeys(datasets)), typed, fallback)
-    files = _with_included(file, path, quick)
-    configs = _merged(_configs(each, request) for each in files)
-    replaceable = dict.fromkeys(config.dataset for config in configs) if fallback else ()
+    request = _Request(quick, tuple(dict.fromkeys(datasets)), typed)
+    configs = _merged(_configs(each, request) for each in _with_included(file, path, quick))
     space = Space(
         name=path.stem + "-quick" * quick,
         description=file.description,
         configs=tuple(configs.values()),
         seeds=file.seeds if seeds is None else space_file.check_seeds(seeds),
-        fallback=fallback,
         search=file.search,
         sample=file.sample,
-        spare={name: _all_spare(files, name, request) for name in replaceable},
     )
     _check_size(space, file)
     _check_search(space, file)
     return space
-
-
-def replace_dataset(space: Space, missing: str) -> Space:
-    """The space with each of its fallbacks in place of a dataset that is not available."""
-    others = (config for config in space.configs if config.dataset != missing)
-    configs = _merged({resolve(config): config} for config in (*others, *space.spare[missing]))
-    return replace(space, configs=tuple(configs.values()))
 
 
 def _find(name: str, folder: Path) -> Path:
@@ -170,28 +153,12 @@ def _chosen(file: SpaceFile, settings: Mapping[str, Any]) -> SpaceFile:
     return replace(file, grid={k: nodes for k, nodes in file.grid.items() if k not in settings}, cases=cases)
 
 
-def _all_spare(files: list[SpaceFile], missing: str, request: _Request) -> tuple[RunConfig, ...]:
-    return tuple(_merged(_spare(file, missing, request) for file in files).values())
-
-
-def _spare(file: SpaceFile, missing: str, request: _Request) -> Configs:
-    """What runs on the fallbacks in place of a dataset."""
-    if missing not in file.datasets:
-        return {}
-    file = replace(file, fixed={key: node for key, node in file.fixed.items() if key != "classes"})
-    cases = [(name, _cases(file, name, instead_of=missing)) for name in request.fallback]
-    return _expand(file, cases, request)
-
-
-def _cases(file: SpaceFile, dataset: str, instead_of: str | None = None) -> list[Settings]:
+def _cases(file: SpaceFile, dataset: str) -> list[Settings]:
     """The cases for a dataset: its own and everyone's, or else those of the others."""
     if not file.cases:
         return [{}]
     own = [case for case in file.cases if "dataset" not in case or case["dataset"].value == dataset]
-    if own or instead_of is None:
-        return own or list(file.cases)
-    others = [case for case in file.cases if case["dataset"].value == instead_of]
-    return [{key: node for key, node in case.items() if key not in DATASETS_OWN} for case in others]
+    return own or list(file.cases)
 
 
 def _expand(
@@ -238,8 +205,7 @@ def _config(file: SpaceFile, dataset: str, nodes: Settings, request: _Request) -
         # Each value is valid by itself: the place is that of the first setting that the error names.
         named = (nodes[word] for word in re.findall(r"\w+", str(error)) if word in nodes)
         place = next(named, file.top.get("datasets", file.root))
-        role = ", the fallback" if dataset in request.fallback else ""
-        raise place.error(f"on {dataset}{role}: {error}") from None
+        raise place.error(f"on {dataset}: {error}") from None
 
 
 def _feasible(config: RunConfig) -> RunConfig:

@@ -15,7 +15,7 @@ from study import marked_yaml
 from study.marked_yaml import LARGEST_NUMBER, Node
 
 NEEDING_DATASETS = ("fixed", "grid", "cases", "one_at_a_time", "search", "sample")
-KEYS = ("description", "datasets", "fallback", *NEEDING_DATASETS, "seeds", "include")
+KEYS = ("description", "datasets", *NEEDING_DATASETS, "seeds", "include")
 ALGORITHMS = ("optuna",)
 OBJECTIVES = ("val_accuracy",)
 RANGES = ("uniform", "loguniform", "randint")
@@ -57,7 +57,6 @@ class SpaceFile:
     top: dict[str, Node]  # the file's parts, for the places of errors
     description: str
     datasets: tuple[str, ...]
-    fallback: tuple[str, ...]
     fixed: Settings
     grid: Axes
     cases: tuple[Settings, ...]
@@ -85,7 +84,6 @@ def read(path: Path, *, quick: bool) -> SpaceFile:
         top=top,
         description=_description(top),
         datasets=_datasets(top, cases),
-        fallback=_fallback(top),
         fixed=_settings(top["fixed"], "fixed") if "fixed" in top else {},
         grid=_axes(top, "grid"),
         cases=cases,
@@ -174,15 +172,6 @@ def _datasets(top: dict[str, Node], cases: Sequence[Settings]) -> tuple[str, ...
     else:
         given = [case["dataset"].value for case in cases if "dataset" in case]
     return tuple(dict.fromkeys(given))
-
-
-def _fallback(top: dict[str, Node]) -> tuple[str, ...]:
-    """One dataset or a list of them, each of which takes the place of one that is not available."""
-    if "fallback" not in top or top["fallback"].value is None:
-        return ()
-    node = top["fallback"]
-    given = node.items("fallback") if isinstance(node.value, list) else [node]
-    return tuple(dict.fromkeys(_dataset(each, "fallback") for each in given))
 
 
 def _setting(key: str, node: Node) -> Node:

@@ -33,7 +33,6 @@ from tests.study.test_store import record
 FULL = bool(os.environ.get("HAGMETA_FUZZ"))
 SEARCH = """
 datasets: [debian, "npz:missing.npz"]
-fallback: [debian]
 fixed: {val_classes: half, n_way: 3}
 cases: [{method: hag-meta, nla: false}, {method: cec, dataset: debian}]
 search: {algorithm: optuna, samples: 4, objective: val_accuracy}

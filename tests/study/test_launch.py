@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -326,20 +327,27 @@ def test_a_dry_run_prints_the_trials_and_writes_nothing(folder: Path, launch_her
     assert not (folder / "results").exists()
 
 
-def test_a_dataset_that_is_not_available_is_replaced_by_every_fallback(
-    folder: Path, launch_here: Launch
+def test_the_first_command_plans_the_same_with_and_without_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "tiny.yaml").write_text(
-        "datasets: ['npz:absent.npz']\nfallback: [metamath, wordnet]\n"
-        "fixed: {classes: [3, 3, 3], n_way: 1}\nseeds: 2\n"
-    )
-    code, output = launch_here(folder, "--dry-run")
-    assert code == 0 and "4 runs (2 configurations x 2 seeds)" in output
-    flat = " ".join(output.split())
-    assert "npz:absent.npz is not available (absent.npz: there is no such file.)" in flat
-    assert "Running on metamath, wordnet instead." in flat
-    for name in ("metamath", "wordnet"):
-        assert f"dataset={name}" in output
+    def asked(url: object, **_: object) -> object:
+        raise AssertionError(f"{url} was asked for")
+
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    command = ["--space", "ablation", "--quick", "--dry-run", "--results", str(tmp_path / "results")]
+    with monkeypatch.context() as with_a_network:
+        with_a_network.setattr(urllib.request, "urlopen", asked)
+        assert main(command) == 0
+    plan = capsys.readouterr().out
+    assert "36 runs (12 configurations x 3 seeds): 0 done, 36 to go" in plan
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
+    assert main(command) == 0
+    assert capsys.readouterr().out == plan
+    # A dataset that is asked for and cannot be downloaded is an error: nothing runs in its place.
+    assert main([*command, "--dataset", "amazon-clothing"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: cannot fetch Amazon_clothing_network from https://raw.github")
 
 
 def test_text_of_users_is_shown_to_the_letter(folder: Path, launch_here: Launch) -> None:

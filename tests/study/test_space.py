@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
+from hagmeta.datasets import sources
 from hagmeta.methods import METHODS, SessionLearning
 from hagmeta.methods.closed_form import OnFeatures
 from study import space
@@ -76,7 +77,7 @@ def test_all_spaces_ship() -> None:
 
 def test_ablation_is_table_3_and_its_controls() -> None:
     found = space.read("ablation")
-    assert {config.dataset for config in found.configs} == {"amazon-clothing"}
+    assert {config.dataset for config in found.configs} == set(EMBEDDED)
     training = [(False, "nothing"), (False, "supervised"), (True, "nothing")]
     expected = {
         (*trained, nla, tla, pretrained)
@@ -84,22 +85,22 @@ def test_ablation_is_table_3_and_its_controls() -> None:
         for pretrained in ("base", "known")
     }
     keys = ("gpil", "instead_of_gpil", "nla", "tla", "pretrain_on")
-    assert set(settings_of(found, *keys)) == expected and len(found.configs) == len(expected) == 24
+    assert set(settings_of(found, *keys)) == expected and len(expected) == 24
+    assert len(found.configs) == 24 * len(EMBEDDED)
     quick = settings_of(space.read("ablation", quick=True), *keys)
     assert set(quick) == {row for row in expected if row[-1] == "base"} and len(quick) == 12
     assert found.seeds == tuple(range(10))
-    assert found.fallback == EMBEDDED
     quick = space.read("ablation", quick=True)
-    assert quick.fallback == ("debian",)
     assert quick.seeds == (0, 1, 2)
     assert set(settings_of(quick, "method", "episodes", "pretrain_epochs", "finetune_steps")) == {
         ("hag-meta", 200, 100, 10)
     }
 
 
-def test_comparison_has_every_method_on_the_papers_datasets() -> None:
-    found = space.read("comparison")
-    for name in ("amazon-clothing", "dblp", "reddit"):
+@pytest.mark.parametrize("asked", [(), ("amazon-clothing", "dblp", "reddit")])
+def test_comparison_has_every_method_on_each_dataset(asked: tuple[str, ...]) -> None:
+    found = space.read("comparison", datasets=asked)
+    for name in asked or EMBEDDED:
         here = [config for config in found.configs if config.dataset == name]
         assert sorted(config.method for config in here) == sorted(METHODS)
         assert all(config.n_way is None for config in here)  # the dataset's own
@@ -107,8 +108,17 @@ def test_comparison_has_every_method_on_the_papers_datasets() -> None:
 
 def test_paper_is_the_union_of_what_it_includes() -> None:
     parts = [space.read(name) for name in ("comparison", "ablation", "nway_kshot")]
-    # Equal runs are one: Table 3's with all parts on, and each dataset's own setting of Figure 3, twice.
-    assert len(space.read("paper").configs) == sum(len(part.configs) for part in parts) - 1 - 3 * 2
+    # Equal runs are one: on each dataset Table 3's with all parts on, and its own setting of Figure 3, twice.
+    assert len(space.read("paper").configs) == sum(len(part.configs) for part in parts) - 3 * (1 + 2)
+
+
+@pytest.mark.parametrize("name", space.names())
+def test_no_space_downloads_anything_by_itself(name: str) -> None:
+    for quick in (False, True):
+        used = {config.dataset for config in space.read(name, quick=quick).configs}
+        assert used.isdisjoint(sources.FILES)
+        if quick:
+            assert used == ({"debian"} if name != "smoke" else used)
 
 
 def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
@@ -283,9 +293,8 @@ def test_aliases_are_followed(write: Write) -> None:
 # Datasets and settings from the command line.
 
 
-def test_datasets_given_have_no_fallback_and_pick_their_cases() -> None:
+def test_datasets_given_pick_their_cases() -> None:
     found = space.read("nway_kshot", datasets=["dblp"])
-    assert found.fallback == ()
     assert settings_of(found, "dataset", "n_way", "k_shot", "method") == [
         ("dblp", n_way, k_shot, method)
         for n_way, k_shot in ((5, 3), (5, 5), (10, 5))
@@ -332,7 +341,7 @@ def test_settings_contradict_what_varies(name: str, key: str) -> None:
         ({"settings": {"hiden": 3}}, "Did you mean 'hidden'"),
         ({"settings": {"hidden": "wide"}}, "hidden is 'wide'; it must be a whole number"),
         ({"settings": {"dataset": "debian"}}, "--dataset"),
-        ({"settings": {"n_way": 20}}, "on debian, the fallback: n_way is 20, but meta-training has only 12"),
+        ({"settings": {"n_way": 20}}, "on debian: n_way is 20, but meta-training has only 12"),
         ({"datasets": ["debain"]}, "Did you mean 'debian'"),
         ({"datasets": ["npz:~no-such-user/x.npz"]}, "no usable path"),
         ({"seeds": []}, "0 seeds"),
@@ -345,76 +354,6 @@ def test_settings_contradict_what_varies(name: str, key: str) -> None:
 def test_bad_requests(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
         space.read("ablation", **asked)
-
-
-# The fallback.
-
-
-def test_each_fallback_takes_a_missing_datasets_place() -> None:
-    found = space.replace_dataset(space.read("ablation"), "amazon-clothing")
-    assert found.configs == space.read("ablation", datasets=EMBEDDED).configs
-    assert len(found.configs) == 24 * len(EMBEDDED)
-
-
-@pytest.mark.parametrize("name", ["ablation", "comparison", "nway_kshot", "paper"])
-def test_quick_falls_back_to_one_dataset(name: str) -> None:
-    found = space.read(name, quick=True)
-    for missing in {config.dataset for config in found.configs}:
-        found = space.replace_dataset(found, missing)
-    assert {config.dataset for config in found.configs} == {"debian"}
-
-
-def test_one_fallback_is_a_list_of_one(write: Write) -> None:
-    text = "datasets: [dblp]\nfallback: {}\n"
-    one, same = (space.read(write(text.format(given))) for given in ("debian", "[debian, debian]"))
-    assert one.fallback == same.fallback == ("debian",)
-    assert space.read(write(text.format("null"))).fallback == ()
-
-
-def test_three_missing_datasets_fall_back_once() -> None:
-    found = space.read("comparison")
-    for missing in ("amazon-clothing", "dblp", "reddit"):
-        found = space.replace_dataset(found, missing)
-    assert found.configs == space.read("comparison", datasets=EMBEDDED).configs
-
-
-def test_the_fallback_brings_its_own_cases() -> None:
-    found = space.replace_dataset(space.read("nway_kshot"), "dblp")
-    moved = [(c.dataset, c.n_way, c.k_shot) for c in found.configs if c.method == "cec"]
-    assert [shape for name, *shape in moved if name == "debian"] == [[3, 3], [3, 5], [5, 5]]
-    assert [shape for name, *shape in moved if name == "metamath"] == [[5, 3], [5, 5], [10, 5]]
-    assert {name for name, *_ in moved} == {"amazon-clothing", "reddit", *EMBEDDED}
-
-
-def test_a_grid_over_n_and_k_moves_whole() -> None:
-    found = space.read("nway_kshot_grid")
-    assert len(space.replace_dataset(found, "amazon-clothing").configs) == len(found.configs)
-
-
-OWN = """
-datasets: [dblp]
-fallback: [debian, cora-full]
-fixed: {classes: [37, 50, 50]}
-cases: [{dataset: dblp, n_way: 25, k_shot: 1, loss: binary}]
-"""
-
-
-def test_settings_of_the_missing_dataset_stay_behind(write: Write) -> None:
-    found = space.replace_dataset(space.read(write(OWN)), "dblp")
-    assert found.configs == tuple(RunConfig(dataset=name, loss="binary") for name in ("debian", "cora-full"))
-
-
-def test_settings_given_move_along() -> None:
-    asked = space.read("ablation", settings={"n_way": 2, "k_shot": 1, "classes": "10 10 10"})
-    found = space.replace_dataset(asked, "amazon-clothing")
-    assert set(settings_of(found, "n_way", "k_shot", "classes")) == {(2, 1, (10, 10, 10))}
-
-
-def test_a_fallback_that_cannot_take_over_is_found_at_once(write: Write) -> None:
-    with pytest.raises(
-        UserError, match="3: on debian, the fallback: n_way is 25, but meta-training has only"
-    ):
-        space.read(write("datasets: [dblp]\nfallback: debian\nfixed: {n_way: 25}\n"))
 
 
 # Bad files: the line, what is wrong, what would be right.
@@ -458,13 +397,7 @@ BAD = {
     "no dataset in the list": ("datasets: []", 1, "datasets is an empty list"),
     "unknown dataset": ("datasets:\n  - dbpl", 2, "Did you mean 'dblp'?"),
     "dataset is a number": ("datasets: [3]", 1, "a dataset is 3; it must be text"),
-    "unknown fallback": ("datasets: [dblp]\nfallback: debain", 2, "Did you mean 'debian'?"),
-    "unknown fallback in a list": (
-        "datasets: [dblp]\nfallback: [debian,\n  wordnt]",
-        3,
-        "Did you mean 'wordnet'?",
-    ),
-    "no fallback in a list": ("datasets: [dblp]\nfallback: []", 2, "fallback is"),
+    "something in a dataset's place": ("datasets: [dblp]\nfallback: debian", 2, "unknown key 'fallback'"),
     "bad synthetic": ("datasets: ['synthetic:nodes=3']", 1, "synthetic"),
     "unknown setting": (DEBIAN + "fixed: {hiden: 3}", 2, "unknown setting 'hiden'. Did you mean 'h"),
     "unknown method": (DEBIAN + "fixed: {method: hagmeta}", 2, "Did you mean 'hag-meta'?"),
