@@ -135,8 +135,7 @@ def resolve(config: RunConfig) -> RunConfig:
             f"--set classes=B,T,E (base, novel-train, novel-test)."
         )
     n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
-    resolved = replace(
-        config,
+    filled_in = dict(
         classes=classes,
         n_way=n_way,
         k_shot=k_shot,
@@ -148,6 +147,7 @@ def resolve(config: RunConfig) -> RunConfig:
         else config.pretrain_on,
         double_prototypes=True if _left_open(config, "double_prototypes") else config.double_prototypes,
     )
+    resolved = _with(config, filled_in)
     check_ways(resolved)
     return resolved
 
@@ -156,7 +156,13 @@ def _with_own_defaults(config: RunConfig) -> RunConfig:
     """With the method's defaults in place of settings that have none for all."""
     own = METHODS[config.method].all_defaults()
     changes: dict[str, Any] = {name: value for name, value in own.items() if getattr(config, name) is None}
-    return replace(config, **changes)
+    return _with(config, changes)
+
+
+def _with(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    """Configured so; the same object where that changes nothing, since a new one checks all its values."""
+    changed = {name: value for name, value in changes.items() if getattr(config, name) != value}
+    return replace(config, **changed) if changed else config
 
 
 def _left_open(config: RunConfig, setting: str) -> bool:
@@ -172,7 +178,7 @@ def _settled(config: RunConfig) -> RunConfig:
         for name, item in SETTINGS.items()
         if name in idle or not config.applies(name)
     }
-    return replace(config, **(changes | _decided(config)))
+    return _with(config, changes | _decided(config))
 
 
 def _decided(config: RunConfig) -> dict[str, Any]:

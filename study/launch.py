@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from anywhere
@@ -23,7 +24,7 @@ from hagmeta.common.command import parse_seeds, parse_settings, show_error
 from hagmeta.common.differences import varied
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import make_home
-from hagmeta.config import RunConfig, remarks, resolve
+from hagmeta.config import RunConfig, remarks
 from hagmeta.pipeline import check_features
 from hagmeta.protocol import ProtocolSettings
 from hagmeta.protocol.splits import make_split
@@ -89,12 +90,11 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
         seeds=None if options.seeds is None else parse_seeds(options.seeds),
         settings=parse_settings(options.set),
     )
-    configs = [resolve(config) for config in space.configs]
-    graphs = _check_data(configs)
-    _check_snapshot(configs, options.save_embeddings)
+    graphs = _check_data(space.resolved)
+    _check_snapshot(space.resolved, options.save_embeddings)
     if options.dry_run:
         with _results(options.results, space.name, graphs, console, locked=False) as store:
-            return _dry_run(space, configs, store, options, console)
+            return _dry_run(space, store, options, console)
     with _results(options.results, space.name, graphs, console) as store, _mps(options):
         if space.search is not None:
             from study import searching
@@ -103,32 +103,28 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
         scan = store.scan()
         for line in scan.aside:
             console.print(f"set aside, to be run again: {line}", style="yellow")
-        done = finished(scan.done, configs, store, options.save_embeddings)
-        plan = make_plan(configs, space.seeds, done, options.seeds_per_trial, 1)
+        done = finished(scan.done, space.resolved, store, options.save_embeddings)
+        plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
         _describe(plan, space, console)
         return carry_out(plan, done, space, store, options, console)
 
 
-def _dry_run(
-    space: spaces.Space,
-    configs: Sequence[RunConfig],
-    store: Store,
-    options: argparse.Namespace,
-    console: Console,
-) -> int:
+def _dry_run(space: spaces.Space, store: Store, options: argparse.Namespace, console: Console) -> int:
     if space.search is not None:
         from study import searching  # Optuna takes a second to import: not before it is needed
 
         searching.show(space, store, console)
         return 0
-    done = finished(store.scan(set_aside=False).done, configs, store, options.save_embeddings)
-    plan = make_plan(configs, space.seeds, done, options.seeds_per_trial, 1)
+    done = finished(store.scan(set_aside=False).done, space.resolved, store, options.save_embeddings)
+    plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
     _describe(plan, space, console)
-    keys = varied([config.canonical() for config in configs]) or ["dataset"]
+    settings = {config.hash(): config.canonical() for config in plan.configs}
+    keys = varied(list(settings.values())) or ["dataset"]
     for trial in plan.trials:
-        values = trial.config.canonical()
-        settings = " ".join(f"{key}={values[key]}" for key in keys if key in values)
-        console.print(f"  {trial.name}: {settings} seeds {_seeds(trial.seeds)}", soft_wrap=True)
+        values = settings[trial.config.hash()]
+        text = " ".join(f"{key}={values[key]}" for key in keys if key in values)
+        # Not through the console: it takes half a millisecond a line, and there may be thousands.
+        print(f"  {trial.name}: {text} seeds {_seeds(trial.seeds)}")
     return 0
 
 
@@ -181,17 +177,18 @@ def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
     Returns the fingerprint of each dataset.
     """
     graphs = {}
-    by_dataset: dict[str, set[ProtocolSettings]] = {}
+    names = [item.name for item in fields(ProtocolSettings)]
+    by_dataset: dict[str, set[tuple[Any, ...]]] = {}
     for config in configs:
-        drawn_by = {item.name: getattr(config, item.name) for item in fields(ProtocolSettings)}
-        by_dataset.setdefault(config.dataset, set()).add(ProtocolSettings(**drawn_by))
+        drawn_by = tuple(getattr(config, name) for name in names)
+        by_dataset.setdefault(config.dataset, set()).add(drawn_by)
     for name in sorted(by_dataset, reverse=True):  # the one that was loaded last is still there
         dataset = data.load(name)
         for config in configs:
             if config.dataset == name:
                 check_features(config, dataset)
-        for settings in by_dataset[name]:
-            make_split(dataset, settings, 0)
+        for values in by_dataset[name]:
+            make_split(dataset, ProtocolSettings(**dict(zip(names, values, strict=True))), 0)
         graphs[name] = dataset.fingerprint
     return graphs
 
@@ -220,7 +217,7 @@ def _list(console: Console) -> None:
 
 
 def _size(space: spaces.Space) -> str:
-    seconds, seeds = total_seconds(space.configs, len(space.seeds)), len(space.seeds)
+    seconds, seeds = total_seconds(space.resolved, len(space.seeds)), len(space.seeds)
     if space.search:
         samples, searches = space.search.samples, len(space.configs)
         many = f"{searches} searches x " if searches > 1 else ""

@@ -28,7 +28,7 @@ from study.space_file import Axes, Dimension, Search, Settings, SpaceFile
 __all__ = ["Dimension", "Search", "Space", "names", "read"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
-MOST_CONFIGS = 100_000
+MOST_CONFIGS = 10_000  # which take seconds to plan, and days to run
 MOST_RUNS = 1_000_000
 
 Configs = dict[RunConfig, RunConfig]  # as given, by what they resolve to: equal runs are kept once
@@ -40,7 +40,8 @@ class Space:
 
     name: str
     description: str
-    configs: tuple[RunConfig, ...]
+    configs: tuple[RunConfig, ...]  # as given
+    resolved: tuple[RunConfig, ...]  # the same, as they run
     seeds: tuple[int, ...]
     search: Search | None
     sample: tuple[Dimension, ...]
@@ -88,6 +89,7 @@ def read(
         name=path.stem + "-quick" * quick,
         description=file.description,
         configs=tuple(configs.values()),
+        resolved=tuple(configs),
         seeds=file.seeds if seeds is None else space_file.check_seeds(seeds),
         search=file.search,
         sample=file.sample,
@@ -171,8 +173,12 @@ def _expand(
             raise axes[key].error(f"{key} varies in this space; it cannot be set to one value as well.")
     points = math.prod(len(nodes) for nodes in file.grid.values())
     points *= 1 + sum(len(nodes) for nodes in file.one_at_a_time.values())
-    if sum(len(cases) for _, cases in cases_by_dataset) * points > MOST_CONFIGS:
-        raise file.root.error(f"the space has more than {MOST_CONFIGS:,} configurations.")
+    count = sum(len(cases) for _, cases in cases_by_dataset) * points
+    if count > MOST_CONFIGS:
+        raise file.root.error(
+            f"the space has {count:,} configurations; valid are at most {MOST_CONFIGS:,}. "
+            "Give fewer values, or search and sample instead of grid."
+        )
     configs: Configs = {}
     for dataset, cases in cases_by_dataset:
         for case, point in itertools.product(cases, _product(file.grid)):
@@ -244,7 +250,10 @@ def _check_search(space: Space, file: SpaceFile) -> None:
             )
     values = {dimension.key: _probes(dimension) for dimension in space.sample}
     if sum(map(len, values.values())) * len(space.configs) > MOST_CONFIGS:
-        raise file.top["search"].error(f"the search has more than {MOST_CONFIGS:,} configurations.")
+        raise file.top["search"].error(
+            f"the configurations and the values of sample make more than {MOST_CONFIGS:,} pairs to check; "
+            "give fewer of either."
+        )
     for config in space.configs:
         varied = [dimension.key for dimension in space.dimensions(config)]
         if not varied:

@@ -10,12 +10,14 @@ import dataclasses
 import math
 import operator
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 from hagmeta.common.errors import UserError, choose
 
 BY_METHOD: Any = object()  # the default of a setting that methods have their own for
 ALWAYS = object()  # the birth value of a setting that was there from the start
+PLAIN = (bool, int, float, str, type(None))  # types whose equal values are checked once
 HOLDS = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
 _BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
@@ -61,10 +63,8 @@ class Settings:
             value = getattr(self, item.name)
             if value is BY_METHOD:
                 continue
-            value = _typed(item, value)
-            object.__setattr__(self, item.name, value)
-            if value is not None:
-                _check_range(item, value)
+            checked = _known if type(value) in PLAIN else _checked
+            object.__setattr__(self, item.name, checked(item, value))
         for group in type(self).__mro__:
             if "check" in vars(group):
                 vars(group)["check"](self)
@@ -76,6 +76,18 @@ class Settings:
     def concerns(cls, method: Any) -> bool:
         """Whether a method has a use for this group."""
         return True
+
+
+def _checked(item: dataclasses.Field[Any], value: Any) -> Any:
+    """``value`` as the field's type and within its range."""
+    value = _typed(item, value)
+    if value is not None:
+        _check_range(item, value)
+    return value
+
+
+# A study makes thousands of configurations of the same few values. Typed: True and 1.0 are not 1.
+_known = lru_cache(maxsize=100_000, typed=True)(_checked)
 
 
 def _typed(item: dataclasses.Field[Any], value: Any) -> Any:

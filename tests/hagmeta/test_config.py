@@ -367,3 +367,14 @@ def test_a_group_of_settings_checks_its_own(group: type[Settings]) -> None:
     for item in fields(group):
         with pytest.raises(UserError, match=item.name):
             group(**{item.name: object()})
+
+
+def test_equal_values_of_other_types_are_told_apart_however_often_they_were_checked() -> None:
+    # Values that were checked before are known: True is equal to 1, and is no number.
+    for _ in range(2):
+        assert RunConfig(k_shot=1).k_shot == 1
+        assert type(RunConfig(dropout=0).dropout) is float and type(RunConfig(k_shot=2.0).k_shot) is int
+        with pytest.raises(UserError, match="k_shot is True; it must be a whole number"):
+            RunConfig(k_shot=True)
+        with pytest.raises(UserError, match="must be three whole numbers"):
+            RunConfig(classes=(True, 2, 3))

@@ -467,7 +467,7 @@ BAD = {
     "search includes": (SEARCH + SAMPLE + "\ninclude: [ablation]", 5, "cannot include"),
     "includes itself": ("include: [mine.yaml]", 1, "included by itself"),
     "too many": (DEBIAN + "grid:\n" + "".join(f"  {k}: {[*range(1, 11)]}\n" for k in (
-        "hidden", "embedding", "episodes", "patience", "heads", "validate_every")), 1, "more than 100,000"),
+        "hidden", "embedding", "episodes", "patience", "heads", "validate_every")), 1, "at most 10,000"),
     "too many runs": ("seeds: 10000\ndatasets: [debian]\ngrid: {k_shot: %s}" % [*range(1, 102)], 1, "runs"),
     "deep": ("datasets: " + "[" * 900, 1, ""),
     "deep too": ("datasets: " + "[" * 100 + "]" * 100, 1, "too deeply nested"),
