@@ -138,6 +138,7 @@ def _results(
     else:
         mirror = Mirror(results, study)
         store = Store(mirror.folder, mirror.send, graphs)
+    store.check_path()
     with store.locked() if locked else nullcontext():
         if mirror:
             mirror.fetch(make=locked)

@@ -14,6 +14,7 @@ from study.loggers import LOGGERS, check_loggers
 from study.plan import LAST
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+LEAST_SHARE = 0.0001  # of a core or a GPU: Ray counts in these
 
 
 def read_options(arguments: Sequence[str] | None, description: str | None) -> argparse.Namespace:
@@ -34,11 +35,19 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> ar
     for name in options.log:
         choose("logger", name, LOGGERS)
     check_loggers(options.log)
+    for name in ("space", "results"):
+        _check_no_nul(f"--{name}", getattr(options, name) or "")
+    for text in options.dataset or ():
+        _check_no_nul("--dataset", text)
     if not options.results.strip():
         raise UserError("--results is empty; give a folder, such as results.")
     options.seeds_per_trial = _number(options.seeds_per_trial, "--seeds-per-trial", int, 1, auto=True)
     options.gpus_per_trial = _number(options.gpus_per_trial, "--gpus-per-trial", float, 0, auto=True)
     options.cpus_per_trial = _number(options.cpus_per_trial, "--cpus-per-trial", float, 0)
+    for name in ("cpus", "gpus"):
+        share = getattr(options, f"{name}_per_trial")
+        if share and share < LEAST_SHARE:
+            raise UserError(f"--{name}-per-trial is {share:g}; the least that Ray knows is {LEAST_SHARE:g}.")
     if options.gpus_per_trial and options.gpus_per_trial > 1 and options.gpus_per_trial % 1:
         raise UserError(f"--gpus-per-trial is {options.gpus_per_trial:g}; above 1 it must be a whole number.")
     if options.cpus_per_trial == 0 and options.gpus_per_trial == 0:
@@ -79,6 +88,11 @@ def _parser(description: str | None) -> Parser:
     add("--no-report", action="store_true", help="do not write the report")
     add("--open", action="store_true", help="open the report in a browser at the end")
     return parser
+
+
+def _check_no_nul(option: str, text: str) -> None:
+    if "\0" in text:
+        raise UserError(f"{option} is {text!r}; no path or name can have a NUL byte.")
 
 
 def _check_address(address: str | None) -> None:

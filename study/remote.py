@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import queue
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 from pyarrow import fs
@@ -14,6 +18,9 @@ from hagmeta.common.home import home
 
 FOLDERS = ("runs", "failed", "launches", "embeddings", "predictions", "report")  # Ray's own logs stay here
 CHANGING = ("report/", "optuna.db", "best.yaml")  # copied again at the end of each launch
+PATIENCE = 30.0  # seconds for a bucket's first answer
+
+T = TypeVar("T")
 
 
 class Mirror:
@@ -31,16 +38,19 @@ class Mirror:
             )
         self.folder = home() / "remote" / hashlib.sha256(uri.encode()).hexdigest()[:12] / study
         try:
-            self._bucket, path = fs.FileSystem.from_uri(uri)
-            self._path = f"{path.rstrip('/')}/{study}"
-            self._remote = fs.SubTreeFileSystem(self._path, self._bucket)
+            self._bucket, path = _soon(lambda: fs.FileSystem.from_uri(uri))
         except (OSError, ValueError) as error:
             raise UserError(f"--results {uri}: {_first_line(error)}.") from None
+        if not path:
+            raise UserError(f"--results {uri} names no bucket; give one, such as {uri}BUCKET/FOLDER.")
+        self._path = f"{path.rstrip('/')}/{study}"
+        self._remote = fs.SubTreeFileSystem(self._path, self._bucket)
         self._local = fs.SubTreeFileSystem(str(self.folder), fs.LocalFileSystem())
 
     def fetch(self, *, make: bool = True) -> None:
         """Bring here what the bucket has and this machine has not; without ``make`` nothing is made there."""
         try:
+            _soon(lambda: self._bucket.get_file_info(self._path))
             if make:
                 self._bucket.create_dir(self._path, recursive=True)  # fails now, not after hours
             for name in _names(self._remote) - _names(self._local):
@@ -65,6 +75,28 @@ class Mirror:
                 f"--results {self.uri} could not be written: {_first_line(error)}. Everything is in "
                 f"{self.folder}; the same command copies it."
             ) from None
+
+
+def _soon(ask: Callable[[], T]) -> T:
+    """What a bucket answers, within PATIENCE: without a network some clients go on trying for minutes."""
+    outcome: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
+
+    def attempt() -> None:
+        try:
+            outcome.put((ask(), None))
+        except Exception as error:  # for the caller
+            outcome.put((None, error))
+
+    threading.Thread(target=attempt, daemon=True).start()
+    try:
+        answer, error = outcome.get(timeout=PATIENCE)
+    except queue.Empty:
+        raise TimeoutError(
+            f"no answer within {PATIENCE:.0f} seconds; check the network and the bucket's name"
+        ) from None
+    if error is not None:
+        raise error
+    return cast(T, answer)
 
 
 def _names(files: fs.SubTreeFileSystem) -> set[str]:

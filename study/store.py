@@ -18,6 +18,8 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.common.records import Record, RunKey, StudyFolder, read_record
 
+MOST_LETTERS = 200  # of a path in an error
+
 
 @dataclass
 class Scan:
@@ -41,6 +43,16 @@ class Store(StudyFolder):
         self._written = written
         self.graphs = dict(graphs or {})
 
+    def check_path(self) -> None:
+        """Refuse a folder in which there can be no files."""
+        longest = self.embeddings / ("x" * 100)
+        try:
+            os.stat(os.path.abspath(longest))
+        except FileNotFoundError:  # it can be made
+            pass
+        except OSError as error:
+            raise UserError(_not_written(self.folder, error)) from None
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One launch at a time; the lock ends with its process, however that ends."""
@@ -53,9 +65,7 @@ class Store(StudyFolder):
                 f"another launch is working on {self.folder}; wait for it, or give another --results folder."
             ) from None
         except OSError as error:
-            raise UserError(
-                f"--results {self.folder} cannot be written: {error.strerror or error}."
-            ) from None
+            raise UserError(_not_written(self.folder, error)) from None
         try:
             yield
         finally:
@@ -132,6 +142,10 @@ class Store(StudyFolder):
         with written_whole(path) as partial:
             partial.write_bytes(content)
         self._written(path)
+
+
+def _not_written(folder: Path, error: OSError) -> str:
+    return f"--results {str(folder)[:MOST_LETTERS]} cannot be written: {error.strerror or error}."
 
 
 def _aside_name(path: Path, again: int) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
 
 from hagmeta.common.errors import UserError
+from study import remote
 from study.remote import Mirror
 from study.store import Store
 
@@ -69,6 +71,22 @@ def test_a_bucket_that_cannot_be_written_is_named_and_nothing_is_lost(mirror: Mi
 def test_an_address_that_is_none_is_named(uri: str) -> None:
     with pytest.raises(UserError, match="--results"):
         Mirror(uri, "tiny").fetch()
+
+
+@pytest.mark.parametrize("uri", ["s3://", "gs://"])
+def test_an_address_without_a_bucket_is_refused(uri: str) -> None:
+    with pytest.raises(UserError, match=f"--results {uri} names no bucket; give one, such as {uri}BUCKET"):
+        Mirror(uri, "tiny")
+
+
+def test_a_bucket_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PATIENCE", 0.5)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        there = f"s3://bucket/y?scheme=http&region=x&endpoint_override=127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UserError, match="cannot be reached: no answer within"):
+            Mirror(there, "tiny").fetch()
 
 
 def test_looking_at_a_bucket_makes_nothing_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
