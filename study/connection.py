@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
+from study.errors import LaunchBroken
 
 LEFT_BEHIND = [".git", ".venv", "results", "**/*.partial"]  # of the project's folder, which nodes receive
 SECONDS_TO_LOOK = 30.0  # whether a node sees a folder
@@ -63,6 +64,13 @@ def _environment(address: str | None, root: Path) -> dict[str, Any]:
         return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
     forwarded = {"HAGMETA_HOME": str(home().absolute())} if "HAGMETA_HOME" in os.environ else {}
     return {"working_dir": str(root), "excludes": LEFT_BEHIND, "env_vars": forwarded}
+
+
+def check_alive() -> None:
+    """Give up once Ray knows that its process on this machine has died: no trial could start any more."""
+    here = ray.get_runtime_context().get_node_id()
+    if not any(node["Alive"] for node in ray.nodes() if node["NodeID"] == here):
+        raise LaunchBroken("Ray's process on this machine (raylet) has died: killed, or out of memory.")
 
 
 def node_resources() -> list[dict[str, float]]:

@@ -32,6 +32,7 @@ from study import data, mps
 from study import space as spaces
 from study.carry_out import carry_out, finished
 from study.cost import in_words, total_seconds
+from study.errors import LaunchBroken
 from study.options import read_options
 from study.plan import Plan, make_plan
 from study.remote import Mirror
@@ -59,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(OSError):  # the terminal may be gone
             console.print(f"stopped by {stopped}. {KEPT}", style="bold red")
         return stopped.status
+    except LaunchBroken as error:
+        show_error(UserError(f"{error} {KEPT}"))
+        return 1
     except Exception as error:
         reason = _of_the_disk(error)
         if reason is None:

@@ -18,7 +18,7 @@ from hagmeta.common.records import Record
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.environment import commit
 from study import data
-from study.connection import node_resources, why_nothing_runs
+from study.connection import check_alive, node_resources, why_nothing_runs
 from study.cost import trial_seconds
 from study.plan import Plan, Trial, session_number
 from study.progress import StudyProgress
@@ -29,6 +29,7 @@ from study.trial import run_trial
 Spec = dict[str, Any]  # of a trial, as a worker gets it
 
 PENDING_SECONDS = 30.0  # without a running trial, before that is explained
+SECONDS_BETWEEN_LOOKS = 5.0  # whether Ray is alive
 MOST_LETTERS = 300  # of an error on the console; its log has it all
 
 
@@ -40,6 +41,7 @@ class Recorder(tune.Callback):
         self.lost: list[Trial] = []  # given up by Tune before their retries were used up
         self._trials = {trial.name: trial for trial in plan.trials}
         self._patience = Patience(PENDING_SECONDS)
+        self._looked = time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its callbacks to restore from; our plan restores instead."""
@@ -93,7 +95,10 @@ class Recorder(tune.Callback):
         self._progress.has_failed(trial.trial_id, self._of(trial))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Say why nothing runs, where that lasts."""
+        """Give up when Ray has died here; say why nothing runs, where that lasts."""
+        if time.monotonic() - self._looked > SECONDS_BETWEEN_LOOKS:
+            check_alive()
+            self._looked = time.monotonic()
         if self._patience.is_over(waiting=not self._progress.running and bool(trials)):
             asked = trials[-1].placement_group_factory.required_resources
             if reason := why_nothing_runs(asked, node_resources()):

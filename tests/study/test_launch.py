@@ -145,6 +145,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with prepared(folder):
         code, output = launch(folder, "--save-embeddings", "1", "--max-concurrent", "1", "--no-report")
         assert code == 0 and "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in output, output
+        assert "\nstarting Ray here; this takes some seconds\n" in output  # not silent meanwhile
         yield folder
 
 
@@ -232,6 +233,23 @@ def events_in(file: Path) -> list[Any]:
         events.append(Event.FromString(content[12 : 12 + length]))
         content = content[16 + length :]
     return events
+
+
+def test_a_launch_whose_raylet_is_killed_ends_with_a_line_and_keeps_what_is_done(folder: Path) -> None:
+    # Many seeds: a worker outlives its raylet for some seconds, and goes on meanwhile.
+    process = start(folder, "--seeds", "100", "--seeds-per-trial", "1", "--max-concurrent", "1")
+    wait_for(lambda: records_in(folder), process)
+    (raylet,) = (child for child in psutil.Process(process.pid).children() if child.name() == "raylet")
+    raylet.kill()
+    output, _ = process.communicate(timeout=200)  # Ray itself would wait for ever
+    assert process.returncode == 1, output
+    assert output.splitlines()[-1] == (
+        "error: Ray's process on this machine (raylet) has died: killed, or out of memory. "
+        "Finished runs are kept; the same command goes on from here."
+    )
+    assert "Traceback" not in output
+    assert 1 <= len(results(folder)) < 400
+    assert_predictions_are_kept(folder)
 
 
 def test_runs_that_fail_are_kept_with_their_traceback_and_the_others_go_on(folder: Path) -> None:
