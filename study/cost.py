@@ -42,7 +42,8 @@ def in_words(seconds: float) -> str:
     """A duration to one figure or two."""
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
         if seconds >= 1.5 * size or unit == "second":
-            return f"{seconds / size:.0f} {unit}s"
+            count = f"{seconds / size:.0f}"
+            return f"{count} {unit}{'' if count == '1' else 's'}"
     raise AssertionError
 
 
