@@ -342,7 +342,9 @@ class Ranking:
 
     def agreement(self, value: str) -> float:
         """Kendall's tau of the order under a value with that under the first."""
-        return rank_correlation(*(adjusted_means(self.under(each)) for each in (self.values[0], value)))
+        means = pd.DataFrame({each: adjusted_means(self.under(each)) for each in (self.values[0], value)})
+        known = means.dropna()
+        return rank_correlation(*(known[each] for each in known))
 
 
 @lru_cache(maxsize=1)

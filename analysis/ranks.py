@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pandas as pd
@@ -60,12 +61,14 @@ def rank_words(ranking: Ranking, value: str) -> str:
     """«With rehearsal none instead of all, 3 of 9 methods change their rank: …»"""
     first = ranking.values[0]
     before, after = ranking.ranks(first), ranking.ranks(value)
-    moved = [method for method in ranking.rivals if before[method] != after[method]]
+    both = [method for method in ranking.rivals if method in before and method in after]
+    moved = [method for method in both if before[method] != after[method]]
     words = f"With {ranking.setting} {value} instead of {first}"
-    tau = f"Kendall's tau {ranking.agreement(value):.2f}"
+    agreement = ranking.agreement(value)
+    tau = "no order to compare" if math.isnan(agreement) else f"Kendall's tau {agreement:.2f}"
     if not moved:
-        return f"{words} the ranks of {len(before)} methods stay as they are."
+        return f"{words} the ranks of {len(both)} methods stay as they are."
     named = ", ".join(
         f"{NAMES.get(m, m)} {before[m]} → {after[m]}" for m in sorted(moved, key=lambda m: after[m])
     )
-    return f"{words}, {len(moved)} of {len(before)} methods change their rank ({tau}): {named}."
+    return f"{words}, {len(moved)} of {len(both)} methods change their rank ({tau}): {named}."
