@@ -5,9 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_SHOWN = 60  # characters of a value in an error
+
 
 class UserError(ValueError):
     """What was given, what was expected, what to do; shown without a traceback."""
+
+
+def shown(value: object) -> str:
+    """A value in an error: as Python writes it, and not too long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        return "a value of thousands of digits"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def choose(kind: str, given: str, choices: Iterable[str]) -> str:

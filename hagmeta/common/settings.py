@@ -13,11 +13,15 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
-from hagmeta.common.errors import UserError, choose
+from hagmeta.common.errors import UserError, choose, shown
 
 BY_METHOD: Any = object()  # the default of a setting that methods have their own for
 ALWAYS = object()  # the birth value of a setting that was there from the start
 PLAIN = (bool, int, float, str, type(None))  # types whose equal values are checked once
+MOST_NODES = 10**9  # that a setting may ask for; no graph here is as large
+MOST_STEPS = 10**6  # of training, or between two looks at it
+HIGHEST_RATE = 100  # of an optimizer; its weight decay too
+HIGHEST_WEIGHT = 10**6  # of a part of a loss or of an answer
 HOLDS = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
 _BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
@@ -119,7 +123,7 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
             raise ValueError
         return value
     except (ValueError, TypeError, KeyError, OverflowError):
-        raise UserError(f"{item.name} is {value!r}; it must be {_readable(kind)}.") from None
+        raise UserError(f"{item.name} is {shown(value)}; it must be {_readable(kind)}.") from None
 
 
 def _word_or_number(item: dataclasses.Field[Any], value: Any) -> str:
@@ -136,7 +140,7 @@ def _word_or_number(item: dataclasses.Field[Any], value: Any) -> str:
         kind = "a number" if item.metadata["fractions"] else "a whole number of"
         limits = " and ".join(f"{limit} {bound}" for limit, bound in _limits(item))
         raise UserError(
-            f"{item.name} is {value!r}; it must be {', '.join(words)} or {kind} {limits}."
+            f"{item.name} is {shown(value)}; it must be {', '.join(words)} or {kind} {limits}."
         ) from None
 
 
@@ -166,7 +170,7 @@ def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
         choose(item.name, value, item.metadata["choices"])
     for words, limit in _limits(item):
         if not HOLDS[words](value, limit):
-            raise UserError(f"{item.name} is {value}; it must be {words} {limit}.")
+            raise UserError(f"{item.name} is {shown(value)}; it must be {words} {limit}.")
 
 
 def _limits(item: dataclasses.Field[Any]) -> list[tuple[str, float]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import setting
+from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.methods.base import Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.nn.encoder import Embedding
@@ -20,7 +20,9 @@ from hagmeta.sparse.graph import View
 class CecSettings(MethodSettings):
     """The scale of its answers."""
 
-    cosine_scale: float = setting(16.0, "multiplies the cosines of the classifier", above=0)
+    cosine_scale: float = setting(
+        16.0, "multiplies the cosines of the classifier", above=0, at_most=HIGHEST_WEIGHT
+    )
 
 
 class Cec(Method):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import setting
+from hagmeta.common.settings import HIGHEST_RATE, setting
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, OwnSteps, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.node_attention import (
@@ -64,6 +64,7 @@ class HagMetaSettings(MethodSettings):
         words=("common",),
         fractions=True,
         above=0,
+        at_most=HIGHEST_RATE,
         birth="common",
     )
     nla_decay: str = setting(
@@ -72,6 +73,7 @@ class HagMetaSettings(MethodSettings):
         words=("common",),
         fractions=True,
         at_least=0,
+        at_most=HIGHEST_RATE,
         birth="common",
     )
     tla_weights: str = setting(

@@ -8,7 +8,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import setting
+from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.methods.base import MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.nn.encoder import Embedding
@@ -22,8 +22,8 @@ Arrays = list[np.ndarray]  # one a class, a row a candidate
 class ICarlSettings(MethodSettings):
     """How what was known is kept."""
 
-    distillation: float = setting(1.0, "weight of the distillation loss", at_least=0)
-    temperature: float = setting(2.0, "softens what is distilled", above=0)
+    distillation: float = setting(1.0, "weight of the distillation loss", at_least=0, at_most=HIGHEST_WEIGHT)
+    temperature: float = setting(2.0, "softens what is distilled", above=0, at_most=HIGHEST_WEIGHT)
 
 
 class ICarl(GrowingMethod):

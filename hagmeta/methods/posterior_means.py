@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from hagmeta.common.settings import setting
+from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.methods.base import SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
@@ -35,7 +35,10 @@ class PosteriorMeansSettings(ClosedFormSettings):
         0.1, "an unlabelled node counts as so much of a labelled one (0: not at all)", at_least=0, at_most=1
     )
     coupling: float = setting(
-        4.0, "weight of the neighbours' answers where all labelled neighbours agree (0: none)", at_least=0
+        4.0,
+        "weight of the neighbours' answers where all labelled neighbours agree (0: none)",
+        at_least=0,
+        at_most=HIGHEST_WEIGHT,
     )
 
 

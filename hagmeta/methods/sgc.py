@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import setting
+from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.methods.base import Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings
 from hagmeta.nn.statistics import ridged, shrunk, solve
@@ -24,7 +24,10 @@ class RidgeSettings(ClosedFormSettings):
     """The strength of the regression's penalty."""
 
     ridge: float = setting(
-        0.1, "ridge regression's penalty, in units of the mean eigenvalue of what it inverts", above=0
+        0.1,
+        "ridge regression's penalty, in units of the mean eigenvalue of what it inverts",
+        above=0,
+        at_most=HIGHEST_WEIGHT,
     )
 
 

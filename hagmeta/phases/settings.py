@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hagmeta.common.settings import BY_METHOD, Settings, setting
+from hagmeta.common.settings import (
+    BY_METHOD,
+    HIGHEST_RATE,
+    HIGHEST_WEIGHT,
+    MOST_NODES,
+    MOST_STEPS,
+    Settings,
+    setting,
+)
 from hagmeta.methods import METHODS, MetaTraining, MethodSettings, SessionLearning
 from hagmeta.protocol import ProtocolSettings
 
@@ -14,16 +22,22 @@ from hagmeta.protocol import ProtocolSettings
 class TrainingSettings(Settings):
     """The optimizer's, before the sessions; weight decay in them too."""
 
-    learning_rate: float = setting(0.005, "Adam's rate in pre-training and meta-training", above=0)
-    weight_decay: float = setting(0.0005, "Adam's weight decay", at_least=0)
+    learning_rate: float = setting(
+        0.005, "Adam's rate in pre-training and meta-training", above=0, at_most=HIGHEST_RATE
+    )
+    weight_decay: float = setting(0.0005, "Adam's weight decay", at_least=0, at_most=HIGHEST_RATE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainSettings(TrainingSettings):
     """How long pre-training lasts."""
 
-    pretrain_epochs: int = setting(2000, "at most so many epochs of pre-training", at_least=0)
-    pretrain_patience: int = setting(10, "stop after so many evaluations without a better one", at_least=1)
+    pretrain_epochs: int = setting(
+        2000, "at most so many epochs of pre-training", at_least=0, at_most=MOST_STEPS
+    )
+    pretrain_patience: int = setting(
+        10, "stop after so many evaluations without a better one", at_least=1, at_most=MOST_STEPS
+    )
     classifier: str = setting(
         BY_METHOD,
         "over the encoder in pre-training: linear, or by cosine, labels smoothed and classes alike in weight",
@@ -36,9 +50,11 @@ class PretrainSettings(TrainingSettings):
 class MetaTrainingSettings(TrainingSettings):
     """How long meta-training lasts."""
 
-    episodes: int = setting(1000, "at most so many episodes of meta-training", at_least=1)
-    validate_every: int = setting(25, "episodes between two validations", at_least=1)
-    patience: int = setting(10, "stop meta-training after so many validations without a better", at_least=1)
+    episodes: int = setting(1000, "at most so many episodes of meta-training", at_least=1, at_most=MOST_STEPS)
+    validate_every: int = setting(25, "episodes between two validations", at_least=1, at_most=MOST_STEPS)
+    patience: int = setting(
+        10, "stop meta-training after so many validations without a better", at_least=1, at_most=MOST_STEPS
+    )
 
     @classmethod
     def concerns(cls, method: Any) -> bool:
@@ -49,8 +65,8 @@ class MetaTrainingSettings(TrainingSettings):
 class SessionSettings(Settings):
     """The gradient steps of a session."""
 
-    finetune_steps: int = setting(20, "gradient steps a session under strict", at_least=0)
-    finetune_rate: float = setting(0.005, "Adam's rate in a session", above=0)
+    finetune_steps: int = setting(20, "gradient steps a session under strict", at_least=0, at_most=MOST_STEPS)
+    finetune_rate: float = setting(0.005, "Adam's rate in a session", above=0, at_most=HIGHEST_RATE)
 
     @classmethod
     def concerns(cls, method: Any) -> bool:
@@ -66,6 +82,7 @@ class SelfTrainingSettings(Settings):
         "visible nodes without labels that join a class's supports, those most surely of it by the method's "
         "own answers; then it learns and answers again (0: none)",
         at_least=0,
+        at_most=MOST_NODES,
         birth=0,
     )
 
@@ -94,7 +111,7 @@ class PrototypeSettings(Settings):
 class MemorySettings(Settings):
     """What is kept of classes for replay."""
 
-    memory: int = setting(10, "nodes kept of a class for replay", at_least=1)
+    memory: int = setting(10, "nodes kept of a class for replay", at_least=1, at_most=MOST_NODES)
 
     @classmethod
     def concerns(cls, method: Any) -> bool:
@@ -116,6 +133,7 @@ class ReadOutSettings(Settings):
         0.0,
         "so many times the logarithm of a class's share of the labels is taken off its logits (0: none)",
         at_least=0,
+        at_most=HIGHEST_WEIGHT,
         birth=0.0,
     )
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hagmeta.common.errors import UserError
-from hagmeta.common.settings import Settings, setting
+from hagmeta.common.errors import UserError, shown
+from hagmeta.common.settings import MOST_NODES, Settings, setting
 from hagmeta.protocol.scenario import ClassNodes, Rehearsed, Scenario, Stream, StreamPlan
 
 
@@ -22,20 +22,33 @@ class TaskSettings(Settings):
         None, "how many classes are base, novel-train and novel-test (default: the dataset's)"
     )
     drop_small: bool = setting(False, "leave out classes with too few nodes instead of stopping")
-    n_way: int | None = setting(None, "new classes a session (default: the dataset's)", at_least=1)
-    k_shot: int | None = setting(None, "labelled nodes a new class (default: the dataset's)", at_least=1)
-    sessions: int | None = setting(None, "at most so many sessions (default: all that N allows)", at_least=1)
+    n_way: int | None = setting(
+        None, "new classes a session (default: the dataset's)", at_least=1, at_most=MOST_NODES
+    )
+    k_shot: int | None = setting(
+        None, "labelled nodes a new class (default: the dataset's)", at_least=1, at_most=MOST_NODES
+    )
+    sessions: int | None = setting(
+        None, "at most so many sessions (default: all that N allows)", at_least=1, at_most=MOST_NODES
+    )
     query_shot: int | None = setting(
-        None, "training queries a class (default: K under strict, 20 under released)", at_least=1
+        None,
+        "training queries a class (default: K under strict, 20 under released)",
+        at_least=1,
+        at_most=MOST_NODES,
     )
     queries_per_class: int = setting(
-        0, "at most so many test nodes a class are asked under strict (0: all)", at_least=0
+        0,
+        "at most so many test nodes a class are asked under strict (0: all)",
+        at_least=0,
+        at_most=MOST_NODES,
     )
     val_classes: int | str = setting(
         0,
         "novel-train classes kept out of meta-training to validate on (0: validate on all), or half of them",
         words=("half",),
         at_least=0,
+        at_most=MOST_NODES,
     )
     visibility: str = setting(
         "arriving",
@@ -47,12 +60,16 @@ class TaskSettings(Settings):
         0,
         "supports of every arriving class, in streams and episodes, that are nodes of another of its session",
         at_least=0,
+        at_most=MOST_NODES,
         birth=0,
     )
 
     def check(self) -> None:
-        if self.classes is not None and min(self.classes) < 1:
-            raise UserError(f"classes is {self.classes}: each of the three counts must be at least 1.")
+        if self.classes is not None and not 1 <= min(self.classes) <= max(self.classes) <= MOST_NODES:
+            raise UserError(
+                f"classes is {shown(self.classes)}: each of the three counts must be at least 1 and at most "
+                f"{MOST_NODES}."
+            )
 
     @property
     def held_out(self) -> int:
@@ -77,6 +94,7 @@ class LabelSettings(TaskSettings):
         "labels of a class that are read again after its session: all, none, or at most so many",
         words=("all", "none"),
         at_least=1,
+        at_most=MOST_NODES,
         birth="all",
     )
 

@@ -13,7 +13,7 @@ from hagmeta import datasets
 from hagmeta.common.command import parse_seeds
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import BY_METHOD, Settings, setting
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config import SETTINGS, RunConfig, resolve
 from hagmeta.methods import METHODS, Method
 from hagmeta.methods.hag_meta import HagMetaSettings
 from hagmeta.nn.encoder import LayerSettings
@@ -35,6 +35,10 @@ def other_value(item: Field[Any]) -> Any:
     if isinstance(default, float):
         return default + (0.25 if default != item.metadata["limits"]["at most"] else -0.25)
     return f"not-{default}" if isinstance(default, str) else (default or 0) + 1
+
+
+def is_number(item: Field[Any]) -> bool:
+    return bool(item.metadata["words"]) or str(item.type).startswith(("int", "float"))
 
 
 def test_defaults_are_the_paper_s() -> None:
@@ -135,6 +139,12 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("logit_adjustment", -0.5, "-0.5"),
     ("logit_adjustment", "inf", "'inf'"),
     ("logit_adjustment", None, "no value"),
+    ("episodes", 1e300, "at most 1000000"),
+    ("episodes", "9" * 5000, "it must be a whole number"),
+    ("learning_rate", 1e308, "1e+308; it must be at most 100"),
+    ("nla_rate", 1e308, "above 0"),
+    ("k_shot", 10**30, "at most 1000000000"),
+    ("classes", [10**30, 1, 1], "at most 1000000000"),
 ]
 
 
@@ -145,7 +155,14 @@ def test_a_bad_value_is_named_in_one_line(key: str, value: Any, shown: str) -> N
     message = str(caught.value)
     assert key in message
     assert shown in message
-    assert "\n" not in message
+    assert "\n" not in message and len(message) < 300
+
+
+@pytest.mark.parametrize("name", [name for name, item in SETTINGS.items() if is_number(item)])
+def test_every_number_has_a_largest_value(name: str) -> None:
+    # A typing error such as 1e300 is refused before a run, not by a library in the middle of it.
+    with pytest.raises(UserError, match=f"^{name} is 1"):
+        RunConfig.from_mapping({name: 10**12})
 
 
 @pytest.mark.parametrize(
@@ -240,6 +257,13 @@ def test_a_key_that_is_no_text_is_an_unknown_setting(key: object) -> None:
 def test_a_number_too_large_for_a_float() -> None:
     with pytest.raises(UserError):
         RunConfig(learning_rate=10**400)
+
+
+@pytest.mark.parametrize("key", ["episodes", "classes", "rehearsal"])
+def test_a_number_that_python_will_not_write(key: str) -> None:
+    huge = 10**5000
+    with pytest.raises(UserError, match=f"{key} is a .* of thousands of digits"):
+        RunConfig.from_mapping({key: (huge, 1, 1) if key == "classes" else huge})
 
 
 def test_minus_zero_hashes_as_zero() -> None:
