@@ -80,7 +80,12 @@ class Evaluator:
 
 
 def calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
-    """Expected calibration error (Guo et al., 2017): |confidence - accuracy| over bins of equal width."""
+    """Expected calibration error (Guo et al., 2017): |confidence - accuracy| over bins of equal width.
+
+    It is NaN where a confidence is: training that diverged gives no probabilities.
+    """
+    if np.isnan(confidence).any():  # as a whole number NaN is 0 on some processors and negative on others
+        return math.nan
     bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     gaps = np.bincount(bins, weights=confidence - right, minlength=BINS)
     return float(np.abs(gaps).sum() / len(right))
