@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from rich.console import Console
 from hagmeta import datasets
 from hagmeta.common.command import Parser, parse_seeds, parse_settings, show_error
 from hagmeta.common.errors import UserError, choose
-from hagmeta.common.files import written_whole
+from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.common.home import DEFAULT_HOME, home, make_home
 from hagmeta.common.records import Record
 from hagmeta.common.settings import BY_METHOD
@@ -55,7 +54,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     config = RunConfig.from_mapping(given)
     device = choose_device(options.device)
     if options.json:
-        check_writable(options.json)
+        check_writable("--json", options.json)
     choose("method", config.method, METHODS)  # before anything is downloaded
     dataset = datasets.load(config.dataset, make_home() / "data")
     config = resolve(config)
@@ -85,19 +84,8 @@ def _run(options: argparse.Namespace, console: Console) -> None:
 
 def write_json(path: Path, records: list[Record]) -> None:
     """Whole or not at all."""
-    with written_whole(path) as partial:
+    with writing("--json", path), written_whole(path) as partial:
         partial.write_text(json.dumps(records, indent=1) + "\n")
-
-
-def check_writable(path: Path) -> None:
-    """Find out before a long run, not after it."""
-    try:
-        if path.is_dir():
-            raise IsADirectoryError("it is a folder")
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise UserError(f"--json {path} cannot be written: {error.strerror or error}.") from None
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

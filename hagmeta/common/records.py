@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hagmeta.common.files import reason, require_readable
 from hagmeta.common.record_schema import problem_of
 
 RunKey = tuple[str, int]  # configuration hash, seed
@@ -74,11 +75,12 @@ def read_record(path: Path) -> Record:
 def _parsed(path: Path) -> Any:
     """What a file holds, of plain JSON: no NaN, nothing nested without end."""
     try:
+        require_readable(path)
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"larger than {MOST_BYTES:,} bytes")
         content = path.read_bytes()
     except OSError as error:  # a folder, a link to nothing, no right to read it
-        raise ValueError(f"not readable: {error.strerror or error}") from None
+        raise ValueError(f"not readable: {reason(error)}") from None
     try:
         return json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):

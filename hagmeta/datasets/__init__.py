@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.common.errors import choose
+from hagmeta.common.files import expanded
 from hagmeta.common.settings import Settings, setting
 from hagmeta.datasets import (
     arxiv,
@@ -93,7 +94,7 @@ def files_at_hand(name: str) -> list[Path]:
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
         return list(mat.paths(rest))
-    return [Path(rest).expanduser()] if rest and kind == "npz" else []
+    return [expanded(rest)] if rest and kind == "npz" else []
 
 
 def _made_from(name: str, root: Path) -> list[str] | None:
@@ -123,7 +124,7 @@ def _read(name: str, root: Path) -> NodeDataset:
     if rest and kind == "mat":
         return mat.load(rest, name)
     if rest and kind == "npz":
-        return npz.load(Path(rest).expanduser(), name)
+        return npz.load(expanded(rest), name)
     if rest and kind == "synthetic":
         return synthetic.generate(name, synthetic.parse(rest))
     choose("dataset", name, (*_REGISTRY, *_FORMS))
@@ -148,9 +149,7 @@ def describe(name: str, root: Path) -> DatasetInfo:
         on_disk = all(map(os.path.isfile, mat.paths(rest)))
         return DatasetInfo(name, "files in the .mat layout", rest, on_disk=on_disk)
     if rest and kind == "npz":
-        return DatasetInfo(
-            name, "a file in the .npz format", rest, on_disk=os.path.isfile(Path(rest).expanduser())
-        )
+        return DatasetInfo(name, "a file in the .npz format", rest, on_disk=os.path.isfile(expanded(rest)))
     if rest and kind == "synthetic":
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
 
-from hagmeta.common.errors import UserError
+from hagmeta.common.errors import UserError, shown
+from hagmeta.common.files import reason, require_readable
 from hagmeta.datasets.base import NodeDataset
 
 Features: TypeAlias = scipy.sparse.csr_matrix | np.ndarray
+
+
+MOST_FEATURES = 10**6  # each takes a row of an encoder's weights
+LARGEST = 1e15  # of a feature: sums of squares stay within 32 bits
 
 
 def make_dataset(
@@ -47,6 +53,9 @@ def make_dataset(
         )
     else:
         names = tuple(str(class_names[label]) for label in present)
+        for class_name in names:
+            if not _is_unicode(class_name):
+                raise UserError(f"{source}: 'class_names' holds {shown(class_name)}; valid is Unicode text.")
     return NodeDataset(name, edges, labels.astype(np.int64).ravel(), features, names)
 
 
@@ -71,6 +80,16 @@ def whole_numbers(values: Any, *, source: str, key: str, dimensions: int) -> np.
             f"valid are whole numbers from 0."
         )
     return array.astype(np.int64)
+
+
+def require_data_file(path: Path, more: str = "") -> None:
+    """Refuse a file that is not there, or that is no file."""
+    try:
+        require_readable(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{path}: there is no such file{more}.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({reason(error)}){more}.") from None
 
 
 def place(*position: int) -> str:
@@ -116,6 +135,11 @@ def _clean_features(features: Any, *, num_nodes: int, source: str) -> Features:
             f"{source}: 'features' has shape {features.shape}; "
             f"valid is ({num_nodes}, features), a row for each label."
         )
+    if features.shape[1] > MOST_FEATURES:
+        raise UserError(
+            f"{source}: there are {features.shape[1]:,} features; valid are at most {MOST_FEATURES:,}. "
+            "Leave out those that few nodes have."
+        )
     if features.dtype.kind not in "biuf":
         raise UserError(f"{source}: 'features' has type {features.dtype}; valid are real numbers.")
     if scipy.sparse.issparse(features):
@@ -123,10 +147,10 @@ def _clean_features(features: Any, *, num_nodes: int, source: str) -> Features:
         matrix = scipy.sparse.csr_matrix(features, dtype=np.float32, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
-        _require_finite(matrix.data, features=matrix, source=source)
+        _require_valid(matrix.data, features=matrix, source=source)
         return matrix
     dense = np.ascontiguousarray(features, dtype=np.float32)
-    _require_finite(dense, features=dense, source=source)
+    _require_valid(dense, features=dense, source=source)
     return dense
 
 
@@ -135,20 +159,24 @@ def entry_place(indptr: np.ndarray, indices: np.ndarray, entry: int) -> tuple[in
     return int(np.searchsorted(indptr, entry, side="right")) - 1, int(indices[entry])
 
 
-def _require_finite(values: np.ndarray, *, features: Features, source: str) -> None:
-    # The sum is finite only if all are (or if they overflow, which the slower look below tells apart).
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum(dtype=np.float64)):
-            return
-    finite = np.isfinite(values)
-    if finite.all():
+def _require_valid(values: np.ndarray, *, features: Features, source: str) -> None:
+    if values.min(initial=0) >= -LARGEST and values.max(initial=0) <= LARGEST:  # NaN is not
         return
-    first = int(np.argmin(finite.ravel()))
+    first = int(np.argmin(np.abs(values.ravel()) <= LARGEST))
     if isinstance(features, np.ndarray):
         row, column = divmod(first, features.shape[1])
     else:
         row, column = entry_place(features.indptr, features.indices, first)
     raise UserError(
         f"{source}: 'features' holds {values.ravel()[first]} in {place(row, column)}; "
-        f"valid are finite numbers (of 32 bits)."
+        f"valid are finite numbers from {-LARGEST:g} to {LARGEST:g}."
     )
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether text can be written to a file; half a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

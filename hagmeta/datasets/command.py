@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,10 +13,9 @@ from rich.text import Text
 from hagmeta import datasets
 from hagmeta.common.command import Parser
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import written_whole
+from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.common.home import home
 from hagmeta.datasets import npz
-from hagmeta.datasets.clean import one_line
 from hagmeta.datasets.convert import NODES_PER_WORD, Columns, convert, count
 from hagmeta.datasets.page import render
 from hagmeta.datasets.show import datasets_table, summary_view
@@ -53,15 +51,16 @@ def _report(out: Path, names: Sequence[str]) -> None:
     """A page of what is at hand, and of what is named."""
     if out.suffix != ".html":
         raise UserError(f"--report {out}: valid is a name that ends in .html; datasets are named before it.")
-    _check_folder("--report", out)
+    check_writable("--report", out)
     root = home() / "data"
     for name in names:
         datasets.describe(name, root)  # an unknown one is named before the work
     shown = list(dict.fromkeys([*datasets.at_hand(root), *names]))
     command = shlex.join(["python", "-m", "hagmeta", "datasets", *names, "--report", str(out)])
     page = render([_summary(name) for name in shown], command)
-    with _writing("--report", out), written_whole(out) as partial:
-        partial.write_text(page, encoding="utf-8")
+    with writing("--report", out), written_whole(out) as partial:
+        # A file's name may hold bytes that are no UTF-8.
+        partial.write_text(page, encoding="utf-8", errors="replace")
     print(f"{out}: {', '.join(shown)}")
 
 
@@ -69,10 +68,10 @@ def _convert(options: argparse.Namespace) -> None:
     out: Path = options.out
     if out.suffix != ".npz":
         raise UserError(f"--out {out}: valid is a name that ends in .npz.")
-    _check_folder("--out", out)
+    check_writable("--out", out)
     columns = Columns(options.id, options.label, options.text, tuple(options.numeric or ()))
     converted = convert(options.edges, options.nodes, columns)
-    with _writing("--out", out):
+    with writing("--out", out):
         npz.save(out, converted.dataset)
     made = converted.dataset
     counts = {"node": made.num_nodes, "edge": len(made.edges), "feature": made.num_features}
@@ -81,23 +80,6 @@ def _convert(options: argparse.Namespace) -> None:
         print(note)
     print(f"{out}: {', '.join(count(number, what) for what, number in counts.items())}, {classes}")
     print(f"look at it with: python -m hagmeta datasets npz:{out}")
-
-
-def _check_folder(option: str, path: Path) -> None:
-    """Find out before the work, not after it."""
-    with _writing(option, path):
-        if path.is_dir():
-            raise IsADirectoryError("it is a folder")
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {path.parent}")
-
-
-@contextmanager
-def _writing(option: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{option} {path} cannot be written: {error.strerror or one_line(error)}.") from None
 
 
 def _parser() -> Parser:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,10 @@ import numpy as np
 from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.datasets.building import presence
-from hagmeta.datasets.clean import Features, make_dataset, sorted_unique
+from hagmeta.datasets.clean import LARGEST, Features, make_dataset, sorted_unique
 from hagmeta.datasets.table_file import TableFile, shown
 
 NODES_PER_WORD = 3  # a word that fewer use tells nodes apart, not classes
-LARGEST = float(np.finfo(np.float32).max)
 UNLABELLED = -1
 
 
@@ -57,13 +57,14 @@ class _Nodes:
 
 def convert(edges: Path, nodes: Path, columns: Columns) -> Converted:
     """Read both files; a UserError names file, line, column and value of the first thing that is wrong."""
-    if edges.resolve() == nodes.resolve():
+    edge_table, node_table = TableFile(edges), TableFile(nodes)
+    if edges.samefile(nodes):
         raise UserError(f"{edges}: --edges and --nodes name the same file; valid are two.")
     notes: list[str] = []
-    read = _read_nodes(TableFile(nodes), columns, notes)
+    read = _read_nodes(node_table, columns, notes)
     names = _class_names(read.labels, nodes, columns)
     features = _features(read, nodes, columns, notes)
-    pairs = _read_edges(TableFile(edges), read.number, notes)
+    pairs = _read_edges(edge_table, read.number, notes)
     position = {name: label for label, name in enumerate(names)}
     dataset = make_dataset(
         nodes.stem,
@@ -156,8 +157,8 @@ def _numbers(
     position = next(position for position in positions if not _is_number(row[position]))
     raise table.error(
         line,
-        f"column {names[position]!r} holds {shown(row[position])}; valid is a finite number "
-        "(of 32 bits). Words are read with --text COLUMN; --numeric COLUMN ... chooses columns.",
+        f"column {names[position]!r} holds {shown(row[position])}; valid is a number from {-LARGEST:g} to "
+        f"{LARGEST:g}. Words are read with --text COLUMN; --numeric COLUMN ... chooses columns.",
     )
 
 
@@ -175,7 +176,7 @@ def _class_names(labels: list[str], path: Path, columns: Columns) -> list[str]:
         found = f"one class, {shown(labels[0])}" if labels else "no label at all"
         raise UserError(f"{path}: column {columns.label!r} holds {found}; valid are two classes or more.")
     if all(label.isdecimal() for label in present):
-        return sorted(present, key=lambda label: (int(label), label))
+        return sorted(present, key=lambda label: (Decimal(label), label))  # of any length, as int is not
     return sorted(present)
 
 

@@ -8,7 +8,6 @@ edges but no label in either file belongs to no class: it is left out with its e
 
 from __future__ import annotations
 
-import os.path
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,25 +17,23 @@ import scipy.io
 import scipy.sparse
 
 from hagmeta.common.errors import UserError
+from hagmeta.common.files import expanded
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset, one_line, whole_numbers
+from hagmeta.datasets.clean import make_dataset, one_line, require_data_file, whole_numbers
 
 SUFFIXES = ("_network", "_train.mat", "_test.mat")
 
 
 def paths(prefix: str) -> list[Path]:
     """The three files of a graph."""
-    return [Path(prefix + suffix).expanduser() for suffix in SUFFIXES]
+    return [expanded(prefix + suffix) for suffix in SUFFIXES]
 
 
 def load(prefix: str, name: str) -> NodeDataset:
     """Read the three files of a graph."""
     network_path, *label_paths = paths(prefix)
     for path in (network_path, *label_paths):
-        if not os.path.isfile(path):
-            raise UserError(
-                f"{path}: there is no such file; mat:PREFIX reads PREFIX{', PREFIX'.join(SUFFIXES)}."
-            )
+        require_data_file(path, f"; mat:PREFIX reads PREFIX{', PREFIX'.join(SUFFIXES)}")
     edges = _read_network(network_path)
     parts = [_read_labels(path) for path in label_paths]
     widths = [attributes.shape[1] for _, _, attributes in parts]

@@ -16,7 +16,6 @@ key                     shape        what
 
 from __future__ import annotations
 
-import os.path
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,14 @@ import scipy.sparse
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import entry_place, make_dataset, one_line, place, whole_numbers
+from hagmeta.datasets.clean import (
+    entry_place,
+    make_dataset,
+    one_line,
+    place,
+    require_data_file,
+    whole_numbers,
+)
 
 
 def load(path: Path, name: str) -> NodeDataset:
@@ -69,8 +75,7 @@ def _smallest(array: np.ndarray) -> np.ndarray:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    if not os.path.isfile(path):  # also where the name is none that a file can have
-        raise UserError(f"{path}: there is no such file.")
+    require_data_file(path)
     try:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):

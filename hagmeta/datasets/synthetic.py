@@ -16,7 +16,7 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import DatasetInfo, NodeDataset
-from hagmeta.datasets.clean import Features, make_dataset, sorted_unique
+from hagmeta.datasets.clean import MOST_FEATURES, Features, make_dataset, sorted_unique
 
 SMALLEST_CLASS = 100  # nodes, where there are enough
 CLASS_SIZE_EXPONENT = 0.8
@@ -46,7 +46,7 @@ class SyntheticConfig:
         for key, value, low, high in (
             ("nodes", self.nodes, 4, 10**8),
             ("edges", self.edges, 1, most_edges),
-            ("features", self.features, 1, 10**6),
+            ("features", self.features, 1, MOST_FEATURES),
             ("classes", self.classes, 2, self.nodes // 2),
             ("seed", self.seed, 0, 2**63 - 1),
             ("dense", self.dense, 0, 1),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.clean import one_line
+from hagmeta.common.files import reason, require_readable
 
 SHOWN = 60  # characters of a cell in an error
 
@@ -19,6 +20,10 @@ class TableFile:
     """A file of rows: UTF-8, cells between commas (tabs in a .tsv), quoted with " where they need to be."""
 
     path: Path
+
+    def __post_init__(self) -> None:
+        with self._reading():
+            require_readable(self.path)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """The line on which each row begins, and its cells; all rows are as wide as the first."""
@@ -46,11 +51,16 @@ class TableFile:
         """An error to raise that names the file and the line."""
         return UserError(f"{self.path}: line {line}: {reason}")
 
-    def _text(self) -> str:
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            content = self.path.read_bytes()
+            yield
         except OSError as error:
-            raise UserError(f"{self.path}: cannot be read ({error.strerror or one_line(error)}).") from None
+            raise UserError(f"{self.path}: cannot be read ({reason(error)}).") from None
+
+    def _text(self) -> str:
+        with self._reading():
+            content = self.path.read_bytes()
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:

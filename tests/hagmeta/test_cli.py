@@ -204,12 +204,17 @@ def test_a_good_file_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "PD" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", ["missing folder", "a folder", "below a file"])
+@pytest.mark.parametrize(
+    "kind", ["missing folder", "a folder", "below a file", "a FIFO", "a long name", "NUL"]
+)
 def test_an_unwritable_json_is_refused_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
     places = {"missing folder": "no/records.json", "a folder": ".", "below a file": "file/records.json"}
+    # While it is written a file has a longer name.
+    places |= {"a FIFO": "pipe", "a long name": "a" * 250, "NUL": "a\0b"}
     assert_refused([*TINY, "--json", str(tmp_path / places[kind])], "cannot be written", capsys)
 
 

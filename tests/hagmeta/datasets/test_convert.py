@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,21 @@ def test_labels_that_are_numbers_keep_their_order() -> None:
     assert converted(f"id,label,x\n{rows}", "n9,n10\n").class_names == ("9", "10", "100")
 
 
+def test_labels_that_are_numbers_may_be_of_any_length() -> None:
+    long = "9" * 5000
+    rows = f"a,{long},1\nb,10,1\nc,9,1\n"
+    assert converted(f"id,label,x\n{rows}", PAIR).class_names == ("9", "10", long)
+
+
+@pytest.mark.parametrize("option", ["--nodes", "--edges", "--out"])
+def test_a_fifo_is_refused_at_once(option: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # To open it would wait for ever; to replace it would cut off who reads from it.
+    os.mkfifo(folder / "pipe.npz")
+    assert run(NUMBERS, PAIR, option, "pipe.npz") == 2
+    assert "it is not a regular file" in capsys.readouterr().err
+    assert (folder / "pipe.npz").is_fifo()
+
+
 def test_words_are_those_of_any_script() -> None:
     nodes = "id,label,text\n" + "".join(f"{i},{i % 2},Über_граф {i}\n" for i in range(3))
     assert converted(nodes, "0,1\n", "--text", "text").num_features == 2
@@ -157,12 +173,12 @@ BAD: dict[str, Case] = {
     "empty id": (node(" ,1,1,1"), PAIR, [], "nodes.csv: line 4: column 'id' is empty"),
     "short row": (node("c,1,1"), PAIR, [], "nodes.csv: line 4: 3 cells; valid are 4"),
     "long row": (node("c,1,1,1,1"), PAIR, [], "nodes.csv: line 4: 5 cells; valid are 4"),
-    "NaN": (node("c,1,nan,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds 'nan'; valid is a finite"),
+    "NaN": (node("c,1,nan,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds 'nan'; valid is a number from"),
     "infinite": (node("c,1,1,-inf"), PAIR, [], "nodes.csv: line 4: column 'y' holds '-inf'"),
     "over 32 bits": (node("c,1,1,1e39"), PAIR, [], "nodes.csv: line 4: column 'y' holds '1e39'"),
     "empty number": (node("c,1,,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds ''"),
     "decimal comma": (node('c,1,"1,5",1'), PAIR, [], "nodes.csv: line 4: column 'x' holds '1,5'"),
-    "text for a number": (NODES, EDGES, [], "line 2: column 'text' holds 'An Apple tree'; valid is a finite"),
+    "text for a number": (NODES, EDGES, [], "line 2: column 'text' holds 'An Apple tree'; valid is a number"),
     "damaged, no label": (node("c,,many,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds 'many'"),
     "one class": (NUMBERS.replace("b,1", "b,0"), PAIR, [], "nodes.csv: column 'label' holds one class, '0'"),
     "no label": ("id,label,x\na,,1\nb, ,1\n", PAIR, [], "column 'label' holds no label at all"),
@@ -186,7 +202,10 @@ BAD: dict[str, Case] = {
     "long names": (NUMBERS, PAIR, ["--out", f"{'a' * 300}.npz"], "cannot be written: File name too long"),
     "long nodes": (NUMBERS, PAIR, ["--nodes", "a" * 300], "cannot be read (File name too long)"),
     "one file": (NUMBERS, PAIR, ["--edges", "./nodes.csv"], "--edges and --nodes name the same file"),
-    "a folder": (NUMBERS, PAIR, ["--nodes", "."], ".: cannot be read (Is a directory)"),
+    "a folder": (NUMBERS, PAIR, ["--nodes", "."], ".: cannot be read (it is a folder)"),
+    "a device": (NUMBERS, PAIR, ["--nodes", "/dev/zero"], "cannot be read (it is not a regular file)"),
+    "NUL in a name": (NUMBERS, PAIR, ["--edges", "e\0"], "cannot be read (embedded null byte)"),
+    "NUL in --out": (NUMBERS, PAIR, ["--out", "g\0.npz"], "cannot be written: embedded null byte"),
     "unknown option": (NUMBERS, PAIR, ["--labels", "x"], "Did you mean '--label'?"),
 }
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,13 @@ def test_single_array_is_said_in_one_line(tmp_path: Path) -> None:
 
 def test_missing_file_is_said_in_one_line(tmp_path: Path) -> None:
     assert_one_line(tmp_path / "g.npz", "there is no such file")
+
+
+def test_what_is_no_file_is_said_in_one_line(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npz")  # to open it would wait for ever
+    assert_one_line(tmp_path / "pipe.npz", "cannot be read (it is not a regular file)")
+    assert_one_line(tmp_path, "cannot be read (it is a folder)")
+    assert_one_line(tmp_path / "a\0b.npz", "there is no such file")
 
 
 def test_a_table_of_contents_that_hides_an_array_is_damage(tmp_path: Path) -> None:
