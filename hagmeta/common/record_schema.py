@@ -18,7 +18,7 @@ KINDS: dict[str, set[type]] = {"number": {int, float}, "integer": {int}, "null":
 KINDS |= {"string": {str}, "boolean": {bool}}
 OF_VALUES = {"type", "minimum", "maximum", "description"}  # keywords that the short way below knows
 OF_LISTS = {"type", "minItems", "items", "description"}
-OF_OBJECTS = {"type", "minProperties", "additionalProperties", "description"}
+OF_OBJECTS = {"type", "minProperties", "properties", "additionalProperties", "description"}
 
 
 def problem_of(record: Mapping[str, Any]) -> str | None:
@@ -71,12 +71,13 @@ def _holds(value: Any, wanted: Mapping[str, Any]) -> bool:
             and _all_hold(value, wanted["items"])
         )
     if kind == "object":
-        within = wanted.get("additionalProperties")
+        known, others = wanted.get("properties", {}), wanted.get("additionalProperties")
         return (
             wanted.keys() <= OF_OBJECTS
             and type(value) is dict
             and len(value) >= wanted.get("minProperties", 0)
-            and (within is None or _all_hold(value.values(), within))
+            and all(_holds(value[key], known[key]) for key in value.keys() & known.keys())
+            and (others is None or _all_hold([value[key] for key in value.keys() - known.keys()], others))
         )
     if "pattern" in wanted:
         return type(value) is str and re.search(wanted["pattern"], value) is not None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from hagmeta.common import record_schema
 from hagmeta.common.records import StudyFolder, config_hash, read_record
 from hagmeta.config import RunConfig
+from hagmeta.packs.environment import environment
 
 
 def written(folder: Path, config: dict[str, Any], name: str, **more: Any) -> Path:
@@ -53,6 +57,35 @@ def test_a_record_is_read_by_its_own_unhashed_settings_and_revisions(tmp_path: P
         less = {other: value for other, value in told.items() if other != key}
         with pytest.raises(ValueError, match="another configuration"):
             read_record(written(tmp_path / key, config, name, **less))
+
+
+ENVIRONMENT = environment(torch.device("cpu"), pack=2) | {"plain": False}
+
+
+@pytest.mark.parametrize("made", [ENVIRONMENT, {}, {"commit": None, "device": "CPU"}, {"of later code": 1.5}])
+def test_an_environment_of_this_or_other_code_is_read(tmp_path: Path, made: dict[str, Any]) -> None:
+    config = {"dataset": "debian", "method": "cec"}
+    path = written(tmp_path, config, config_hash(config), environment=made)
+    assert read_record(path)["environment"] == made
+    assert record_schema._holds(made, record_schema.schema()["properties"]["environment"]), "at a glance"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("commit", 5), ("device", 1.0), ("torch", True), ("peak_memory_bytes", "much"), ("peak_gpu_bytes", -1)]
+    + [("peak_gpu_bytes", True), ("peak_memory_bytes", 10**30), ("seeds_in_pack", "2"), ("plain", "no")],
+)
+def test_an_environment_that_a_report_cannot_show_is_damage(tmp_path: Path, key: str, value: Any) -> None:
+    config = {"dataset": "debian", "method": "cec"}
+    path = written(tmp_path, config, config_hash(config), environment=ENVIRONMENT | {key: value})
+    with pytest.raises(ValueError, match=f"^its environment {key} is {json.dumps(value)}$"):
+        read_record(path)
+
+
+def test_a_record_that_is_no_file_is_damage(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "0.json")  # to open it would wait for ever
+    with pytest.raises(ValueError, match="not readable: it is not a regular file"):
+        read_record(tmp_path / "0.json")
 
 
 @pytest.mark.parametrize("config", [None, [], "text"])
