@@ -214,15 +214,16 @@ def _tested(values: np.ndarray, able: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """
     count = values.shape[1]
     p, corrected, critical = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.inf)
+    flips = _flips(len(values))
     there = ~np.isnan(values).all(axis=0)
     for index in np.flatnonzero(there & ~able).tolist():
-        t = _flipped(values[:, index])
+        t = _flipped(values[:, index], flips)
         p[index] = _share(t[0], t)
-    observed = {index: _flipped(values[:, index])[0] for index in np.flatnonzero(able).tolist()}
-    largest = np.zeros(len(_flips(len(values))))  # of this and those after it, flip by flip
+    observed = {index: _flipped(values[:, index], flips[:1])[0] for index in np.flatnonzero(able).tolist()}
+    largest = np.zeros(len(flips))  # of this and those after it, flip by flip
     order = sorted(observed, key=lambda index: observed[index])
     for index in order:
-        t = _flipped(values[:, index])
+        t = _flipped(values[:, index], flips)
         np.maximum(largest, t, out=largest)
         p[index], corrected[index] = _share(t[0], t), _share(t[0], largest)
     if order:
@@ -231,10 +232,11 @@ def _tested(values: np.ndarray, able: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return p, corrected, critical
 
 
-def _flipped(values: np.ndarray) -> np.ndarray:
-    """(flips,) of Student's t without its sign, of one comparison; the first flips nothing."""
-    own = values[~np.isnan(values)]
-    t = np.abs(_flips(len(values))[:, ~np.isnan(values)] @ own)
+def _flipped(values: np.ndarray, flips: np.ndarray) -> np.ndarray:
+    """(flips,) of Student's t without its sign, of one comparison."""
+    there = ~np.isnan(values)
+    own = values[there]
+    t = np.abs((flips if there.all() else flips[:, there]) @ own)
     length = np.sqrt(len(own) * (own**2).sum())
     share = np.round(t / length, DIGITS) if length > 0 else t
     return share * np.sqrt(max(len(own) - 1, 0) / np.maximum(1 - share**2, 1e-9))
@@ -247,12 +249,14 @@ def _asymmetry(values: np.ndarray) -> float:
     """
     if not values.shape[1]:
         return np.nan
-    total = np.zeros(len(_flips(len(values))))
+    flips = _flips(len(values))
+    total = np.zeros(len(flips))
     for column in values.T:
         own = ~np.isnan(column)
         apart = column[own] - float(column[own].mean())
-        signs, seeds, square = _flips(len(values))[:, own], int(own.sum()), float((apart**2).sum())
+        seeds, square = len(apart), float((apart**2).sum())
         if square > 0:
+            signs = flips if own.all() else flips[:, own]
             mean = signs @ apart / seeds  # of the flipped deviations, which are centred again
             third = signs @ apart**3 - 3 * mean * square + 2 * seeds * mean**3
             total += np.round(third**2 / np.maximum(square - seeds * mean**2, 1e-12 * square) ** 3, DIGITS)

@@ -119,7 +119,7 @@ class OverDatasets:
 
     @property
     def apart(self) -> list[str]:
-        """Methods that Nemenyi's test tells from the one with the best mean rank."""
+        """Methods that Nemenyi's test separates from the one with the best mean rank."""
         ranks = self.ranks.mean().sort_values()
         return [str(name) for name, rank in ranks.items() if rank - ranks.iloc[0] > self.critical_difference]
 
@@ -190,12 +190,11 @@ def over_datasets_words(results: Results) -> Iterator[str]:
     first = str(ranks.index[0])
     level = [str(name) for name in ranks.index if ranks[name] == ranks.iloc[0]]
     apart = found.apart
-    told = f"told from {some(apart)}" if apart else "not told from any other"
     who = f"{first} has the best mean rank" if len(level) == 1 else f"{some(level)} share the best mean rank"
-    critical = f"Nemenyi's test, critical difference {found.critical_difference:.1f}"
     yield (
-        f"Over {len(found.scores)} datasets {who}, {ranks.iloc[0]:.1f} of {len(ranks)}; {first} is {told} "
-        f"({critical}; Friedman's test that all are alike: {p_value(found.friedman)})."
+        f"Over {len(found.scores)} datasets {who}, {ranks.iloc[0]:.1f} of {len(ranks)}. Nemenyi's test "
+        f"separates {first} from {some(apart) if apart else 'no other'} (critical difference "
+        f"{found.critical_difference:.1f}; Friedman's test that all are alike: {p_value(found.friedman)})."
     )
 
 
@@ -210,7 +209,7 @@ def rating_table(results: Results) -> Table | None:
     rows, numbers = [], []
     for place, method in enumerate(ranks.sort_values().index):
         over = found.improvement.loc[method, reference]
-        verdict = "best" if method == best else "apart" if method in apart else "not told apart"
+        verdict = "best" if method == best else "separated" if method in apart else "not separated"
         above = "reference" if method == reference else "" if np.isnan(over) else f"{100 * over:.0f} %"
         rows.append(
             [

@@ -303,7 +303,7 @@ def _over(page: Page, found: re.Match[str]) -> None:
     rated = over_datasets(page.results)
     assert rated is not None and int(found["count"]) == len(rated.scores)
     assert table.rows[0][1].text == found["rank"] and table.rows[0][0].text == found["first"]
-    apart = [row[0].text for row in table.rows if row[2].text == "apart"]
+    apart = [row[0].text for row in table.rows if row[2].text == "separated"]
     if found["none"]:
         assert not apart
     else:
@@ -401,8 +401,8 @@ FORMS: dict[str, tuple[str, Callable[[Page, re.Match[str]], None]]] = {
         _across,
     ),
     "over datasets": (
-        r"Over (?P<count>\d+) datasets .+ the best mean rank, (?P<rank>[\d.]+) of \d+; (?P<first>.+) is "
-        r"(?:(?P<none>not told from any other)|told from (?P<apart>.+)) \(Nemenyi's test, .+\)\.",
+        r"Over (?P<count>\d+) datasets .+ the best mean rank, (?P<rank>[\d.]+) of \d+\. Nemenyi's test "
+        r"separates (?P<first>.+) from (?:(?P<none>no other)|(?P<apart>.+)) \(critical difference .+\)\.",
         _over,
     ),
     "margins": (

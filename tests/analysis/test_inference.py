@@ -78,7 +78,7 @@ def test_one_step_down_is_worked_out_by_hand() -> None:
     by_hand = np.mean(np.maximum(first, second) >= first[0] - 1e-9)
     from analysis import inference
 
-    flipped = [inference._flipped(values) for values in (one, other)]
+    flipped = [inference._flipped(values, inference._flips(3)) for values in (one, other)]
     assert [t[0] for t in flipped] == pytest.approx([first[0], second[0]], rel=1e-6)
     assert sorted(flipped[0]) == pytest.approx(sorted(first), rel=1e-6)
     both = np.column_stack([one, other])
