@@ -254,6 +254,37 @@ def _effects(page: Page, found: re.Match[str]) -> None:
         assert abs(float(said[0])) == abs(float(shown[0])), (part, row[column].text)
 
 
+def _training(page: Page, found: re.Match[str]) -> None:
+    """«Supervised training adds 20.0 points over nothing at session 0; GPIL …», and the labels' part."""
+    table = page.table("effects", found["place"] or page.panels[0].title)
+    rows = {row[0].text: row for row in table.rows}
+    column = table.columns.index(found["when"])
+
+    def held(name: str, verb: str, said: str) -> None:
+        row = rows[name]
+        if row[column].text.startswith("is "):
+            row = rows[row[column].text.removeprefix("is ")]
+        assert row[column + 1].text.split(":")[0].split(",")[0] == VERDICTS[verb], (found[0], row)
+        shown = re.findall(NUMBER, row[column].text)[0]
+        assert abs(float(re.findall(NUMBER, said)[0])) == abs(float(shown)), (found[0], row[column].text)
+
+    rest = found["rest"]
+    both = re.match(r"Of the (.+?) that GPIL adds over nothing at .+?, (.+?) (?:are|supervised)", rest)
+    if both:
+        held("GPIL less nothing", "adds", both[1])
+        held("supervised less nothing", "adds", both[2])
+    pattern = (
+        r"(Supervised training|GPIL) (adds|costs|makes|changes|has an undecided)\b(.*?) over "
+        r"(nothing|supervised training on the same labels) at (?:session 0|the last session)( \([^)]*\))?"
+    )
+    told = re.findall(pattern, rest.partition("too); ")[2] if both else rest)
+    assert len(told) + 2 * bool(both) == sum(" less " in name and " x " not in name for name in rows), rest
+    for who, verb, said, over, brackets in told:
+        less = "nothing" if over == "nothing" else "supervised"
+        name = f"{'GPIL' if who == 'GPIL' else 'supervised'} less {less}"
+        held(name, verb.split()[-1], said if verb in ("adds", "costs", "changes") else brackets)
+
+
 def _interaction(page: Page, found: re.Match[str]) -> None:
     table = page.table("effects", found["place"] or page.panels[0].title)
     verdicts = {row[0].text: row[4].text for row in table.rows}
@@ -442,6 +473,11 @@ FORMS: dict[str, tuple[str, Callable[[Page, re.Match[str]], None]]] = {
         r"(?P<who>.+?) on (?P<place>[^:]+), (?P<n_way>\d+)-way: K = (?P<many>\d+) instead of (?P<few>\d+) "
         r"(?P<verb>adds|costs|makes|changes|has an undecided effect) (?P<rest>.+)\.",
         _shots,
+    ),
+    "training": (
+        rf"{ON}(?P<rest>(?=.*over nothing at (?P<when>session 0|the last session))"
+        r"(?:Of the|Supervised training|GPIL) .+)\.",
+        _training,
     ),
     "effects": (rf"{ON}(?P<rest>.+ at the last session.*; its? .+ at session 0.*\.)", _effects),
     "bounds": (rf"{ON}(?P<oracle>.+?) is given labels that the others never see(?P<rest>.+)\.", _bounds),

@@ -29,7 +29,7 @@ ARMS = (
     *({"learning_rate": 0.01}, {"learning_rate": 0.02}, {"hidden": 16}, {"hidden": 64}),
     *({"dropout": 0.1}, {"finetune_steps": 5}, {"smoothing": 0.5}),
 )
-KINDS = ("methods", "ablation", "sensitivity", "grid", "protocols", "values")
+KINDS = ("methods", "ablation", "training", "sensitivity", "grid", "protocols", "values")
 SEEDS, DATASETS = (2, 12), (1, 10)
 
 
@@ -76,6 +76,11 @@ def _configs(kind: str, random: np.random.Generator) -> Iterator[dict[str, Any]]
         factors = random.permutation(["gpil", "nla", "tla"])[: int(random.integers(1, 4))].tolist()
         for bits in range(2 ** len(factors)):
             yield {"method": "hag-meta"} | {name: bool(bits >> i & 1) for i, name in enumerate(factors)}
+    elif kind == "training":
+        for nla in (False, True):
+            yield {"method": "hag-meta", "nla": nla}
+            yield {"method": "hag-meta", "nla": nla, "gpil": False}
+            yield {"method": "hag-meta", "nla": nla, "gpil": False, "instead_of_gpil": "supervised"}
     elif kind == "sensitivity":
         yield {"method": "hag-meta"}
         for index in random.permutation(len(ARMS))[: int(random.integers(2, len(ARMS) + 1))]:
