@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from hagmeta.common.errors import UserError, choose
+from hagmeta.common.errors import UserError, choose, shown
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,7 +49,7 @@ def parse_seeds(text: str) -> list[int]:
             raise ValueError
     except ValueError:
         raise UserError(
-            f"seeds {text!r}: give a count (10), a range (0-9; 0-0 is one seed) or a list (1,4,7)."
+            f"seeds {shown(text)}: give a count (10), a range (0-9; 0-0 is one seed) or a list (1,4,7)."
         ) from None
     return seeds
 
@@ -60,7 +60,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"--set {text!r} is not KEY=VALUE.")
+            raise UserError(f"--set {shown(text)} is not KEY=VALUE.")
         if key in settings:
             raise UserError(f"--set {key} is given twice: {settings[key]} and {value}.")
         settings[key] = value

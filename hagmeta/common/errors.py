@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-MOST_SHOWN = 60  # characters of a value in an error
+MOST_SHOWN = 100  # characters of a value in an error
 
 
 class UserError(ValueError):
@@ -26,7 +26,7 @@ def choose(kind: str, given: str, choices: Iterable[str]) -> str:
     names = sorted(choices)
     if given in names:
         return given
-    given = str(given)  # YAML reads some keys as other things than text
-    near = difflib.get_close_matches(given, names, n=1)
+    given = given if isinstance(given, str) else shown(given)  # YAML reads some keys as other than text
+    near = difflib.get_close_matches(given[: 2 * MOST_SHOWN], names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise UserError(f"unknown {kind} {given!r}.{hint} Valid: {', '.join(names)}.")
+    raise UserError(f"unknown {kind} {shown(given)}.{hint} Valid: {', '.join(names)}.")

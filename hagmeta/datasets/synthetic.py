@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import scipy.sparse
 
-from hagmeta.common.errors import UserError
+from hagmeta.common.errors import UserError, shown
 from hagmeta.datasets.base import DatasetInfo, NodeDataset
 from hagmeta.datasets.clean import MOST_FEATURES, Features, make_dataset, sorted_unique
 
@@ -91,13 +91,13 @@ def parse(text: str) -> SyntheticConfig:
     for part in text.split(","):
         key, _, value = (piece.strip() for piece in part.partition("="))
         if key not in valid:
-            raise UserError(f"synthetic: unknown key {key!r}; valid are {', '.join(valid)}.")
+            raise UserError(f"synthetic: unknown key {shown(key)}; valid are {', '.join(valid)}.")
         if key in given:
             raise UserError(f"synthetic: {key} is given twice.")
         try:
             given[key] = int(value)
         except ValueError:
-            raise UserError(f"synthetic: {key}={value!r}; valid is a whole number.") from None
+            raise UserError(f"synthetic: {key}={shown(value)}; valid is a whole number.") from None
     missing = [key for key in ("nodes", "edges", "features", "classes") if key not in given]
     if missing:
         raise UserError(f"synthetic: {', '.join(missing)} missing; give nodes, edges, features and classes.")

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, grad
 
-from hagmeta.common.settings import HIGHEST_RATE, MOST_STEPS, setting
+from hagmeta.common.settings import HIGHEST_RATE, setting
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import mean_prototypes
@@ -22,7 +22,7 @@ from hagmeta.sparse.graph import View
 class MetaGnnSettings(MethodSettings):
     """The inner steps of MAML."""
 
-    inner_steps: int = setting(5, "gradient steps on the supports of a task", at_least=0, at_most=MOST_STEPS)
+    inner_steps: int = setting(5, "gradient steps on the supports of a task", at_least=0, at_most=1000)
     inner_rate: float = setting(0.02, "their rate", above=0, at_most=HIGHEST_RATE)
     first_order: bool = setting(False, "do not descend through the inner steps")
 

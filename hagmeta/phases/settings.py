@@ -111,7 +111,7 @@ class PrototypeSettings(Settings):
 class MemorySettings(Settings):
     """What is kept of classes for replay."""
 
-    memory: int = setting(10, "nodes kept of a class for replay", at_least=1, at_most=MOST_NODES)
+    memory: int = setting(10, "nodes kept of a class for replay", at_least=1, at_most=10_000)
 
     @classmethod
     def concerns(cls, method: Any) -> bool:
