@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.waiting import HANG
+
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE = Path(__file__).with_name("machine.sh")
 SSHD = "/usr/sbin/sshd"
@@ -113,7 +115,7 @@ class Machines:
             env={"LANG": "C.UTF-8", "TERM": "dumb", **home, **(environment or {})},
         )
 
-    def run(self, command: Sequence[str], timeout: float = 120) -> str:
+    def run(self, command: Sequence[str], timeout: float = HANG) -> str:
         """The same, to its end; what it printed."""
         process = self.start(command)
         try:

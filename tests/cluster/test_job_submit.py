@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.machines import lacking, machines
 from tests.cluster.test_ray_up import ROOT, filled_in
+from tests.waiting import HANG
 
 pytest.importorskip("aiohttp_cors", reason="jobs need ray[default]: pip install -e '.[cluster]'")
 reason = lacking()
@@ -27,10 +28,10 @@ def test_a_study_as_a_job(tmp_path: Path) -> None:
             token = {"RAY_AUTH_MODE": "token"}
             study = "cd ~/hagmeta && python study/launch.py --address auto --space smoke --quick"
             command = ["ray", "job", "submit", "--address", DASHBOARD, "--", "bash", "-c"]
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + HANG
             while True:  # the tunnel takes a moment
                 job = made.start([*command, f"{study} --results ~/results --no-report"], token)
-                output, _ = job.communicate(timeout=180)
+                output, _ = job.communicate(timeout=HANG)
                 if job.returncode == 0 or time.monotonic() > deadline or "onnect" not in output:
                     break
             assert job.returncode == 0, output
@@ -39,7 +40,7 @@ def test_a_study_as_a_job(tmp_path: Path) -> None:
             refused = made.start(
                 ["ray", "job", "list", "--address", DASHBOARD], {"RAY_AUTH_MODE": "disabled"}
             )
-            assert refused.wait(timeout=60)
+            assert refused.wait(timeout=HANG)
         finally:
             tunnel.kill()
         found = made.run(["ray", "exec", str(mine), "find ~/results -path '*/runs/*.json' | wc -l"])

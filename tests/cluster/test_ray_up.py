@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.machines import ROOT, Machine, Machines, lacking, machines
+from tests.waiting import HANG
 
 reason = lacking()
 pytestmark = pytest.mark.skipif(reason is not None, reason=str(reason))
@@ -50,10 +51,10 @@ def filled_in(text: str, made: Machines) -> str:
     return "\n".join(lines)
 
 
-def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + HANG
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"not within {HANG:.0f} s: {what}"
         time.sleep(0.5)
 
 
@@ -84,11 +85,11 @@ def test_a_study_on_a_cluster_of_ray_up_outlives_a_machine_that_is_cut_off(
     made.run(["ray", "get-auth-token", "--generate"])
     made.run(["ray", "up", mine, "-y"])
     step("ray up: the head is up")
-    wait_until(lambda: nodes_up() == 3, 60, "all three machines are in the cluster")
+    wait_until(lambda: nodes_up() == 3, "all three machines are in the cluster")
     step("all three machines are in the cluster")
     # Without the token Ray says nothing.
     refused = made.start(["ray", "exec", mine, "RAY_AUTH_MODE=disabled ray status"])
-    assert "authenticat" in refused.communicate(timeout=60)[0].lower() and refused.returncode
+    assert "authenticat" in refused.communicate(timeout=HANG)[0].lower() and refused.returncode
 
     command = (
         "cd hagmeta && python study/launch.py --address auto --space smoke --seeds 8 --seeds-per-trial 1"
@@ -96,10 +97,10 @@ def test_a_study_on_a_cluster_of_ray_up_outlives_a_machine_that_is_cut_off(
     study = made.start(
         ["ray", "exec", mine, f"{command} --cpus-per-trial 2 --results ~/results --no-report"],
     )
-    wait_until(lambda: len(records()) > 6 or study.poll() is not None, 90, "the first records")
+    wait_until(lambda: len(records()) > 6 or study.poll() is not None, "the first records")
     step(f"{len(records())} of 32 runs are done: {lost.name} is cut off")
     made.cut_off(lost)
-    output, _ = study.communicate(timeout=180)
+    output, _ = study.communicate(timeout=HANG)
     step("the study has ended")
     assert study.returncode == 0, output
     assert "3 at once" in output
@@ -114,11 +115,11 @@ def test_a_study_on_a_cluster_of_ray_up_outlives_a_machine_that_is_cut_off(
     assert set(ran) == set(NODES)
 
     made.reconnect(lost)
-    wait_until(lambda: nodes_up() == 3, 90, "the machine that was cut off is in the cluster again")
+    wait_until(lambda: nodes_up() == 3, "the machine that was cut off is in the cluster again")
     step(f"{lost.name} was reconnected and is in the cluster again")
     made.run(["ray", "down", mine, "-y"])
     step("ray down")
     assert not ray_processes(head)
     # The workers' end when they have missed the head for long enough, the last of them a minute later.
-    wait_until(lambda: not any(map(ray_processes, made.nodes)), 150, "no Ray process is left")
+    wait_until(lambda: not any(map(ray_processes, made.nodes)), "no Ray process is left")
     step("no Ray process is left on any machine")

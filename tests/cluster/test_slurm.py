@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.machines import ROOT, Machine, lacking, machines
+from tests.waiting import HANG
 
 MISSING = [name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name)]
 reason = lacking() or (f"Slurm needs {', '.join(MISSING)}: apt-get install slurm-wlm" if MISSING else None)
@@ -55,7 +56,7 @@ class Slurm:
             self._machine.inside([*login, "bash", "-c", f"cd {ROOT} && {command}"]),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANG,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
@@ -63,7 +64,7 @@ class Slurm:
     def run_job(self, arguments: str) -> tuple[str, str]:
         """Submit and wait: the job's last state, and what it printed."""
         job = self.user(f"sbatch --parsable --output=/home/hagmeta/%j.out {arguments}")
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + HANG
         while (state := self.user(f"squeue --noheader --states=all --jobs={job} --format=%T")) in (
             "PENDING",
             "CONFIGURING",
@@ -82,7 +83,7 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
         (node.folder / "slurm.conf").write_text(CONFIG.format(folder=node.folder))
         tmp_path.chmod(0o755)
         environment = ["env", f"SLURM_CONF={node.folder}/slurm.conf"]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HANG
         while not any("sshd" in line for line in node.processes()):  # the machine is ready
             assert time.monotonic() < deadline, (node.folder / "log").read_text()
             time.sleep(0.1)
@@ -93,7 +94,7 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
 def test_a_study_as_a_slurm_job_goes_on_where_it_was(slurm: Slurm) -> None:
     slurm.user(".venv/bin/ray get-auth-token --generate")
     # What stands on the file's CHANGE lines, given on the command line, as Slurm allows.
-    fitting = "--nodes=1 --gpus-per-node=0 --cpus-per-task=2 --time=5"
+    fitting = "--nodes=1 --gpus-per-node=0 --cpus-per-task=2 --time=15"
     study = f"{fitting} slurm/launch.sbatch --space smoke --quick --no-report --results /home/hagmeta/results"
     state, output = slurm.run_job(study)
     assert state == "COMPLETED", output

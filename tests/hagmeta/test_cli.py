@@ -15,6 +15,7 @@ import torch
 import hagmeta
 from hagmeta import datasets
 from hagmeta.__main__ import main
+from tests.waiting import HANG
 
 GRAPH = "synthetic:nodes=400,edges=1500,features=40,classes=8,seed=1"
 CLASSES = ["--classes", "3", "2", "3"]
@@ -34,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def call(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "80"}
     command = [sys.executable, "-m", "hagmeta", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG, check=False)
 
 
 def test_a_run_writes_a_record_a_seed_and_shows_a_table(tmp_path: Path, home: Path) -> None:

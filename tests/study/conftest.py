@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import shutil
 import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,3 +14,17 @@ def signals_are_not_ignored() -> None:
     """As in a terminal, wherever the tests run: studies ignore what nohup or a background job does."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def a_ray_of_our_own() -> Iterator[None]:
+    """Whatever else runs on this machine: no other cluster is joined, disturbed or made to be found."""
+    folder = Path(tempfile.mkdtemp(prefix="hagmeta-", dir="/tmp"))  # sockets below have short names at most
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+            patch.delenv(name, raising=False)
+        patch.setenv("RAY_TMPDIR", str(folder))
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # it kills workers when others fill the memory
+        patch.setenv("RAY_prestart_worker_first_driver", "0")  # one for each CPU, none of which trials use
+        yield
+    shutil.rmtree(folder, ignore_errors=True)

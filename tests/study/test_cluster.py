@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from hagmeta import datasets
 from hagmeta.datasets import npz
 from study.store import Store
 from tests.study.test_launch import ROOT, SPACE
+from tests.waiting import HANG, wait_for
 
 
 def test_a_study_outlives_a_node(tmp_path: Path) -> None:
@@ -71,17 +71,15 @@ cluster.shutdown()
         text=True,
     )
     store = Store(tmp_path / "results" / "tiny")
-    deadline = time.monotonic() + 120
-    while len(list(store.runs.glob("*/*.json"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.2)
+    wait_for(lambda: len(list(store.runs.glob("*/*.json"))) >= 3, study)
     nodes.stdin.write("remove\n")
     nodes.stdin.flush()
     assert nodes.stdout.readline() == "removed\n"
-    output, _ = study.communicate(timeout=300)
-    _, refused = stranger.communicate(timeout=60)  # while there still is a cluster to refuse it
+    output, _ = study.communicate(timeout=HANG)
+    _, refused = stranger.communicate(timeout=HANG)  # while there still is a cluster to refuse it
     nodes.stdin.write("stop\n")
     nodes.stdin.flush()
-    nodes.wait(timeout=60)
+    nodes.wait(timeout=HANG)
     assert study.returncode == 0, output
     assert "2 at once" in output and "not all nodes see" not in output
     assert len(store.scan().done) == 8

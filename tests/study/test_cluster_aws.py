@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-pytest.importorskip("moto", reason="moto is not installed: pip install moto flask flask-cors boto3")
+moto_server = pytest.importorskip(
+    "moto.server", reason="moto is not installed: pip install moto flask flask-cors boto3"
+)
 boto3 = pytest.importorskip("boto3", reason="boto3 is not installed: it is what Ray talks to AWS with")
 
 from ray.autoscaler._private import commands  # noqa: E402
@@ -57,25 +55,11 @@ class Recorded:
 @pytest.fixture
 def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A fresh AWS with the profile of docs/cluster.md, and nothing of this machine's in reach."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    server = moto_server.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)  # a port that is free
+    server.start()
     try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert server.poll() is None and time.monotonic() < deadline, "moto's server does not start"
-                time.sleep(0.2)
         values = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ENDPOINT_URL": "http://{}:{}".format(*server.get_host_and_port()),
             "AWS_ACCESS_KEY_ID": "made",
             "AWS_SECRET_ACCESS_KEY": "up",
             "AWS_DEFAULT_REGION": REGION,
@@ -90,8 +74,7 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         iam.add_role_to_instance_profile(InstanceProfileName=PROFILE, RoleName=PROFILE)
         yield
     finally:
-        server.kill()
-        server.wait()
+        server.stop()
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from study.launch import main
 from study.store import Store
 from tests.study.test_launch import ROOT, SPACE
 from tests.study.test_store import record
+from tests.waiting import HANG
 
 FULL = bool(os.environ.get("HAGMETA_FUZZ"))
 SEARCH = """
@@ -268,7 +269,7 @@ def test_some_of_them_as_real_commands(tmp_path: Path) -> None:
             env={**os.environ, "HAGMETA_HOME": str(folder / "home")},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG,
             check=False,
         )
         check(done.returncode, done.stdout + done.stderr)

@@ -9,12 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import psutil
@@ -33,6 +32,7 @@ from hagmeta.protocol.predictions import read_predictions
 from study.launch import main
 from study.store import Store
 from tests.study.test_store import record as made
+from tests.waiting import HANG, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 HAS_GPU = torch.cuda.is_available()
@@ -61,7 +61,8 @@ def prepared(folder: Path) -> Iterator[None]:
     for process in psutil.process_iter(["environ"]):
         environment = process.info["environ"] or {}
         if environment.get("HAGMETA_HOME") == str(folder / "home") and process.pid != os.getpid():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
@@ -78,12 +79,11 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 def launch(folder: Path, *options: str) -> tuple[int, str]:
     process = start(folder, *options)
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=HANG)
     return process.returncode, output
 
 
 Launch = Callable[..., tuple[int, str]]
-T = TypeVar("T")
 
 
 @pytest.fixture
@@ -99,15 +99,6 @@ def launch_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
         return code, "".join(capsys.readouterr())
 
     return launch
-
-
-def wait_for(found: Callable[[], T], process: subprocess.Popen[str]) -> T:
-    """What is found at last, as it must be while the process runs."""
-    deadline = time.monotonic() + 120
-    while not (result := found()):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    return result
 
 
 def workers(process: subprocess.Popen[str], named: str) -> list[psutil.Process]:
@@ -179,7 +170,8 @@ def test_a_study_killed_again_and_again_extends_and_mends_itself_as_if_it_never_
         return len(records_in(folder)) >= 3
 
     for moment in (some_workers, three_records):  # while Ray starts, and in the midst of it
-        process = start(folder, "--seeds-per-trial", "1", "--no-report")
+        # Two at once, however many the machine could take: some are left when three are done.
+        process = start(folder, "--seeds-per-trial", "1", "--max-concurrent", "2", "--no-report")
         wait_for(moment, process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
@@ -205,11 +197,12 @@ def test_a_killed_worker_is_tried_again_while_others_watch(folder: Path, launch_
     options = ("--set", "episodes=250", "--set", "patience=250", "--log", "tensorboard", "--no-report")
     process = start(folder, "--max-concurrent", "1", *options)
     worker, *_ = wait_for(lambda: workers(process, "train"), process)
-    worker.kill()
+    worker.suspend()  # the study cannot end before the second launch has looked
     # A second launch does not meet the first.
     code, output = launch_here(folder)
     assert code == 2 and "another launch is working on" in output
-    output, _ = process.communicate(timeout=300)
+    worker.kill()
+    output, _ = process.communicate(timeout=HANG)
     assert process.returncode == 0, output
     assert output.count("failed and is tried again: its worker died") == 1
     assert "Traceback" not in output and len(output.splitlines()) < 30
@@ -278,7 +271,7 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=HANG,
         env={**os.environ, "HAGMETA_HOME": str(folder / "home")},
         check=False,
     )

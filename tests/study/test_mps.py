@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -17,7 +15,8 @@ import torch
 
 from hagmeta.common.errors import UserError
 from study import mps
-from tests.study.test_launch import ROOT, SPACE
+from tests.study.test_launch import ROOT, SPACE, workers
+from tests.waiting import HANG, wait_for
 
 STAND_IN = """#!/bin/sh
 echo "$*|$(test "$1" = -d || cat)|$CUDA_MPS_PIPE_DIRECTORY|$CUDA_VISIBLE_DEVICES" >> "$TOLD"
@@ -109,22 +108,15 @@ sys.exit(launch.main(["--space", "tiny.yaml", "--mps", "--gpus-per-trial", "0", 
         stderr=subprocess.STDOUT,
         text=True,
     )
-    pipes, worker = "", None
-    deadline = time.monotonic() + 60
-    while worker is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-        with contextlib.suppress(psutil.Error):
-            children = psutil.Process(study.pid).children(recursive=True)
-            worker = next((child for child in children if "train" in "".join(child.cmdline())), None)
-            pipes = worker.environ()[mps.PIPES] if worker else ""
+    worker, *_ = wait_for(lambda: workers(study, "train"), study)
+    pipes = worker.environ()[mps.PIPES]
     study.send_signal(signal.SIGINT)
-    output, _ = study.communicate(timeout=120)
+    output, _ = study.communicate(timeout=HANG)
     assert study.returncode in (1, 130), output
     started, stopped = told.read_text().splitlines()
     assert started.startswith(f"-d||{pipes}|") and stopped.startswith(f"|quit -t 10|{pipes}|")
-    assert worker is not None
     # Where nothing waits for orphans, as in some containers, a process that has ended stays listed.
-    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+    wait_for(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.mark.skipif(
@@ -133,11 +125,11 @@ sys.exit(launch.main(["--space", "tiny.yaml", "--mps", "--gpus-per-trial", "0", 
 def test_processes_compute_under_the_real_daemon() -> None:
     program = "import torch; print(torch.ones(1000, device='cuda').sum().item())"
     with mps.daemon():
-        workers = [
+        both = [
             subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
             for _ in range(2)
         ]
-        assert [worker.communicate(timeout=120)[0].strip() for worker in workers] == ["1000.0", "1000.0"]
+        assert [each.communicate(timeout=HANG)[0].strip() for each in both] == ["1000.0", "1000.0"]
         servers = subprocess.run(
             [mps.PROGRAM], input="get_server_list\n", capture_output=True, text=True, check=True
         )

@@ -18,6 +18,7 @@ from study.plan import Trial
 from study.resources import MOST_TRIALS_A_GPU, check_possible, choose_resources, count_lanes, kind, share_of
 from study.tuning import Patience
 from tests.study.test_launch import HAS_GPU, ROOT
+from tests.waiting import HANG
 
 GB = 1e9
 SMALL = RunConfig(
@@ -149,7 +150,7 @@ tuning.run_tuner(nothing, tuning.InOrder(specs), len(specs), store, resources, [
 print("copies", Counted.copies)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG, check=False
     )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("line ")]

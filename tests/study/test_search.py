@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from hagmeta.config import resolve
 from study import space
 from study.launch import main
 from study.store import Store
+from tests.waiting import HANG, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = """
@@ -67,16 +67,14 @@ def told(folder: Path) -> list[list[int]]:
 
 def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(SPACE)
-    process = start(tmp_path)
-    deadline = time.monotonic() + 90
-    while complete(tmp_path) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    process = start(tmp_path, "--max-concurrent", "2")  # some are left when two are done
+    wait_for(lambda: complete(tmp_path) >= 2, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     before = sum(map(len, told(tmp_path)))
     assert 2 <= before < 6
     process = start(tmp_path, "--max-concurrent", "1")
-    output, _ = process.communicate(timeout=200)
+    output, _ = process.communicate(timeout=HANG)
     assert process.returncode == 0, output
     assert f"2 searches of 3 samples: {before} done, {6 - before} to go" in output
     assert [sorted(samples) for samples in told(tmp_path)] == [[0, 1, 2]] * 2  # none lost, none twice

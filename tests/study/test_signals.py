@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from study.signals import Stopped, stopped_by_signals
-from tests.study.test_launch import folder, records_in, results, start, wait_for  # noqa: F401
+from tests.study.test_launch import folder, records_in, results, start  # noqa: F401
+from tests.waiting import HANG, wait_for
 
 
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
@@ -34,7 +35,7 @@ def test_a_study_that_is_told_to_end_says_so_in_a_line_and_keeps_what_it_has(fol
     process = start(folder, *options)
     wait_for(lambda: records_in(folder), process)
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=HANG)
     assert process.returncode == 143
     assert output.splitlines()[-1].startswith("stopped by SIGTERM. Finished runs are kept")
     assert "Traceback" not in output and "***" not in output

@@ -486,11 +486,11 @@ def test_bad_files_are_refused_with_their_line(write: Write, text: str, line: in
 
 def test_a_bomb_of_aliases_is_refused_at_once(write: Write) -> None:
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 19))
-    start = time.perf_counter()
+    start = time.process_time()
     for text in (f"a0: &a0 [x]\n{levels}", "datasets: &loop [*loop]", "&top {fixed: *top}"):
         with pytest.raises(UserError, match="too deeply nested"):
             space.read(write(text))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5  # of this process: the load of others does not count
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

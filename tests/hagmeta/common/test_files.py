@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hagmeta.common.files import folder_written_whole, written_whole
+from tests.waiting import HANG
 
 START = """
 import sys
@@ -54,7 +55,7 @@ def half_written(program: str, path: Path) -> subprocess.Popen[str]:
 
 def kill(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=HANG)
     assert process.returncode == -signal.SIGKILL
 
 
@@ -122,7 +123,7 @@ def test_of_two_writers_at_once_the_last_to_finish_stays(tmp_path: Path) -> None
             inner.write_text("inner")
         assert path.read_text() == "inner"
     assert path.read_text() == "outer"
-    other.communicate("\n", timeout=30)
+    other.communicate("\n", timeout=HANG)
     assert other.returncode == 0
     assert contents(tmp_path) == {"file": "new"}
 
@@ -152,7 +153,7 @@ def test_a_new_folder_takes_the_place_of_the_old_one_with_all_that_is_in_it(tmp_
 def test_a_folder_does_not_clear_away_what_another_one_is_made_of(tmp_path: Path) -> None:
     other = half_written(HALF_A_FOLDER, tmp_path / "folder.v2")
     write_folder(tmp_path / "folder", {"a": "a"})
-    other.communicate("\n", timeout=30)
+    other.communicate("\n", timeout=HANG)
     assert contents(tmp_path) == {"folder/a": "a", "folder.v2/first": "new", "folder.v2/second": "new"}
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import socket
-import time
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import pytest
 from hagmeta.common.errors import UserError
 from hagmeta.datasets import download, load, sources
 from hagmeta.datasets.download import RemoteFile, fetch_all, git_blob_id
+from tests.waiting import HANG
 
 if TYPE_CHECKING:
     from conftest import Server
@@ -96,23 +97,26 @@ def test_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(download, "PATIENCE", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        start = time.monotonic()
-        failure(RemoteFile("hello", f"http://127.0.0.1:{port}/hello"), tmp_path)
-    assert time.monotonic() - start < 2
+        message = failure(RemoteFile("hello", f"http://127.0.0.1:{port}/hello"), tmp_path)
+    assert "timed out" in message or "no answer within" in message
 
 
 def test_name_lookup_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # No socket timeout covers it.
     monkeypatch.setattr(download, "PATIENCE", 0.3)
 
+    given_up = threading.Event()
+
     def hang(*_: object, **__: object) -> None:
-        time.sleep(5)
-        raise OSError("no answer")
+        given_up.wait(HANG)
+        raise OSError("the lookup has ended")
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
-    start = time.monotonic()
-    assert "no answer" in failure(RemoteFile("hello", "http://example.invalid/hello"), tmp_path)
-    assert time.monotonic() - start < 2
+    try:
+        message = failure(RemoteFile("hello", "http://example.invalid/hello"), tmp_path)
+    finally:
+        given_up.set()
+    assert "no answer within" in message
 
 
 @pytest.mark.parametrize("name", sorted(sources.FILES))
@@ -120,15 +124,16 @@ def test_without_network_it_is_said_within_ten_seconds(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert download.PATIENCE < 9
+    lookups = []
 
-    def unreachable(*_: object, **__: object) -> None:
+    def unreachable(*where: object, **__: object) -> None:
+        lookups.append(where)
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unreachable)
-    start = time.monotonic()
     with pytest.raises(UserError) as error:
         load(name, tmp_path)
-    assert time.monotonic() - start < 1
+    assert len(lookups) == 1  # each may take that long: after one that fails no other is tried
     for file in sources.FILES[name]:
         assert f"{file.name} from {file.url}" in str(error.value)
     # Nothing is left for the next run to trust.

@@ -21,6 +21,7 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets import NodeDataset, fingerprint, load, npz, prepared, synthetic
 from hagmeta.pipeline import run
 from hagmeta.sparse.graph import Graph
+from tests.waiting import HANG
 
 WORDS = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 DENSE = f"{WORDS},dense=1"
@@ -111,7 +112,7 @@ print(datasets.fingerprint(datasets.load(sys.argv[1], Path(sys.argv[2]))))
         assert process.stdin
         process.stdin.write("\n")
         process.stdin.flush()
-    outputs = [process.communicate(timeout=60) for process in processes]
+    outputs = [process.communicate(timeout=HANG) for process in processes]
     assert [out.strip() for out, _ in outputs] == 2 * [fingerprint(fresh(WORDS))]
     assert sum(said.count("Preparing") for _, said in outputs) == 1
     assert len(folders(tmp_path)) == 1
@@ -135,7 +136,7 @@ pathlib.Path.rename = lambda *_: kill()
 datasets.load(sys.argv[1], Path(sys.argv[2]))
 """
     process = start(tmp_path, program)
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG)
     assert process.returncode == -signal.SIGKILL
     (left,) = folders(tmp_path)
     assert left.suffix == ".partial"
@@ -176,7 +177,7 @@ def test_a_changed_file_is_noticed(graph: NodeDataset, tmp_path: Path) -> None:
     other = replace(graph, labels=graph.labels[::-1].copy())
     npz.save(path, other)
     assert fingerprint(load(name, tmp_path)) == fingerprint(other)
-    os.utime(path)  # the same content with another date is read again; that costs time, not truth
+    os.utime(path, ns=(1, 1))  # the same content with another date is read again; that costs time, not truth
     assert fingerprint(load(name, tmp_path)) == fingerprint(other)
     assert len(folders(tmp_path)) == 3
 
@@ -220,7 +221,7 @@ import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 print(datasets.fingerprint(datasets.load(sys.argv[1], Path(sys.argv[2]))))
 """
-    out, said = start(tmp_path, program).communicate(timeout=60)
+    out, said = start(tmp_path, program).communicate(timeout=HANG)
     assert out.strip() == fingerprint(fresh(WORDS))
     assert [line.split()[0] for line in said.splitlines()] == ["Preparing", WORDS]
     assert "could not be written" in said
