@@ -111,6 +111,7 @@ def test_ray_asks_aws_for_what_cluster_yaml_says(
     config = commands._bootstrap_config(yaml.safe_load(mine.read_text()), no_config_cache=True)
     # This is `ray up`, but for what would go through SSH.
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(commands, "POLL_INTERVAL", 0.1)  # moto starts machines at once
     commands.get_or_create_head_node(
         config,
         str(mine),

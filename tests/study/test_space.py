@@ -6,6 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +49,21 @@ def settings_of(found: Space, *keys: str) -> list[tuple[Any, ...]]:
 # What ships.
 
 
+@cache
+def shipped(name: str, *, quick: bool = False) -> space.Space:
+    """Read a space of ours once for all tests: the largest take seconds."""
+    return space.read(name, quick=quick)
+
+
 @pytest.mark.parametrize("name", space.names())
 @pytest.mark.parametrize("quick", [False, True])
 def test_shipped_spaces_are_valid(name: str, quick: bool) -> None:
-    found = space.read(name, quick=quick)
+    found = shipped(name, quick=quick)
     assert found.name == name + "-quick" * quick
     assert len(found.description) > 20
     assert found.configs
     assert len(set(found.configs)) == len(found.configs)
-    assert len(space.read(name).seeds) == {"hyperparameters": 3, "tune": 3, "smoke": 4}.get(name, 10)
+    assert len(shipped(name).seeds) == {"hyperparameters": 3, "tune": 3, "smoke": 4}.get(name, 10)
 
 
 def test_all_spaces_ship() -> None:
@@ -168,7 +175,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
 def test_tune_is_a_search_for_every_method() -> None:
     for quick, names in ((False, EMBEDDED), (True, EMBEDDED[:1])):
         cells = [(name, method) for name in names for method in METHODS]
-        assert settings_of(space.read("tune", quick=quick), "dataset", "method") == cells
+        assert settings_of(shipped("tune", quick=quick), "dataset", "method") == cells
 
 
 def test_values_given_choose_among_searches(write: Write) -> None:
@@ -628,8 +635,8 @@ def test_mutated_files_give_a_space_or_one_line(
 
 
 def test_the_tuned_comparison_has_every_method_on_every_graph_and_no_seed_of_the_search() -> None:
-    found = space.read("comparison_tuned")
+    found = shipped("comparison_tuned")
     assert Counter((config.dataset, config.method) for config in found.configs) == Counter(
         itertools.product(EMBEDDED, METHODS)
     )
-    assert not set(found.seeds) & set(space.read("tune").seeds)
+    assert not set(found.seeds) & set(shipped("tune").seeds)

@@ -144,9 +144,9 @@ def test_every_head_has_a_reference() -> None:
 @pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize(("method", "settings"), CASES)
 def test_a_head_is_its_reference(
-    dataset: NodeDataset, small: Small, method: str, settings: dict[str, float], features: str
+    narrow: NodeDataset, small: Small, method: str, settings: dict[str, float], features: str
 ) -> None:
-    life = lived(small(method=method, features=features, pretrain_epochs=5, **settings), dataset)
+    life = lived(small(method=method, features=features, pretrain_epochs=5, **settings), narrow)
     expected = HEADS[method][0](life, **settings)
     # What all classes of a query have in common decides nothing.
     answers, expected = (x - x.mean(1, keepdims=True) for x in (life.logits, expected))
@@ -309,19 +309,19 @@ def test_features_that_are_not_counts_stay_as_they_are_unless_they_are_too_many(
 @pytest.mark.parametrize("method", CLOSED)
 @pytest.mark.parametrize("features", ["propagated", "encoder"])
 def test_what_is_kept_of_classes_is_all_that_labels_told_of_them(
-    dataset: NodeDataset, small: Small, method: str, features: str
+    narrow: NodeDataset, small: Small, method: str, features: str
 ) -> None:
     # With the whole graph there from the start, features stay the same: no label need be read again.
     config = small(method=method, features=features, visibility="whole", pretrain_epochs=5)
     kept, read = (
-        run(replace(config, rehearsal=rehearsal), [0, SEED], dataset=dataset, device=CPU)
+        run(replace(config, rehearsal=rehearsal), [0, SEED], dataset=narrow, device=CPU)
         for rehearsal in ("none", "all")
     )
     for one, other in zip(kept, read, strict=True):
         assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.005)
     # Where the graph grows they are of the graph as it was.
     growing = [
-        run(replace(config, rehearsal=rehearsal, visibility="arriving"), [SEED], dataset=dataset, device=CPU)
+        run(replace(config, rehearsal=rehearsal, visibility="arriving"), [SEED], dataset=narrow, device=CPU)
         for rehearsal in ("none", "all")
     ]
     assert growing[0][0]["accuracy"][0] == growing[1][0]["accuracy"][0]

@@ -36,7 +36,7 @@ VARIANTS = {
     "icarl over an mlp": {"method": "icarl", "encoder": "mlp"},
     **WAYS,
 }
-Small = Callable[..., RunConfig]
+Small = Tiny = Callable[..., RunConfig]
 
 
 def live(context: Context) -> tuple[Pack, list[list[np.ndarray]]]:
@@ -77,17 +77,17 @@ def with_other_labels(context: Context, kind: str) -> Context:
             labels[nodes] = rng.permutation(labels[nodes])
         else:
             labels[nodes] = rng.integers(scenario.num_classes, size=len(nodes))
-        assert (labels != scenario.labels).sum() > 100
+        assert (labels != scenario.labels).mean() > 0.1
         scenarios.append(replace(scenario, labels=labels))
     return replace(context, scenarios=scenarios)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_strict_ignores_the_labels_of_test_and_unsupported_novel_nodes(
-    dataset: NodeDataset, small: Small, variant: str
+    tiny_graph: NodeDataset, tiny: Tiny, variant: str
 ) -> None:
-    config = small(**VARIANTS[variant], episodes=6, validate_every=3)
-    context = prepare(config, SEEDS, dataset, CPU)
+    config = tiny(**VARIANTS[variant], episodes=6, validate_every=3)
+    context = prepare(config, SEEDS, tiny_graph, CPU)
     pack, answers = live(context)
     for kind in ("permuted", "garbage"):
         other_pack, other_answers = live(with_other_labels(context, kind))
@@ -121,10 +121,10 @@ def test_an_oracle_knows_no_class_before_it_is_met(dataset: NodeDataset, small: 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_released_learns_from_the_labels_that_strict_ignores(
-    dataset: NodeDataset, small: Small, way: str
+    narrow: NodeDataset, small: Small, way: str
 ) -> None:
     # The same check, on the authors' procedure: it must fail there, or it proves nothing.
-    context = prepare(small(**WAYS[way], protocol="released", episodes=4), SEEDS, dataset, CPU)
+    context = prepare(small(**WAYS[way], protocol="released", episodes=4), SEEDS, narrow, CPU)
     pack, answers = live(context)
     other_pack, other_answers = live(with_other_labels(context, "permuted"))
     stays = way == "frozen" or issubclass(METHODS[WAYS[way]["method"]], OnFeatures)
@@ -151,12 +151,12 @@ def with_noise_at(dataset: NodeDataset, nodes: np.ndarray) -> NodeDataset:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_training_ignores_features_and_edges_of_invisible_nodes(
-    dataset: NodeDataset, small: Small, variant: str
+    tiny_graph: NodeDataset, tiny: Tiny, variant: str
 ) -> None:
-    context = prepare(small(**VARIANTS[variant], episodes=4), [3], dataset, CPU)
+    context = prepare(tiny(**VARIANTS[variant], episodes=4), [3], tiny_graph, CPU)
     hidden = np.flatnonzero(~context.scenarios[0].validation.arrived(0))
     assert len(hidden) > 100
-    noisy = replace(context, graph=Graph(with_noise_at(dataset, hidden), CPU))
+    noisy = replace(context, graph=Graph(with_noise_at(tiny_graph, hidden), CPU))
     packs = []
     for each in (context, noisy):
         pack = pretrain(each, None, no_progress)
@@ -167,11 +167,11 @@ def test_training_ignores_features_and_edges_of_invisible_nodes(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_sessions_ignore_features_and_edges_of_classes_still_to_come(
-    dataset: NodeDataset, small: Small, way: str
+    tiny_graph: NodeDataset, tiny: Tiny, way: str
 ) -> None:
-    context = prepare(small(**WAYS[way], episodes=2, validate_every=2), [3], dataset, CPU)
+    context = prepare(tiny(**WAYS[way], episodes=2, validate_every=2), [3], tiny_graph, CPU)
     late = np.flatnonzero(context.scenarios[0].test.arrival > 1)
-    noisy = replace(context, graph=Graph(with_noise_at(dataset, late), CPU))
+    noisy = replace(context, graph=Graph(with_noise_at(tiny_graph, late), CPU))
     answers, others = live(context)[1], live(noisy)[1]
     assert same_answers([seed[:2] for seed in answers], [seed[:2] for seed in others])
     assert not same_answers([seed[2:] for seed in answers], [seed[2:] for seed in others])
