@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG
+
 
 @pytest.fixture(autouse=True, scope="session")
 def signals_are_not_ignored() -> None:
@@ -24,6 +26,9 @@ def a_ray_of_our_own() -> Iterator[None]:
         for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
             patch.delenv(name, raising=False)
         patch.setenv("RAY_TMPDIR", str(folder))
+        # Ray's workers are nice (15): on a busy machine they hardly run, and are killed before they begin.
+        patch.setenv("RAY_worker_niceness", "0")
+        patch.setenv("RAY_worker_register_timeout_seconds", f"{HANG:.0f}")
         patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # it kills workers when others fill the memory
         patch.setenv("RAY_prestart_worker_first_driver", "0")  # one for each CPU, none of which trials use
         yield

@@ -98,7 +98,8 @@ sys.path.insert(0, {str(ROOT)!r})
 torch.cuda.device_count = lambda: 1
 from study import launch, mps
 mps.USUAL_PIPES = "nowhere"
-sys.exit(launch.main(["--space", "tiny.yaml", "--mps", "--gpus-per-trial", "0", "--no-report"]))
+sys.exit(launch.main(["--space", "tiny.yaml", "--mps", "--gpus-per-trial", "0",
+                      "--max-concurrent", "1", "--no-report"]))
 """
     study = subprocess.Popen(
         [sys.executable, "-c", program],

@@ -34,7 +34,7 @@ def results(config: RunConfig, seeds: list[int], dataset: NodeDataset) -> dict[i
 def test_a_run_is_the_same_to_the_bit_alone_again_and_in_any_pack(
     narrow: NodeDataset, small: Small, method: str, protocol: str
 ) -> None:
-    config = small(method=method, protocol=protocol, pretrain_epochs=5, episodes=4, validate_every=2)
+    config = small(method=method, protocol=protocol, pretrain_epochs=3, episodes=2, validate_every=1)
     alone = results(config, [3], narrow)[3]
     for pack in ([3], [7, 1, 3, 0]):
         assert results(config, pack, narrow)[3] == alone, f"in the pack {pack}"
@@ -52,7 +52,7 @@ def test_validation_streams_are_as_independent_of_the_pack(
     narrow: NodeDataset, small: Small, method: str
 ) -> None:
     # Searches are scored by what a model makes of classes held out, for every method alike.
-    config = small(method=method, val_classes=2, episodes=4, validate_every=2)
+    config = small(method=method, val_classes=2, episodes=2, validate_every=1)
     alone = results(config, [3], narrow)[3]
     assert all(0 < alone["validation"][key] <= 1 for key in ("stream", "last", "average"))
     assert results(config, [0, 3], narrow)[3] == alone
@@ -62,7 +62,7 @@ def test_validation_streams_are_as_independent_of_the_pack(
 def test_seeds_of_a_pack_may_have_other_base_classes(narrow: NodeDataset, small: Small, method: str) -> None:
     # Of classes that are equally large each seed takes its own.
     tied = replace(narrow, labels=np.arange(narrow.num_nodes) % narrow.num_classes)
-    config = small(method=method, episodes=4, validate_every=2)
+    config = small(method=method, episodes=2, validate_every=1)
     bases = [set(make_split(tied, resolve(config), seed).base) for seed in (0, 3)]
     assert bases[0] != bases[1]
     assert results(config, [0, 3], tied)[3] == results(config, [3], tied)[3]
