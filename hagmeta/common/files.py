@@ -55,7 +55,7 @@ def expanded(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except (RuntimeError, ValueError) as error:  # ~ of a user that there is not, or with a NUL
-        raise UserError(f"{text}: this is no path ({error})") from None
+        raise UserError(f"{text}: this is no usable path ({error}).") from None
 
 
 def require_readable(path: Path) -> None:
