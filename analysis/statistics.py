@@ -81,6 +81,8 @@ def ranks_of(table: pd.DataFrame) -> pd.Series:
 
 def rank_correlation(one: Sequence[float] | pd.Series, other: Sequence[float] | pd.Series) -> float:
     """Kendall's tau-b of two orders of the same things; NaN where one of them is none."""
+    if len(one) < 2:
+        return np.nan
     return float(scipy.stats.kendalltau(one, other).statistic)
 
 

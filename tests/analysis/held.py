@@ -76,6 +76,7 @@ def check(folder: Path) -> Counter[str]:
         _ranked(page, panel)
     for table in page.tables:
         _bold(page, table)
+    _agreement(page)
     for sentence in page.sentences:
         held[_form(page, sentence)] += 1
     return held
@@ -323,6 +324,37 @@ def _across(page: Page, found: re.Match[str]) -> None:
     assert seen == len(known) - bool(found["reference"])
 
 
+def _agreement(page: Page) -> None:
+    """What the table of all datasets says is what each dataset's own table says."""
+    for table in page.tables:
+        if table.name != "across-methods":
+            continue
+        own = {
+            panel.runs["dataset"].iloc[0]: page.table("summary", panel.title)
+            for panel in page.panels
+            if not panel.leaks
+        }
+        for row in table.rows:
+            label, verdict = row[0].text, row[-1].text
+            if verdict == "reference":
+                continue
+            rows = {
+                name: next(each for each in found.rows if each[0].text == label)
+                for name, found in own.items()
+            }
+            words = {name: each[-1].text.split(":")[0].split(",")[0] for name, each in rows.items()}
+            expected = [
+                f"{word} on {'all' if len(there) == len(words) else ', '.join(there)}"
+                for word, said in (("more", "ahead"), ("less", "behind"), ("equivalent", "equivalent"))
+                if (there := [name for name, each in words.items() if each == said])
+            ]
+            kinds = {"undecided" if each == "undecided" else "not tested" for each in words.values()}
+            open_words = (
+                "undecided or not tested" if len(kinds) > 1 else kinds.pop().replace("ided", "ided on all")
+            )
+            assert verdict == ("; ".join(expected) or open_words), (label, words, verdict)
+
+
 WHOLE = {
     **{"ahead on all": "more on all", "behind on all": "less on all"},
     **{"above zero on all": "more on all", "below zero on all": "less on all"},
@@ -437,7 +469,7 @@ FORMS: dict[str, tuple[str, Callable[[Page, re.Match[str]], None]]] = {
         _over,
     ),
     "margins": (
-        r"On (?P<place>.+?), (?P<who>[A-Z].+?) is "
+        r"On (?P<place>[^,]+, [a-z]+), (?P<who>.+?) is "
         r"(?:ahead of every other method in (?P<where>all \d+|\d+ of \d+)"
         r"(?: tested)? cells of N and K(?:, behind one or more in (?P<behind>\d+))?"
         r"(?:, (?P<left>\d+) have too few seeds to test)?; it is )?"
