@@ -188,7 +188,7 @@ def _methods_table(panels: Mapping[str, Panel], compared: list[Across], told: Cl
         numbers=pd.DataFrame(numbers),
         notes=transductive_words(everyone),
         reference=[row[0].text for row in rows].index(common[0]),
-        badge=a_look(max(max(panel.counts.values()) for panel in panels.values())),
+        badge=a_look(max(panel.enough for panel in panels.values())),
     )
 
 

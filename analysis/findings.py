@@ -53,7 +53,7 @@ def _looks(results: Results) -> list[str]:
     panels = results.panels()
     if not all(panel.badge for panel in panels):
         return []
-    return [f"{a_look(max(max(panel.counts.values()) for panel in panels))}."]
+    return [f"{a_look(max(panel.enough for panel in panels))}."]
 
 
 def _some(sentences: Iterator[str]) -> list[str]:

@@ -212,8 +212,13 @@ class Panel:
 
     @property
     def badge(self) -> str:
-        """What to say where no configuration has enough seeds to decide anything."""
-        return a_look(max(self.counts.values()))
+        """What to say where no two configurations have enough seeds to decide anything."""
+        return a_look(self.enough)
+
+    @property
+    def enough(self) -> int:
+        """Seeds that two configurations have, or the only one."""
+        return sorted(self.counts.values(), reverse=True)[:2][-1]
 
     @property
     def reference(self) -> str:

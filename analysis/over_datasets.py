@@ -106,7 +106,9 @@ class OverDatasets:
 
     @property
     def friedman(self) -> float:
-        """p of Friedman's test that all have the same mean rank."""
+        """p of Friedman's test that all have the same mean rank; 1 where all are level everywhere."""
+        if (self.ranks.nunique(axis=1) == 1).all():
+            return 1.0
         return float(scipy.stats.friedmanchisquare(*(self.ranks[method] for method in self.methods)).pvalue)
 
     @property

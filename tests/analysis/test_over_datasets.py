@@ -104,6 +104,12 @@ def test_from_six_datasets_on_ratings_have_intervals_but_constant_ones() -> None
     assert (ratings.loc[["b", "c"], "low"] < ratings.loc[["b", "c"], "rating"] - 20).all()
 
 
+def test_methods_that_are_level_everywhere_are_not_told_apart() -> None:
+    level = pd.DataFrame({name: [0.5, 0.6] for name in "abc"})
+    found = OverDatasets({str(number): level for number in range(3)}, "accuracy", pd.DataFrame())
+    assert found.friedman == 1.0 and found.apart == [] and found.ratings["rating"].abs().max() < 1e-6
+
+
 def test_missing_seeds_make_no_winner_anywhere_on_the_page(write: Write) -> None:
     # CEC is the worst with every seed; on the six easy ones that it has its mean is the highest.
     for dataset in ("debian", "metamath", "wordnet"):
