@@ -14,6 +14,7 @@ from rich.table import Table
 from hagmeta.common.interval import student
 from hagmeta.common.records import Record
 
+FEWEST_FOR_INTERVAL = 3  # seeds
 PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "validate", "test": "sessions"}
 
 
@@ -63,9 +64,15 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def percent(values: Sequence[float]) -> str:
-    """Fractions as «mean ± interval» in percent."""
+    """Fractions as «mean ± interval» in percent; the interval of two is so wide that it says nothing."""
     mean, half = mean_and_interval([100 * value for value in values])
-    return f"{mean:.1f}" if np.isnan(half) else f"{mean:.1f} ± {half:.1f}"
+    return f"{mean:.1f}" if len(values) < FEWEST_FOR_INTERVAL else f"{mean:.1f} ± {half:.1f}"
+
+
+def _seeds(count: int) -> str:
+    if count < FEWEST_FOR_INTERVAL:
+        return "1 seed" if count == 1 else f"mean of {count} seeds"
+    return f"{count} seeds, mean ± 95 % interval"
 
 
 def score(record: Record) -> list[float]:
@@ -96,7 +103,7 @@ def sessions_table(records: Sequence[Record]) -> Table:
     table = Table(
         title=f"{name} on {config['dataset']}, {config['n_way']}-way "
         f"{config['k_shot']}-shot, {config['protocol']}{leak}" + (f"; {toggles}" if toggles else ""),
-        caption=f"{len(records)} seeds, every class the same, mean ± 95 % interval, percent; "
+        caption=f"{_seeds(len(records))}, every class the same, percent; "
         f"{seconds:.0f} s in all on {first['environment']['device']}",
     )
     for column in ("session", "all classes", "base", "novel", "new"):

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from hagmeta.common.differences import TASK, sort_key, varied
 from hagmeta.common.records import Record
-from hagmeta.display import percent, score, transductive
+from hagmeta.display import FEWEST_FOR_INTERVAL, percent, score, transductive
 
 MEASURES: dict[str, Callable[[Record], float]] = {
     "first": lambda record: score(record)[0],
@@ -18,7 +18,6 @@ MEASURES: dict[str, Callable[[Record], float]] = {
     "average": lambda record: sum(score(record)) / len(score(record)),
     "PD": lambda record: score(record)[0] - score(record)[-1],
 }
-FEWEST_SEEDS = 3  # for an interval
 
 
 def study_table(records: Sequence[Record], width: int, chosen: Collection[str] = ()) -> Table:
@@ -54,7 +53,7 @@ def _varied(records: Sequence[Record]) -> list[str]:
 def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Sequence[str]) -> Table:
     table = Table(
         caption="accuracy, every class the same, percent: mean over the seeds ± 95 % interval "
-        f"(from {FEWEST_SEEDS} seeds on)",
+        f"(from {FEWEST_FOR_INTERVAL} seeds on)",
         box=rich.box.SIMPLE,
         padding=(0, 1, 0, 0),
     )
@@ -66,14 +65,9 @@ def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Se
         table.add_row(
             *(_readable(group[0], key) for key in keys),
             str(len(group)),
-            *(_mean([MEASURES[name](record) for record in group]) for name in measures),
+            *(percent([MEASURES[name](record) for record in group]) for name in measures),
         )
     return table
-
-
-def _mean(values: Sequence[float]) -> str:
-    """Of fractions, in percent; Student's interval of two seeds is so wide that it says nothing."""
-    return percent(values) if len(values) >= FEWEST_SEEDS else f"{100 * sum(values) / len(values):.1f}"
 
 
 def _readable(record: Record, key: str) -> str:
