@@ -121,7 +121,7 @@ def start(options: argparse.Namespace, console: Console) -> dict[str, float]:
         raise UserError(f"{ROOT} cannot be sent to the nodes: {reason}") from None
     except ray.exceptions.AuthenticationError as error:
         raise UserError(_first_line(error)) from None
-    except (OSError, ValueError, RuntimeError) as error:  # ConnectionError and TimeoutError are OSErrors
+    except Exception as error:  # Ray raises a bare one if its process is not up in time
         where = f"no Ray cluster at --address {options.address}" if options.address else "Ray does not start"
         reason = _first_line(error)
         if reason.startswith("Failed to connect to Ray cluster"):  # of one that answers

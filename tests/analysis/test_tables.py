@@ -232,7 +232,7 @@ def test_an_effect_that_is_open_says_what_would_have_been_found(write: Write) ->
     write(FULL)
     other = {seed: (*curve[:-1], curve[-1] + (-1) ** seed * 0.03) for seed, curve in FULL.items()}
     folder = write(other, nla=False)
-    start = r"NLA's effect at the last session is undecided \(\+0\.0 \[-3\.4, \+3\.4\]; "
+    start = r"NLA has an undecided effect at the last session \(\+0\.0 \[-3\.4, \+3\.4\]; "
     assert re.match(start + r"\d\.\d would have been found\)", findings(read([folder]))[0])
 
 

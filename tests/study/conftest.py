@@ -26,7 +26,7 @@ def a_ray_of_our_own() -> Iterator[None]:
         for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
             patch.delenv(name, raising=False)
         patch.setenv("RAY_TMPDIR", str(folder))
-        # Ray's workers are nice (15): on a busy machine they hardly run, and are killed before they begin.
+        # Ray's workers have niceness 15 and a minute to register: on a busy machine they hardly run.
         patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("RAY_worker_register_timeout_seconds", f"{HANG:.0f}")
         patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # it kills workers when others fill the memory

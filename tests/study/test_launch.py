@@ -359,6 +359,7 @@ def test_the_first_command_plans_the_same_with_and_without_a_network(
         assert main(command) == 0
     plan = capsys.readouterr().out
     assert "36 runs (12 configurations x 3 seeds): 0 done, 36 to go" in plan
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it would keep the proxies, for later tests as well
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
     assert main(command) == 0

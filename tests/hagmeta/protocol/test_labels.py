@@ -397,7 +397,8 @@ def test_rehearsal_is_words_or_a_number_in_any_spelling() -> None:
     for wrong in (0, -1, 2.5, True, None, "", "some", [5]):
         with pytest.raises(UserError) as caught:
             RunConfig.from_mapping({"rehearsal": wrong})
-        expected = f"rehearsal is {wrong!r}; it must be all, none or a whole number of at least 1."
+        valid = "all, none or a whole number of at least 1 and at most 1000000000"
+        expected = f"rehearsal is {wrong!r}; it must be {valid}."
         assert str(caught.value) == expected
 
 
