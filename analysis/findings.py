@@ -44,7 +44,7 @@ def findings(results: Results) -> list[str]:
         *_some(_settings(results, told)),
         *_some(text for panel in panels for text in _sensitivity(panel, told, several)),
     ]
-    # What too few seeds show is all that was said so far: not yet what it is.
+    # The badge alone says nothing of the results.
     return sentences if len(sentences) > len(_looks(results)) else [*sentences, *map(_level, panels)]
 
 
@@ -82,7 +82,7 @@ def _margins(found: Margins) -> str:
     if ahead < len(tested):
         words.append(f"behind one or more in {behind}")
     if left:
-        words.append(f"{left} have too few seeds to test")
+        words.append(f"with {left} more of too few seeds")
     return f"On {found.where}, {found.label} is {', '.join(words)}; it is {range_words}."
 
 

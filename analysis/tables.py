@@ -450,7 +450,7 @@ def _rank_cell(rank: float) -> Cell:
 
 
 def _gap_cell(gap: float) -> Cell:
-    return Cell("", None) if np.isnan(gap) else Cell(f"{100 * gap + 0.0:.1f}", gap)
+    return Cell("", None) if np.isnan(gap) else Cell(f"{round(100 * gap, 1) + 0.0:.1f}", gap)
 
 
 def _level_cell(level: bool | str) -> Cell:

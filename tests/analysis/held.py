@@ -470,7 +470,7 @@ FORMS: dict[str, tuple[str, Callable[[Page, re.Match[str]], None]]] = {
         r"On (?P<place>[^,]+, [a-z]+), (?P<who>.+?) is "
         r"(?:ahead of every other method in (?P<where>all \d+|\d+ of \d+)"
         r"(?: tested)? cells of N and K(?:, behind one or more in (?P<behind>\d+))?"
-        r"(?:, (?P<left>\d+) have too few seeds to test)?; it is )?"
+        r"(?:, with (?P<left>\d+) more of too few seeds)?; it is )?"
         r"(?P<range>.+ points) from the best other method"
         r"(?P<untested> in (?P<cells>\d+) cells of N and K, not tested)?\.",
         _margins,
