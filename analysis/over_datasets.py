@@ -178,7 +178,7 @@ def why_not(results: Results) -> str:
         return ""
     count = results.runs["dataset"].nunique()
     if count < FEWEST_DATASETS:
-        return f"nothing is said over datasets: there are {count}, and {FEWEST_DATASETS} are the fewest"
+        return f"nothing is said over datasets: it takes {FEWEST_DATASETS}, and these are {count}"
     shared = f"{FEWEST_METHODS} to {MOST_METHODS} methods in common"
     return f"nothing is said over datasets: no three have one setting each and {shared}"
 

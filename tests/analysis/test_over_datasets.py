@@ -156,7 +156,7 @@ def test_with_two_datasets_it_says_why_there_is_nothing(compared: Path) -> None:
     runs = read([compared])
     two = runs._with(runs.runs[runs.runs["dataset"] != "debian"])
     assert over_datasets(two) is None and rating_table(two) is None and not list(figures.draw(two))
-    assert why_not(two) == "nothing is said over datasets: there are 2, and 3 are the fewest"
+    assert why_not(two) == "nothing is said over datasets: it takes 3, and these are 2"
     assert why_not(runs) == ""
 
 
