@@ -404,6 +404,13 @@ def _margins(page: Page, found: re.Match[str]) -> None:
     assert int(found["left"] or 0) == len(told) - len(tested)
 
 
+def _unshared(page: Page, found: re.Match[str]) -> None:
+    (table,) = (
+        table for table in page.tables if table.title == f"Margins of {found['who']}: {found['place']}"
+    )
+    assert {row[5].text for row in table.rows} == {"no common seed"}
+
+
 def _protocols(page: Page, found: re.Match[str]) -> None:
     table = page.table("protocols", "")
     for when in ("session 0", "the last session"):
@@ -465,6 +472,11 @@ FORMS: dict[str, tuple[str, Callable[[Page, re.Match[str]], None]]] = {
         r"Over (?P<count>\d+) datasets .+ the best mean rank, (?P<rank>[\d.]+) of \d+\. Nemenyi's test "
         r"separates (?P<first>.+) from (?:(?P<none>no other)|(?P<apart>.+)) \(critical difference .+\)\.",
         _over,
+    ),
+    "margins without a seed": (
+        r"On (?P<place>[^,]+, [a-z]+), (?P<who>.+?) shares no seed with the best other "
+        r"in any cell of N and K\.",
+        _unshared,
     ),
     "margins": (
         r"On (?P<place>[^,]+, [a-z]+), (?P<who>.+?) is "
