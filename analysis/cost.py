@@ -26,10 +26,7 @@ PRETRAINING = (
     *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience"),
 )
 WHERE = ("dataset", "protocol", "n_way", "k_shot", "device")
-IN_COLUMNS = (
-    *WHERE,
-    "sessions",
-)  # what the columns tell, or N does; what else differs is told beside N and K
+IN_COLUMNS = (*WHERE, "sessions")  # told by columns, or by N; what else differs is named next to N and K
 ABOUT = (
     "Seconds are a seed's share of the pack that it ran in, means over the seeds. Pre-training that was read "
     "from a cache is charged as it cost the run that computed it. Compilation and warm-up are in the phase "

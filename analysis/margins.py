@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,13 +87,13 @@ def margins(results: Results) -> list[Margins]:
     """One for each map."""
     tests = claims(results).margins
     return [
-        Margins(where, label, tests, [_margin(cell, where, label, tests) for _, cell in _cells(runs)], runs)
+        Margins(where, label, tests, _cells(runs, where, label, tests), runs)
         for where, label, runs in maps(results)
     ]
 
 
-def _cells(runs: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame]]:
-    yield from runs.groupby(["n_way", "k_shot"])
+def _cells(runs: pd.DataFrame, where: str, label: str, tests: Family) -> list[Margin]:
+    return [_margin(cell, where, label, tests) for _, cell in runs.groupby(["n_way", "k_shot"])]
 
 
 def _margin(runs: pd.DataFrame, where: str, label: str, tests: Family) -> Margin:

@@ -57,10 +57,7 @@ class OverDatasets:
         found = []
         for table in self.scores.values():
             values = table.to_numpy().round(10)
-            won = (np.sign(values[:, :, None] - values[:, None, :]) + 1) / 2
-            shared = (~np.isnan(won)).sum(axis=0)
-            with np.errstate(invalid="ignore"):
-                found.append(np.where(shared > 0, np.nansum(won, axis=0) / shared, np.nan))
+            found.append(_mean((np.sign(values[:, :, None] - values[:, None, :]) + 1) / 2))
         return np.array(found)
 
     @property
@@ -116,7 +113,9 @@ class OverDatasets:
         """Of mean ranks, by Nemenyi's test (Demšar 2006)."""
         k, n = len(self.methods), len(self.scores)
         return float(
-            scipy.stats.studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n))
+            scipy.stats.studentized_range.ppf(1 - NEMENYI, k, np.inf)
+            / np.sqrt(2)
+            * np.sqrt(k * (k + 1) / (6 * n))
         )
 
     @property
@@ -134,7 +133,7 @@ class OverDatasets:
 
 
 def _mean(wins: np.ndarray) -> np.ndarray:
-    """(methods, methods) over the datasets that tell of a pair; NaN where none does."""
+    """(methods, methods) over the seeds, or the datasets, that have both of a pair; NaN where none has."""
     shared = (~np.isnan(wins)).sum(axis=0)
     with np.errstate(invalid="ignore"):
         return np.where(shared > 0, np.nansum(wins, axis=0) / shared, np.nan)
