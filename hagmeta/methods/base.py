@@ -28,10 +28,11 @@ class MethodSettings(EncoderSettings):
     method: str = setting("hag-meta", "the learning system")
 
     @classmethod
-    def concerns(cls, method: Any) -> bool:
-        """These concern all; a method's own concern it, and not methods that are built on it."""
+    def unused_by(cls, method: Any) -> str:
+        """All methods use these; a method's own are used by it, and not by methods that are built on it."""
         own = vars(method).get("own_settings")
-        return cls is MethodSettings or (own is not None and issubclass(own, cls))
+        used = cls is MethodSettings or (own is not None and issubclass(own, cls))
+        return "" if used else "it is a setting of other methods"
 
 
 class Task(NamedTuple):
@@ -113,6 +114,7 @@ class Method(nn.Module, ABC):
         "refitted": False,
         "tukey": 1.0,
         "random_features": 0,
+        "double_prototypes": True,
     }
     revision: ClassVar[int] = 1  # raise it when the same settings would give other results
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
@@ -137,8 +139,8 @@ class Method(nn.Module, ABC):
 
     @classmethod
     def all_defaults(cls) -> dict[str, Any]:
-        """Its own, and those of its bases that it leaves as they are."""
-        found: dict[str, Any] = {}
+        """Return the defaults of this method: its own, and those of its bases that it leaves as they are."""
+        found: dict[str, Any] = {"pretrain_on": cls.default_pretrain_on()}
         for base in reversed(cls.__mro__):
             found |= vars(base).get("defaults", {})
         return found
@@ -182,11 +184,6 @@ class Method(nn.Module, ABC):
     @classmethod
     def sums_gradients(cls, settings: Any) -> tuple[str, ...]:
         """How the names of parameters begin whose gradients add up from step to step."""
-        return ()
-
-    @classmethod
-    def idle(cls, settings: Any) -> tuple[str, ...]:
-        """Settings that make no difference beside the others: a resolved configuration has their defaults."""
         return ()
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -58,6 +59,13 @@ class ClosedFormSettings(MethodSettings):
         birth=0,
     )
 
+    def without_effect(self) -> Mapping[str, str]:
+        if self.features == "encoder":
+            return {"hops": "features", "refitted": "features"}
+        idle = dict.fromkeys(OF_THE_ENCODER, "features") if self.features == "propagated" else {}
+        # In another basis the statistics that are kept of earlier sessions would be worth nothing.
+        return idle | ({"refitted": "rehearsal"} if self.rehearsed == 0 else {})  # type: ignore[attr-defined]
+
 
 def random_directions(seed: int, purpose: str, width: int, columns: int) -> nn.Parameter:
     """(width, columns) that features are projected on; they are drawn from the seed, and never learnt."""
@@ -112,15 +120,7 @@ class OnFeatures(Method):
 
     @classmethod
     def refits_words(cls, settings: Any) -> bool:
-        return bool(settings.refitted) and "refitted" not in cls.idle(settings)
-
-    @classmethod
-    def idle(cls, settings: Any) -> tuple[str, ...]:
-        if settings.features == "encoder":
-            return "hops", "refitted"
-        # In another basis the statistics that are kept of earlier sessions would be worth nothing.
-        useless = ("refitted",) if settings.rehearsed == 0 else ()
-        return useless + (OF_THE_ENCODER if settings.features == "propagated" else ())
+        return bool(settings.refitted) and "refitted" not in settings.idle
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
         """The features (nodes, width)."""

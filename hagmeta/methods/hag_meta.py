@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ class HagMetaSettings(MethodSettings):
         "nothing",
         "without gpil: go on to the sessions, or learn supervised, from the labels that gpil would have",
         choices=("nothing", "supervised"),
-        only_with=("gpil", False),
+        recorded_idle=False,
         birth="nothing",
     )
     nla: bool = setting(True, "weigh support nodes by node-level attention")
@@ -108,6 +109,16 @@ class HagMetaSettings(MethodSettings):
         birth="fresh",
     )
 
+    def without_effect(self) -> Mapping[str, str]:
+        found = {"instead_of_gpil": "gpil"} if self.gpil else {}
+        if not self.tla:
+            found["tla_weights"] = "tla"
+        if not self.nla:
+            found["nla_weights"] = "nla"
+        if not self.nla or self.nla_weights not in LEARNT:
+            found |= dict.fromkeys(("nla_rate", "nla_decay"), "nla_weights" if self.nla else "nla")
+        return found
+
 
 class Encoded(NamedTuple):
     """A pass over the graph: by the encoder, and by NLA where it is on."""
@@ -178,13 +189,6 @@ class HagMeta(Method):
     @classmethod
     def knows_true_means(cls, settings: HagMetaSettings) -> bool:
         return settings.nla and settings.nla_weights == "oracle"
-
-    @classmethod
-    def idle(cls, settings: HagMetaSettings) -> tuple[str, ...]:
-        learns = settings.nla and settings.nla_weights in LEARNT
-        counts = {"nla_weights": settings.nla, "nla_rate": learns, "nla_decay": learns}
-        counts["tla_weights"] = settings.tla
-        return tuple(name for name, it_does in counts.items() if not it_does)
 
     @classmethod
     def own_steps(cls, settings: HagMetaSettings) -> dict[str, OwnSteps]:

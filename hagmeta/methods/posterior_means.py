@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,6 +41,11 @@ class PosteriorMeansSettings(ClosedFormSettings):
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )
+
+    def without_effect(self) -> Mapping[str, str]:
+        # Statistics that are kept of earlier sessions would be of another encoder.
+        stays = "features" if self.features == "propagated" else "rehearsal" if self.rehearsed == 0 else ""  # type: ignore[attr-defined]
+        return dict.fromkeys(("finetune_steps", "finetune_rate"), stays) if stays else {}
 
 
 class Evidence(NamedTuple):
@@ -100,15 +106,9 @@ class PosteriorMeans(OnFeatures):
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
-        self.learns = settings.finetune_steps > 0 and "finetune_steps" not in self.idle(settings)
+        self.learns = settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
         self.few_of_all = bool(settings.rehearsed)  # labels, of classes known at session 0, too
-
-    @classmethod
-    def idle(cls, settings: Any) -> tuple[str, ...]:
-        # Statistics that are kept of earlier sessions would be of another encoder.
-        stays = not cls.has_encoder(settings) or settings.rehearsed == 0
-        return super().idle(settings) + (("finetune_steps", "finetune_rate") if stays else ())
 
     def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """``Settled``: of all features, but for those of an encoder that learns."""

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
 from hagmeta.methods.base import Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings
 from hagmeta.nn.statistics import ridged, shrunk, solve
@@ -36,7 +36,7 @@ class ShrinkageSettings(ClosedFormSettings):
     """How far covariances are trusted."""
 
     shrinkage: float | None = setting(
-        None,
+        BY_METHOD,
         "share of a covariance that gives way to equal variances (default: 0.1 for sgc-lda, 0.5 for fecam)",
         above=0,
         at_most=1,

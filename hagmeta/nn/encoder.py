@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -43,6 +43,8 @@ class Embedding(ABC):
 
 class Encoder(nn.Module, ABC):
     """What runs over every node, and after it what is asked for."""
+
+    own_settings: ClassVar[type[LayerSettings] | None] = None  # a plug-in's; they inherit from LayerSettings
 
     def __init__(self, num_features: int, settings: Any, *, twice: bool = False) -> None:
         """``twice`` where it will be differentiated twice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -25,8 +26,11 @@ class GatSettings(LayerSettings):
         "attention heads of the GAT encoder's first layer, side by side in hidden",
         at_least=1,
         at_most=4096,
-        only_with=("encoder", "gat"),
+        kept_with="encoder",
     )
+
+    def without_effect(self) -> Mapping[str, str]:
+        return {} if self.encoder == "gat" else {"heads": "encoder"}  # type: ignore[attr-defined]
 
 
 class GraphAttention(nn.Module):

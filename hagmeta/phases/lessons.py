@@ -145,8 +145,8 @@ class AnswersLesson(Lesson):
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        idle = context.method.idle(context.settings)
-        self.teaches = context.settings.finetune_steps > 0 and "finetune_steps" not in idle
+        settings = context.settings
+        self.teaches = settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
 
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
         task = self.context.task(streams, session)

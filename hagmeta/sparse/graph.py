@@ -33,7 +33,6 @@ class GraphSettings(InputSettings):
         "visible",
         "degrees that normalise what is visible of the graph: its own, or those of the whole graph",
         choices=("visible", "whole"),
-        only_with=("encoder", "gcn"),
         birth="visible",
     )
 
