@@ -116,7 +116,7 @@ class Settings:
 
 
 def check_settings(kind: str, owner: Any, base: type[Settings]) -> None:
-    """Refuse ``own_settings`` of a plug-in that are not declared as ours: a dataclass that inherits ``base``."""
+    """Refuse a plug-in's ``own_settings`` unless they are a dataclass of settings that inherits ``base``."""
     own = owner.own_settings
     if own is None:
         return
