@@ -10,6 +10,8 @@ from hagmeta.nn.encoder import Encoder, LayerSettings
 from hagmeta.nn.gat import GAT, GatSettings
 from hagmeta.nn.gcn import GCN
 from hagmeta.nn.mlp import MLP
+from hagmeta.nn.sage import SAGE
+from hagmeta.nn.sgc import SGC
 
 
 def _check(encoder: type[Encoder]) -> None:
@@ -17,7 +19,7 @@ def _check(encoder: type[Encoder]) -> None:
     check_settings("encoder", encoder, LayerSettings)
 
 
-_ENCODERS: dict[str, type[Encoder]] = {"gcn": GCN, "gat": GAT, "mlp": MLP}
+_ENCODERS: dict[str, type[Encoder]] = {"gcn": GCN, "gat": GAT, "sage": SAGE, "sgc": SGC, "mlp": MLP}
 ENCODERS = Registry("encoder", _ENCODERS, base=Encoder, check=_check)
 
 
@@ -25,7 +27,7 @@ ENCODERS = Registry("encoder", _ENCODERS, base=Encoder, check=_check)
 class EncoderSettings(GatSettings):
     """Which encoder, and its shape."""
 
-    encoder: str = setting("gcn", "the encoder; mlp does without the graph", choices=ENCODERS)
+    encoder: str = setting("gcn", "the encoder; sgc is linear, mlp has no graph", choices=ENCODERS)
 
     def check(self) -> None:
         ENCODERS[self.encoder].check(self)

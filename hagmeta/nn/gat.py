@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import BY_METHOD, setting
-from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
+from hagmeta.nn.encoder import Embedding, Encoder, EveryNode, LayerSettings
 from hagmeta.packs.randomness import dropout
-from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.products import attend, matmul, row_maximum
 
 
@@ -70,22 +70,6 @@ class GraphAttention(nn.Module):
         return attended.flatten(-2) * visible + self.bias
 
 
-@dataclass(frozen=True)
-class AttendedEmbedding(Embedding):
-    """Attention runs for every node, whatever is asked of it."""
-
-    embeddings: Tensor  # (nodes, width)
-
-    def all(self) -> Tensor:
-        return self.embeddings
-
-    def at(self, nodes: Tensor) -> Tensor:
-        return self.embeddings[nodes]
-
-    def means(self, class_means: ClassMeans) -> Tensor:
-        return matmul(class_means.direct, self.embeddings)
-
-
 class GAT(Encoder):
     """Two layers of graph attention."""
 
@@ -106,4 +90,4 @@ class GAT(Encoder):
         return attended
 
     def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
-        return AttendedEmbedding(propagated)
+        return EveryNode(propagated)
