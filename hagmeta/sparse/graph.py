@@ -95,6 +95,17 @@ class Graph:
         weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
         return matmul(self.features, weight) * rows.unsqueeze(-1)
 
+    def dense_inputs(self, view: View, nodes: Tensor) -> Tensor:
+        """Return the inputs of some nodes (nodes,) of one seed, written out: (nodes, inputs)."""
+        features = self._host_features[nodes.cpu().numpy()]
+        if not view.inputs:
+            dense = features if isinstance(features, np.ndarray) else features.toarray()
+            return torch.from_numpy(dense).to(self.device, torch.float32)
+        words, rows = view.inputs
+        host = words.cpu().numpy()
+        weighed = features @ host if host.ndim == 2 else features.multiply(host).toarray()
+        return torch.from_numpy(weighed).to(self.device, torch.float32) * rows[nodes].unsqueeze(-1)
+
     def narrow_inputs(self, view: View, weight: Tensor) -> Tensor:
         """The narrow inputs (`View.narrow`) of every node times a weight; zeros where it is out of sight."""
         return self.mapped(weight, view._replace(inputs=view.narrow)) * view.visible.unsqueeze(-1)
