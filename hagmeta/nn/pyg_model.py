@@ -109,7 +109,7 @@ def adapted(model: Any) -> type[PygEncoder]:
 
 def _built(model: type[nn.Module], inputs: int, hidden: int, outputs: int, rate: float) -> nn.Module:
     """Return a model of these widths."""
-    known = {"in_channels": inputs, "hidden_channels": hidden, "out_channels": outputs}
+    known: dict[str, float] = {"in_channels": inputs, "hidden_channels": hidden, "out_channels": outputs}
     known |= {"num_layers": LAYERS, "dropout": rate}
     taken = inspect.signature(model).parameters
     lacking = [name for name in REQUIRED if name not in taken]

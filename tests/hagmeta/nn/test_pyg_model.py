@@ -79,7 +79,7 @@ def view_of(graph: PlainGraph, inputs: Inputs | None = None) -> View:
     return view._replace(inputs=tuple(map(torch.from_numpy, inputs))) if inputs else view
 
 
-def encoder_of(model: type[nn.Module], seed: int = 0) -> Any:
+def encoder_of(model: Any, seed: int = 0) -> Any:
     return seeded(seed, "init/encoder", lambda: adapted(model)(FEATURES, SETTINGS))
 
 
@@ -147,7 +147,8 @@ def test_inputs_are_those_of_the_other_encoders(kind: str) -> None:
 
 
 def test_dense_features_are_inputs_as_they_are() -> None:
-    dense = PlainGraph(replace(tiny(), features=np.asarray(tiny().features.todense())), CPU)
+    sparse: Any = tiny().features
+    dense = PlainGraph(replace(tiny(), features=sparse.toarray()), CPU)
     nodes = torch.tensor([4, 2])
     assert torch.equal(dense.dense_inputs(view_of(dense), nodes), GRAPH.dense_inputs(view_of(GRAPH), nodes))
 
