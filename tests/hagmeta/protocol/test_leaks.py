@@ -33,6 +33,8 @@ WAYS: dict[str, dict[str, Any]] = {method: {"method": method} for method in METH
 WAYS |= {"hag-meta supervised": SUPERVISED}
 VARIANTS = {
     "hag-meta over a gat": {"method": "hag-meta", "encoder": "gat"},
+    "hag-meta over sage": {"method": "hag-meta", "encoder": "sage"},
+    "hag-meta over sgc": {"method": "hag-meta", "encoder": "sgc"},
     "icarl over an mlp": {"method": "icarl", "encoder": "mlp"},
     **WAYS,
 }
