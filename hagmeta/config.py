@@ -315,6 +315,11 @@ def _births(settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
     return {name: birth for name, birth in births.items() if birth is not ALWAYS}
 
 
+def runs_in_packs(config: RunConfig) -> bool:
+    """Tell whether the seeds of a resolved configuration can run as one."""
+    return ENCODERS[config.encoder].packs or not METHODS[config.method].has_encoder(config)
+
+
 def remarks(config: RunConfig) -> list[str]:
     """What a user should know of a resolved configuration before it runs."""
     assert config.classes and config.n_way and config.sessions
@@ -338,6 +343,9 @@ def remarks(config: RunConfig) -> list[str]:
         notes.append(
             one + (nothing if config.rehearsed == 0 else "new classes are fine-tuned as prototypes only")
         )
+    if not runs_in_packs(config):
+        name = config.encoder.rpartition(":")[2].partition("@")[0]
+        notes.append(f"the encoder {name} runs seed by seed, without packs and checkpoints: it is slower")
     if config.smoothing:
         notes.append(
             "smoothing makes answers transductive, too: a query is scored by its visible neighbours as well"

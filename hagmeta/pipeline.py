@@ -12,7 +12,7 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.common.record_schema import FORMAT
 from hagmeta.common.records import Record
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config import RunConfig, resolve, runs_in_packs
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS, make_method
 from hagmeta.packs.capture import stream_of
@@ -59,13 +59,16 @@ def run(
     without packs, captures and kernels of our own, so that ``print``, ``pdb`` and profilers work in a method.
     Both are for debugging. With ``checkpoints``, of these seeds, it goes on from where it was cut off.
     """
+    config = resolve(config)
+    if not runs_in_packs(config):
+        plain, checkpoints = True, None
     assert not (plain and checkpoints), "without packs there are no checkpoints"
     packs = [[seed] for seed in seeds] if plain else [list(seeds)]
     return [
         record
         for pack in packs
         for record in _run(
-            resolve(config),
+            config,
             pack,
             dataset,
             device,

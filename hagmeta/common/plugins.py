@@ -32,7 +32,7 @@ VARIABLE = "HAGMETA_PLUGINS"  # names the staged folder in which a worker finds 
 CONTENTS = "plugins.json"
 DIGITS = 12  # of a source's hash
 MOST_BYTES = 50_000_000  # of a package that is sent to workers
-EVERYWHERE = ("hagmeta", "torch", "torch_geometric")  # installed on every machine: not sent
+EVERYWHERE = ("torch", "torch_geometric")  # installed on every machine: not sent
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _IMPORT = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 
@@ -111,7 +111,7 @@ def stage(folder: Path) -> Path | None:
     The folder lies in ``folder`` and is named by its content. Returns it, or None where there is no plug-in.
     A worker that has its parent on ``sys.path`` and its name in ``$HAGMETA_PLUGINS`` finds every identity.
     """
-    needed = [plugin for plugin in loaded() if plugin.module.partition(".")[0] not in EVERYWHERE]
+    needed = [plugin for plugin in loaded() if not plugin.module.startswith("hagmeta.")]
     if not needed:
         return None
     for plugin in needed:
@@ -135,6 +135,8 @@ def stage(folder: Path) -> Path | None:
 
 def _copy(plugin: Plugin, folder: Path) -> None:
     assert plugin.source is not None
+    if plugin.module.partition(".")[0] in EVERYWHERE:
+        return
     if plugin.source.is_file():
         shutil.copyfile(plugin.source, folder / f"{plugin.module}.py")
         return

@@ -28,11 +28,11 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         *,
         base: type | None = None,
         check: Callable[[Entry], None] = lambda entry: None,
-        forms: Mapping[str, Callable[[str], Entry]] | None = None,
+        forms: Mapping[str, Callable[[Any], Entry]] | None = None,
     ) -> None:
         """``base`` is the class that plug-ins inherit from; ``check`` raises for one that will not do.
 
-        ``forms`` are prefixes with a meaning of their own, such as ``pyg:``, and what makes an entry of them.
+        ``forms`` are prefixes of references, such as ``pyg:``, and what makes an entry of what they name.
         """
         self.kind, self._base, self._check, self._forms = kind, base, check, dict(forms or {})
         self._entries: dict[str, Entry] = dict(entries)
@@ -45,9 +45,10 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._entries and "@" in name:
-            plugin = plugins.find(name)
-            if plugin is not None:
-                self._add(plugin)
+            form, _, identity = name.rpartition(":")
+            plugin = plugins.find(identity)
+            if plugin is not None and (not form or form in self._forms):
+                self._add(plugin, form)
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -70,17 +71,17 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             return self._name_of_value(reference)
         if reference in self:
             return reference
-        prefix, _, rest = reference.partition(":")
-        if rest and prefix in self._forms:
-            self._entries[reference] = self._forms[prefix](rest)
-            return reference
+        form, _, rest = reference.partition(":")
+        if rest and form in self._forms:
+            return self._add(plugins.load(rest, self.kind), form)
         points = self._points()
         if reference in points:
             return self._add(plugins.load(points[reference].value, self.kind))
         if plugins.is_reference(reference):
             return self._add(plugins.load(reference, self.kind))
-        forms = [*(f"{form}:..." for form in self._forms), "package.module:Name", "file.py:Name"]
-        return choose(self.kind, reference, [*self.names(), *forms])
+        plain = ["package.module:Name", "file.py:Name"]
+        forms = [f"{form}:{each}" for form in self._forms for each in plain]
+        return choose(self.kind, reference, [*self.names(), *plain, *forms])
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
@@ -99,7 +100,12 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             raise UserError(f"{self.kind} is {shown(value)}; give a name, a reference or a class.")
         return self._add(plugins.of_class(value, self.kind))
 
-    def _add(self, plugin: plugins.Plugin) -> str:
+    def _add(self, plugin: plugins.Plugin, form: str = "") -> str:
+        """Check a plug-in and register it; ``form`` is the prefix by which it was asked for."""
+        if form:
+            identity = f"{form}:{plugin.identity}"
+            self._entries[identity] = self._forms[form](plugin.value)
+            return identity
         for name, entry in self._entries.items():
             if entry is plugin.value:  # one of ours, by its import path
                 return name

@@ -63,7 +63,6 @@ class Encoder(nn.Module, ABC):
 
     own_settings: ClassVar[type[LayerSettings] | None] = None  # a plug-in's; they inherit from LayerSettings
     packs: ClassVar[bool] = True  # several seeds run as one, by ``torch.func.vmap``; otherwise one by one
-    ignores: ClassVar[tuple[str, ...]] = ()  # settings of every encoder that have no effect on this one
 
     def __init__(self, num_features: int, settings: Any, *, twice: bool = False) -> None:
         """``twice`` where it will be differentiated twice."""

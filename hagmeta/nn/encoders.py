@@ -10,6 +10,7 @@ from hagmeta.nn.encoder import Encoder, LayerSettings
 from hagmeta.nn.gat import GAT, GatSettings
 from hagmeta.nn.gcn import GCN
 from hagmeta.nn.mlp import MLP
+from hagmeta.nn.pyg_model import adapted
 from hagmeta.nn.sage import SAGE
 from hagmeta.nn.sgc import SGC
 
@@ -20,7 +21,7 @@ def _check(encoder: type[Encoder]) -> None:
 
 
 _ENCODERS: dict[str, type[Encoder]] = {"gcn": GCN, "gat": GAT, "sage": SAGE, "sgc": SGC, "mlp": MLP}
-ENCODERS = Registry("encoder", _ENCODERS, base=Encoder, check=_check)
+ENCODERS = Registry("encoder", _ENCODERS, base=Encoder, check=_check, forms={"pyg": adapted})
 
 
 @dataclass(frozen=True, kw_only=True)

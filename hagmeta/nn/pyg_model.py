@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from typing import Any, ClassVar
 
 import torch
@@ -19,7 +17,6 @@ from hagmeta.common.errors import UserError, shown
 from hagmeta.nn.encoder import Embedding, Encoder, EveryNode, LayerSettings
 from hagmeta.sparse.graph import Graph, View
 
-PREFIX = "pyg:"
 LAYERS = 2  # of models that ask for a number, as many as the other encoders have
 REQUIRED = ("in_channels", "out_channels")
 TRIAL_NODES, TRIAL_INPUTS, TRIAL_HIDDEN, TRIAL_OUTPUTS = 5, 3, 48, 16  # 48 suits most numbers of heads
@@ -66,28 +63,6 @@ class PygEncoder(Encoder):
         return EveryNode(propagated)
 
 
-def pyg_encoder(reference: str) -> type[PygEncoder]:
-    """Return the encoder class for ``pyg:package.module:Class``; the same class for the same reference.
-
-    Raise a UserError if the class cannot be imported or does not work as an encoder.
-    """
-    module_name, _, class_name = reference.removeprefix(PREFIX).rpartition(":")
-    if not module_name or not class_name:
-        raise UserError(f"the encoder is {shown(reference)}; expected {PREFIX}package.module:Class.")
-    try:
-        module = import_module(module_name)
-    except Exception as error:  # a module may raise anything
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing and f"{module_name}.".startswith(f"{missing}."):
-            raise UserError(f"encoder {reference}: there is no module {missing!r} to import.") from error
-        raise UserError(f"encoder {reference}: importing {module_name} fails: {_line(error)}") from error
-    if not hasattr(module, class_name):
-        near = difflib.get_close_matches(class_name, dir(module), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"encoder {reference}: {module_name} has no class {class_name!r}.{hint}")
-    return adapted(getattr(module, class_name))
-
-
 @cache
 def adapted(model: Any) -> type[PygEncoder]:
     """Return the encoder class that runs a PyG model class, which is tried on a tiny graph first."""
@@ -97,10 +72,8 @@ def adapted(model: Any) -> type[PygEncoder]:
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
         _try(model)
-    ignores = () if "hidden_channels" in inspect.signature(model).parameters else ("hidden",)
     about = {
         "model_class": model,
-        "ignores": ignores,
         "__doc__": model.__doc__,
         "__module__": model.__module__,
     }

@@ -16,10 +16,8 @@ class SGC(Encoder):
     """Propagate the inputs twice, then apply one linear map: a GCN without a non-linearity.
 
     The map runs first here. The result is the same, and far fewer columns are propagated. As in the paper,
-    there is no hidden layer and no dropout, so the setting ``hidden`` has no effect.
+    there is no hidden layer and no dropout, so the setting ``hidden`` has no effect on it.
     """
-
-    ignores = ("hidden",)
 
     def __init__(self, num_features: int, settings: LayerSettings, *, twice: bool = False) -> None:
         super().__init__(num_features, settings, twice=twice)

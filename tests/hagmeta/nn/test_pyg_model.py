@@ -17,10 +17,10 @@ from torch_geometric.nn.models import GraphSAGE
 from torch_geometric.utils import subgraph, to_undirected
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.nn.encoders import ENCODERS
-from hagmeta.nn.pyg_model import adapted, pyg_encoder
+from hagmeta.nn.pyg_model import adapted
 from hagmeta.packs.randomness import keys, seeded
 from hagmeta.pipeline import run
 from hagmeta.sparse.graph import View
@@ -184,9 +184,9 @@ def test_a_model_can_be_differentiated_twice() -> None:
     ],
 )
 def test_pyg_s_models_and_layers_are_encoders(reference: str) -> None:
-    encoder = pyg_encoder(reference)
-    assert encoder is pyg_encoder(reference) and not encoder.packs
-    assert encoder.ignores == (("hidden",) if reference.endswith("Conv") else ())
+    encoder = ENCODERS.find(reference)
+    assert encoder is ENCODERS.find(reference) and not encoder.packs
+    assert ENCODERS.name_of(reference).startswith(f"pyg:{reference.rpartition(':')[2]}@")
     made = encoder(FEATURES, SETTINGS)
     assert made(GRAPH, view_of(GRAPH), None).all().shape == (NODES, SETTINGS.embedding)
 
@@ -297,13 +297,13 @@ def test_a_model_that_does_not_fit_is_refused_in_one_line(model: Any, words: str
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("pyg:GCN", "the encoder is 'pyg:GCN'; expected pyg:package.module:Class."),
-        ("pyg:nowhere.at.all:GCN", "there is no module 'nowhere' to import."),
-        ("pyg:torch_geometric.nn.modles:GCN", "there is no module 'torch_geometric.nn.modles' to import."),
-        ("pyg:torch_geometric.nn.models:GCM", "has no class 'GCM'. Did you mean 'GCN'?"),
+        ("pyg:GCN", "the encoder 'GCN' is no reference; give package.module:Name or file.py:Name."),
+        ("pyg:nowhere.at.all:GCN", "there is no module 'nowhere'"),
+        ("pyg:torch_geometric.nn.modles:GCN", "there is no module 'torch_geometric.nn.modles'"),
+        ("pyg:torch_geometric.nn.models:GCM", "the module has no 'GCM'"),
         ("pyg:torch_geometric.nn.models:__name__", "it is not a class of torch modules"),
-        ("pyg:breaks:Net", "importing breaks fails: ZeroDivisionError: division by zero"),
-        ("pyg:lacks:Net", "importing lacks fails: ModuleNotFoundError: No module named 'nowhere'"),
+        ("pyg:breaks:Net", "breaks cannot be imported: ZeroDivisionError: division by zero"),
+        ("pyg:lacks:Net", "lacks cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
     ],
 )
 def test_a_reference_that_leads_nowhere_is_refused_in_one_line(
@@ -313,7 +313,7 @@ def test_a_reference_that_leads_nowhere_is_refused_in_one_line(
     (tmp_path / "lacks.py").write_text("import nowhere\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError) as refused:
-        pyg_encoder(reference)
+        ENCODERS.find(reference)
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
@@ -333,12 +333,10 @@ def test_widths_that_do_not_fit_are_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("method", ["hag-meta", "meta-gnn", "posterior-means"])
-def test_a_run_with_a_model_repeats(
-    tiny_graph: NodeDataset, tiny: Any, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    monkeypatch.setitem(ENCODERS, "gcn", adapted(Own))
-    config = tiny(method=method)
-    first = run(config, [0, 1], dataset=tiny_graph, device=CPU, plain=True)
-    again = run(config, [1], dataset=tiny_graph, device=CPU, plain=True)
+def test_a_run_with_a_model_repeats(tiny_graph: NodeDataset, tiny: Any, method: str) -> None:
+    config = tiny(method=method, encoder=f"pyg:{__file__}:Own")
+    assert "seed by seed" in " ".join(remarks(resolve(config)))
+    first = run(config, [0, 1], dataset=tiny_graph, device=CPU)
+    again = run(config, [1], dataset=tiny_graph, device=CPU)
     assert first[1]["matrix"] == again[0]["matrix"]
     assert first[1]["accuracy"] != first[0]["accuracy"]
