@@ -129,7 +129,7 @@ BROKEN = {
     "import no_such_thing": r"cannot be imported: ModuleNotFoundError: No module named 'no_such_thing'",
     "class Mine(": r"cannot be imported: SyntaxError",
     "raise RuntimeError('two\\nlines')": r"cannot be imported: RuntimeError: two lines",
-    "import hagmeta\nclass Mine(hagmeta.Method):\n    '''Lacks all.'''": r"the method Mine lacks classify, encode",
+    "import hagmeta\nclass Mine(hagmeta.Method):\n    '''Lacks.'''": r"the method Mine lacks classify, encode",
     METHOD.replace(
         "@dataclass(frozen=True, kw_only=True)", ""
     ): r"the setting my_scale of MineSettings is not decl",
@@ -149,7 +149,9 @@ def test_a_broken_plug_in_is_refused_in_a_line(text: str, tmp_path: Path) -> Non
     assert "\n" not in str(error.value)
 
 
-LOOK = "from hagmeta.config import RunConfig; import sys; print(RunConfig(method=sys.argv[1], my_scale=2).hash())"
+LOOK = """import sys
+from hagmeta.config import RunConfig
+print(RunConfig(method=sys.argv[1], my_scale=2).hash())"""
 
 
 def test_another_process_finds_staged_plug_ins_by_their_identity(tmp_path: Path) -> None:
