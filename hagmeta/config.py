@@ -132,7 +132,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         """Return the revisions of dataset, method and protocol above the first: part of the hash."""
         all_three = {
             "dataset": datasets.revision(self.dataset),
-            "method": METHODS[self.method].revision,
+            "method": METHODS[self.method].traits.revision,
             "protocol": PROTOCOLS[self.protocol].revision,
         }
         return {name: revision for name, revision in all_three.items() if revision > 1}
@@ -330,13 +330,13 @@ def remarks(config: RunConfig) -> list[str]:
             f"of the {config.classes[2]} novel-test classes {left} will be left over and never arrive"
         )
     method, protocol = METHODS[config.method], make_protocol(config)
-    if method.oracle and protocol.has_oracles:
+    if method.traits.oracle and protocol.has_oracles:
         notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")
-    if method.knows_true_means(config) and protocol.has_oracles:
+    if not method.traits.oracle and method.traits_of(config).oracle and protocol.has_oracles:
         notes.append(
             "nla_weights oracle is an oracle: supports are weighed by the train labels of every class met"
         )
-    held_out = method.session_learning is SessionLearning.HELD_OUT and not method.oracle
+    held_out = method.session_learning is SessionLearning.HELD_OUT and not method.traits.oracle
     if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:
         one = "with one label a class none can be held out: "
         nothing = "and with none to read again nothing is fine-tuned"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_RATE, setting
-from hagmeta.methods.base import MetaTraining, Method, MethodSettings, OwnSteps, Shared, Sizes, Task
+from hagmeta.common.traits import MethodTraits
+from hagmeta.methods.base import MetaTraining, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.parts import HasOwnSteps, HasPrototypes, KnowsTrueMeans, OwnSteps
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.node_attention import (
     LEARNT,
@@ -127,7 +129,7 @@ class Encoded(NamedTuple):
     scores: NodeScores | None
 
 
-class HagMeta(Method):
+class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
     """With NLA, TLA and GPIL off it is the paper's Proto-GNN.
 
     What GPIL is worth can only be told beside a training on the same labels, `instead_of_gpil: supervised`:
@@ -143,7 +145,12 @@ class HagMeta(Method):
     """
 
     own_settings = HagMetaSettings
-    has_prototypes = True
+    traits: ClassVar = MethodTraits(
+        title="HAG-Meta",
+        citation="Zhen Tan, Kaize Ding, Ruocheng Guo and Huan Liu. Graph Few-shot Class-incremental Learning."
+        " WSDM 2022.",
+        role="studied",
+    )
 
     def __init__(self, settings: HagMetaSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -175,6 +182,11 @@ class HagMeta(Method):
                 ),
             )
         self.criterion = {"categorical": categorical_loss, "binary": binary_loss}[settings.loss]
+
+    @classmethod
+    def traits_of(cls, settings: HagMetaSettings) -> MethodTraits:
+        traits = super().traits_of(settings)
+        return replace(traits, oracle=traits.oracle or cls.knows_true_means(settings))
 
     @classmethod
     def training_of(cls, settings: HagMetaSettings) -> MetaTraining:

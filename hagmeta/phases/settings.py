@@ -16,6 +16,7 @@ from hagmeta.common.settings import (
     setting,
 )
 from hagmeta.methods import METHODS, MetaTraining, MethodSettings, SessionLearning
+from hagmeta.methods.parts import HasPrototypes, Replays, RereadsMany
 from hagmeta.protocol import ProtocolSettings
 
 
@@ -90,7 +91,7 @@ class SelfTrainingSettings(Settings):
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        if method.oracle:
+        if method.traits.oracle:
             return "it knows all labels"
         by_supports = method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT)
         return "" if by_supports else "it does not learn from supports alone"
@@ -108,7 +109,7 @@ class PrototypeSettings(Settings):
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "" if method.has_prototypes else "it has no prototypes"
+        return "" if issubclass(method, HasPrototypes) else "it has no prototypes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +120,7 @@ class MemorySettings(Settings):
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "" if method.session_learning is SessionLearning.REPLAY else "it replays nothing"
+        return "" if issubclass(method, Replays) else "it replays nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +160,9 @@ class PhaseSettings(
     @property
     def rehearsed(self) -> int | None:
         most = super().rehearsed
-        return 0 if most and most < METHODS[self.method].rereads_from else most
+        method = METHODS[self.method]
+        least = method.rereads_from if issubclass(method, RereadsMany) else 1
+        return 0 if most and most < least else most
 
     @cached_property
     def idle(self) -> dict[str, str]:

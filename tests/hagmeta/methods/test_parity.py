@@ -26,6 +26,7 @@ from hagmeta.packs.plain import PlainPack
 from hagmeta.packs.randomness import part
 from hagmeta.phases import meta_training
 from hagmeta.phases.context import Context
+from hagmeta.phases.runtime import Runtime
 from hagmeta.phases.sessions import play
 from hagmeta.protocol.episodes import PseudoStream
 from hagmeta.protocol.released import Released
@@ -196,7 +197,9 @@ def our_steps(
     """What our six steps tell, of some seeds that all do the same: under `released`, but for ``changes``."""
     settings = replace(resolve(SETTINGS), **changes)
     graph = (PlainGraph if plain else Graph)(their_dataset(), device, settings.normalisation)
-    context = Context(graph, [their_scenario()] * seeds, settings, eager=True, plain=plain)
+    context = Context(
+        graph, [their_scenario()] * seeds, settings, Runtime(device, settings, eager=True, plain=plain)
+    )
     methods = [Telling(settings, Sizes(14, BASE, WAYS, 16), 0) for _ in range(seeds)]
     for method in methods:
         method.load_state_dict(

@@ -18,9 +18,9 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.packs import capture, pack, randomness
-from hagmeta.packs.pack import EarlyStopping, Pack, State
+from hagmeta.packs.pack import EarlyStopping, Pack, Parameters
 from hagmeta.packs.plain import PlainPack
-from hagmeta.phases.context import Context
+from hagmeta.phases.runtime import Runtime
 from hagmeta.pipeline import run
 from hagmeta.sparse import matrices, products
 from hagmeta.sparse.graph import View
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
     """What is compared of a run."""
 
     accuracy: list[float]
-    parameters: State
+    parameters: Parameters
 
 
 class Runs:
@@ -53,14 +53,14 @@ class Runs:
         self, plain: bool, device: torch.device = CPU, cache: Path | None = None, **settings: Any
     ) -> Outcome:
         made: list[Pack] = []
-        make = Context.pack
+        make = Runtime.pack
 
-        def pack(context: Context, modules: Sequence[nn.Module]) -> Pack:
-            made.append(make(context, modules))
+        def pack(runtime: Runtime, modules: Sequence[nn.Module]) -> Pack:
+            made.append(make(runtime, modules))
             return made[-1]
 
         with self._patch.context() as patch:
-            patch.setattr(Context, "pack", pack)  # to find them in: the last is the method's
+            patch.setattr(Runtime, "pack", pack)  # to find them in: the last is the method's
             config = self._small(**{"pretrain_epochs": 10, "episodes": 4, "validate_every": 2} | settings)
             (record,) = run(config, [SEED], dataset=self._dataset, device=device, cache=cache, plain=plain)
         assert isinstance(made[-1], PlainPack) == plain == record["environment"]["plain"]

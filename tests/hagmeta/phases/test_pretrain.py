@@ -17,7 +17,7 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.packs.pack import State
+from hagmeta.packs.pack import Parameters
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.pretrain import pretrained_encoders
 from hagmeta.pipeline import prepare
@@ -30,7 +30,7 @@ Small = Callable[..., RunConfig]
 
 def encoders(
     config: RunConfig, seeds: list[int], dataset: NodeDataset, folder: Path | None
-) -> tuple[list[State], int]:
+) -> tuple[list[Parameters], int]:
     """The encoders, and how many validations it took to get them."""
     calls: list[str] = []
 
@@ -41,7 +41,7 @@ def encoders(
     return pretrained_encoders(prepare(config, seeds, dataset, CPU), cache, watch), len(calls)
 
 
-def same(one: list[State], other: list[State]) -> bool:
+def same(one: list[Parameters], other: list[Parameters]) -> bool:
     pairs = zip(one, other, strict=True)
     return all(torch.equal(value, right[name]) for left, right in pairs for name, value in left.items())
 
