@@ -153,7 +153,8 @@ def prepare(
     scenarios = [make_scenario(dataset, config, seed) for seed in seeds]
     graph = (PlainGraph if plain else Graph)(dataset, device, config.normalisation)
     context = Context(graph, scenarios, config, Runtime(graph.device, config, eager, plain), cache)
-    context.knowledge.views.prepare()
+    views = context.knowledge.views
+    _ = views.inputs, views.narrow  # now, so that their time counts as preparation
     return context
 
 

@@ -45,17 +45,13 @@ class Views:
             nodes=self.graph.num_nodes,
         )
 
-    def prepare(self) -> None:
-        """Make the inputs now, so that their time counts as preparation."""
-        _ = self._inputs, self._narrow
-
     def seen_first(self, scenario: Scenario) -> np.ndarray:
         """Return which nodes (nodes,) are in the graph in training; those of held-out classes are not."""
         return self.protocol.visible(scenario, scenario.validation, 0)
 
     def view(self, scenarios: Sequence[Scenario], visible: Sequence[np.ndarray]) -> View:
         """Return what some of the seeds see, from a boolean array (nodes,) of each."""
-        inputs, narrow = self._inputs, self._narrow
+        inputs, narrow = self.inputs, self.narrow
         if len(scenarios) < len(self.scenarios):
             seeds = [scenario.seed for scenario in self.scenarios]
             places = [seeds.index(scenario.seed) for scenario in scenarios]
@@ -65,12 +61,12 @@ class Views:
         return self.graph.view(np.stack(visible))._replace(inputs=inputs, narrow=narrow)
 
     @cached_property
-    def _inputs(self) -> tuple[Tensor, ...]:
+    def inputs(self) -> tuple[Tensor, ...]:
         """How each seed's features enter the first layer, in all phases: by what it sees in training."""
         return self._made(self.settings.inputs)
 
     @cached_property
-    def _narrow(self) -> tuple[Tensor, ...]:
+    def narrow(self) -> tuple[Tensor, ...]:
         """The same for inputs of few columns, where the method propagates such."""
         method = METHODS[self.settings.method]
         if not issubclass(method, OnNarrowInputs) or self._refits_words:
@@ -78,7 +74,7 @@ class Views:
         if not method.narrow_columns(self.settings, self.sizes.narrow):
             return ()
         kind = narrow_kind(self.graph.has_counts)
-        return self._inputs if kind == self.settings.inputs else self._made(kind)
+        return self.inputs if kind == self.settings.inputs else self._made(kind)
 
     @property
     def _refits_words(self) -> bool:

@@ -397,8 +397,8 @@ def test_a_revision_above_the_first_changes_the_hash(monkeypatch: pytest.MonkeyP
     config, cec = RunConfig(), RunConfig(method="cec")
     plain = [config.hash(), cec.hash()]
     assert config.revisions() == {"protocol": 2}
-    cec = METHODS["cec"]
-    monkeypatch.setattr(cec, "traits", replace(cec.traits, revision=2))
+    method = METHODS["cec"]
+    monkeypatch.setattr(method, "traits", replace(method.traits, revision=2))
     assert RunConfig(method="cec").revisions() == {"method": 2, "protocol": 2}
     assert [RunConfig().hash(), RunConfig(method="cec").hash() == plain[1]] == [plain[0], False]
     monkeypatch.setattr(PROTOCOLS["strict"], "revision", 3)

@@ -192,7 +192,7 @@ def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: NodeData
         visible = streams[1].arrived(session)
         adjacency = tiny_graph.adjacency.toarray() * np.outer(visible, visible)
         scale = 1 / np.sqrt(np.maximum(adjacency.sum(1), 1))
-        words, rows = (part[1].double().numpy() for part in context.knowledge.views._narrow)
+        words, rows = (part[1].double().numpy() for part in context.knowledge.views.narrow)
         hop = visible[:, None] * rows[:, None] * (tiny_graph.features.toarray() @ words)
         expected = []
         for _ in range(3):

@@ -21,7 +21,7 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import Sizes
 from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.hag_meta import HagMeta
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack, Step, no_progress
 from hagmeta.packs.plain import PlainPack
 from hagmeta.packs.randomness import part
 from hagmeta.phases import meta_training
@@ -154,7 +154,7 @@ class Watched(Pack):
         super().__init__(modules, device)
         self.steps: list[list[Numbers]] = []  # by step, and by seed
 
-    def run(self, step: str, shared: tuple[Any, ...], *seedwise: Any) -> Any:
+    def run(self, step: Step, shared: tuple[Any, ...], *seedwise: Any) -> Any:
         if step not in ("loss", "session_loss"):
             return super().run(step, shared, *seedwise)
         self.look()

@@ -92,7 +92,8 @@ def test_an_svd_is_computed_once_and_what_is_read_is_what_was_computed(
     dataset: NodeDataset, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def inputs(seeds: list[int], cache: Cache | None, **settings: str) -> tuple[Tensor, ...]:
-        return prepare(small(**{"inputs": "svd"} | settings), seeds, dataset, CPU, cache=cache).inputs
+        context = prepare(small(**{"inputs": "svd"} | settings), seeds, dataset, CPU, cache=cache)
+        return context.knowledge.views.inputs
 
     cache = Cache(tmp_path / "new", datasets.fingerprint(dataset))
     computed, first = inputs([0, 1], None), inputs([0, 1], cache)

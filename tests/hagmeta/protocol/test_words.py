@@ -47,11 +47,11 @@ def ignores(context: Context, dataset: NodeDataset, nodes: np.ndarray) -> bool:
     """Whether weights of words, and all that is trained with them, are the same with other words there."""
     other = with_other_words(context, dataset, nodes)
     assert not torch.equal(
-        context.knowledge.views._inputs[1], other.knowledge.views._inputs[1]
+        context.knowledge.views.inputs[1], other.knowledge.views.inputs[1]
     )  # they have lengths of their own
     one, two = trained(context), trained(other)
     same = all(torch.equal(value, two.parameters[name]) for name, value in one.parameters.items())
-    assert same == torch.equal(context.knowledge.views._inputs[0], other.knowledge.views._inputs[0])
+    assert same == torch.equal(context.knowledge.views.inputs[0], other.knowledge.views.inputs[0])
     return same
 
 
@@ -97,7 +97,7 @@ def test_a_basis_of_the_test_stream_s_first_session_is_noticed(
 
     monkeypatch.setattr(Views, "seen_first", later)
     other = with_other_words(replace(context), tiny_graph, nodes)
-    assert not torch.equal(replace(context).knowledge.views._inputs[0], other.knowledge.views._inputs[0])
+    assert not torch.equal(replace(context).knowledge.views.inputs[0], other.knowledge.views.inputs[0])
 
 
 @kinds
@@ -105,7 +105,7 @@ def test_with_the_whole_graph_there_its_words_are_too(tiny_graph: NodeDataset, t
     arriving, whole = (
         prepare(tiny(inputs=kind, visibility=name), [0], tiny_graph, CPU) for name in ("arriving", "whole")
     )
-    assert not torch.equal(arriving.inputs[0], whole.inputs[0])
+    assert not torch.equal(arriving.knowledge.views.inputs[0], whole.knowledge.views.inputs[0])
     assert not ignores(whole, tiny_graph, hidden(arriving))
 
 
@@ -130,10 +130,10 @@ def test_inputs_stay_the_same_from_training_to_the_last_session(tiny_graph: Node
         context.knowledge.training().view,
         *(context.knowledge.session(streams, session).view for session in (0, 1, 2)),
     ]
-    assert all(view.inputs is context.knowledge.views._inputs for view in views)
+    assert all(view.inputs is context.knowledge.views.inputs for view in views)
     second = context.knowledge.views.view(
         context.scenarios[1:], [context.knowledge.views.seen_first(context.scenarios[1])]
     )
     assert all(
-        torch.equal(a[0], b[1]) for a, b in zip(second.inputs, context.knowledge.views._inputs, strict=True)
+        torch.equal(a[0], b[1]) for a, b in zip(second.inputs, context.knowledge.views.inputs, strict=True)
     )
