@@ -317,7 +317,7 @@ def _births(settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
 
 def runs_in_packs(config: RunConfig) -> bool:
     """Tell whether the seeds of a resolved configuration can run as one."""
-    return ENCODERS[config.encoder].packs or not METHODS[config.method].has_encoder(config)
+    return ENCODERS[config.encoder].packs
 
 
 def remarks(config: RunConfig) -> list[str]:
