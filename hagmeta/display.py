@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from hagmeta.common.interval import student
 from hagmeta.common.records import Record
+from hagmeta.common.transductive import marks
 
 FEWEST_FOR_INTERVAL = 3  # seeds
 PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "validate", "test": "sessions"}
@@ -81,10 +81,9 @@ def score(record: Record) -> list[float]:
     return curve
 
 
-def transductive(config: Mapping[str, Any]) -> list[str]:
-    """What a run's answers are called where unlabelled nodes decide on them, too."""
-    marks = {"smoothing": "smoothed", "self_training": "self-trained"}
-    return [mark for key, mark in marks.items() if config.get(key)]
+def transductive(record: Record) -> list[str]:
+    """Return the words that mark a run whose answers depend on unlabelled nodes."""
+    return marks(record["config"], record.get("traits", {}).get("transductive", ""))
 
 
 def sessions_table(records: Sequence[Record]) -> Table:
@@ -96,8 +95,8 @@ def sessions_table(records: Sequence[Record]) -> Table:
     if config.get("instead_of_gpil", "nothing") != "nothing":
         toggles += f", {config['instead_of_gpil']} instead of GPIL"
     oracle = " (an oracle)" if first["oracle"] else ""
-    marks = "".join(f", {mark}" for mark in transductive(config))
-    name = f"{config['method']}{oracle}{marks}" + "," * bool(marks)
+    marked = "".join(f", {mark}" for mark in transductive(first))
+    name = f"{config['method']}{oracle}{marked}" + "," * bool(marked)
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(

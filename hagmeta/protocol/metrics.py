@@ -52,7 +52,7 @@ class Metric(ABC):
         """Return how to read its values, or raise a UserError that names what is missing or wrong."""
         for key, kind in {"name": str, "title": str, **dict.fromkeys(_SWITCHES, bool)}.items():
             value = getattr(cls, key, None)
-            if not isinstance(value, kind) or not value and kind is str:
+            if not isinstance(value, kind) or (not value and kind is str):
                 raise UserError(
                     f"metric {cls.__name__}: its {key} is {shown(value)}; set it to a {kind.__name__}."
                 )
