@@ -46,7 +46,8 @@ def completed(record: Record) -> Record:
     config = record["config"]
     unknown = [None] * len(record["accuracy"]) if isinstance(record["accuracy"], list) else None
     younger = {"leaks": config.get("protocol") == "released", "given": given_before(config)}
-    younger["oracle"] = config.get("nla_weights") == "oracle"
+    said = record.get("traits", {})
+    younger["oracle"] = said.get("oracle", False) or config.get("nla_weights") == "oracle"
     younger |= dict.fromkeys(("base_accuracy", "novel_accuracy", "new_accuracy", "harmonic"), unknown)
     told = {"validation": record["validation"] or {}, "config": {"val_classes": 0} | config}
     return younger | record | told
