@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
+from importlib import import_module
 from types import TracebackType
 
 import numpy as np
@@ -53,6 +55,26 @@ class ProgressDisplay:
             if not self._console.is_terminal:
                 self._console.print(f"{PHASES[phase]} ...")
         self._progress.update(self._tasks[phase], completed=done, total=total, values=text)
+
+
+class NotebookProgress:
+    """One bar in a notebook's output: the phase that is running, and how far it is."""
+
+    def __enter__(self) -> NotebookProgress:
+        self._ipython = import_module("IPython.display")
+        self._area = self._ipython.display(self._ipython.HTML(""), display_id=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._area.update(self._ipython.HTML(""))
+
+    def __call__(self, phase: str, done: int, total: int, values: dict[str, float]) -> None:
+        """Show that ``done`` of ``total`` steps of a phase are done, and the values found in it."""
+        found = " ".join(f"{name} {100 * value:.1f}" for name, value in values.items())
+        text = html.escape(f"{PHASES[phase]} {done}/{total} {found}")
+        self._area.update(self._ipython.HTML(f"<progress value={done} max={total}></progress> {text}"))
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
