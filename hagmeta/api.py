@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -101,8 +101,8 @@ def run(
         cache: a folder for pre-trained encoders; True is ``$HAGMETA_HOME/pretrained``, False is none.
         eager: do not capture the steps on a GPU, for debugging.
         plain: run seed by seed in ordinary tensors, for print, pdb and profilers.
-        **settings: any setting: ``classes=(12, 12, 27)``, ``n_way=3``, ``k_shot=5``, ``episodes=100``. Where a
-            graph has no class split of its own and ``classes`` is not given, one is proposed and printed.
+        **settings: any setting, such as ``classes=(12, 12, 27)``, ``n_way=3``, ``k_shot=5``. Where a graph has
+            no class split and ``classes`` is not given, one is proposed and printed.
 
     Returns:
         A `Result`. The older call ``run(RunConfig(...), seeds, dataset=...)`` returns a list of records.
@@ -237,7 +237,7 @@ def as_dataset(data: Graph) -> Dataset:
 
 
 def _one_graph(data: Graph, settings: dict[str, Any]) -> Graph:
-    """Return the graph, given as ``data`` or as the setting ``dataset``, which is taken out of ``settings``."""
+    """Return the graph, given as ``data`` or as the setting ``dataset``; take that out of ``settings``."""
     named = settings.pop("dataset", None)
     if data is not None and named is not None:
         raise UserError("the graph is given twice: as data and as dataset; give it once.")
@@ -262,7 +262,9 @@ def _with_classes(config: RunConfig, dataset: Dataset, console: Console) -> RunC
     n_way = config.n_way or info.n_way or DEFAULT_N_WAY
     k_shot = config.k_shot or info.k_shot or DEFAULT_K_SHOT
     classes = dataset.proposed_classes(n_way, k_shot)
-    console.print(f"classes={classes} (base, novel-train, novel-test): proposed for {n_way}-way {k_shot}-shot")
+    console.print(
+        f"classes={classes} (base, novel-train, novel-test): proposed for {n_way}-way {k_shot}-shot"
+    )
     return replace(config, classes=classes)
 
 
@@ -284,7 +286,9 @@ def as_device(device: Device) -> torch.device:
 
 def as_seeds(seeds: Seeds) -> list[int]:
     """Return the seeds: the first ``seeds``, or those of a sequence, each once."""
-    wrong = UserError(f"seeds is {shown(seeds)}; give a count, such as 10, or different seeds, such as [0, 1].")
+    wrong = UserError(
+        f"seeds is {shown(seeds)}; give a count, such as 10, or different seeds, such as [0, 1]."
+    )
     if isinstance(seeds, int | np.integer) and not isinstance(seeds, bool):
         seeds = range(int(seeds))
     if not _are_seeds(seeds):
@@ -344,6 +348,80 @@ class Study:
     def report(self, **options: Any) -> Path:
         """Write the report, with the options of `hagmeta.report`; return its page."""
         return report(self.folder, **options)
+
+
+def study(
+    space: str | Path | Mapping[str, Any] | None = None,
+    datasets: Graph | Sequence[Graph] | None = None,
+    *,
+    methods: Sequence[str | type[Method]] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seeds: Seeds | None = None,
+    quick: bool = False,
+    results: str | Path = "results",
+    report: bool = True,
+    **options: Any,
+) -> Study:
+    """Run a study: all configurations of a search space, for some seeds, on Ray.
+
+    Runs that are already in the folder are not run again. Ctrl-C keeps the finished ones, and the same call
+    goes on from there.
+
+    Args:
+        space: a search space by name, a YAML file, or a dictionary with the same keys.
+        datasets: a graph, or a list of graphs, in place of the space's; in any form that `run` takes.
+        methods: names, references or classes, to compare methods without a space.
+        settings: settings of every run.
+        seeds: how many seeds, or which; by default those of the space.
+        quick: run the space's small version.
+        results: the folder in which the study has its folder.
+        report: write the report at the end.
+        **options: what `study.options.LaunchOptions` takes, such as ``max_concurrent=2``.
+
+    Returns:
+        A `Study`.
+
+    Raises:
+        UserError: what was given does not go together; the message says what to do.
+
+    >>> import hagmeta, tempfile
+    >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3)
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    ...     study = hagmeta.study(
+    ...         methods=["sgc-ncm", "sgc-ridge"], datasets=graph, settings=task, seeds=2, results=folder
+    ...     )
+    ...     len(study.frame())  # two methods, two seeds, three sessions
+    12
+    """
+    from study.api import launch
+    from study.options import LaunchOptions
+
+    if (space is None) == (methods is None):
+        raise UserError(
+            "study takes a space or methods, and not both; see `hagmeta-study --list` for spaces."
+        )
+    if methods is not None:
+        space = {"cases": [{"method": METHODS.name_of(method)} for method in methods]}
+    several = isinstance(datasets, Sequence) and not isinstance(datasets, str)
+    given = datasets if several else [] if datasets is None else [datasets]
+    graphs = {graph.identity: graph for graph in map(as_dataset, given)}
+    chosen = LaunchOptions(
+        datasets=tuple(graphs),
+        seeds=None if seeds is None else tuple(as_seeds(seeds)),
+        settings=dict(settings or {}),
+        quick=quick,
+        results=str(results),
+        report=report,
+        **_known_options(options, LaunchOptions),
+    )
+    return Study(launch(space, chosen, graphs, Console(highlight=False, markup=False, emoji=False)))
+
+
+def _known_options(options: dict[str, Any], kind: Any) -> dict[str, Any]:
+    for name in options:
+        choose("option", name, [item.name for item in fields(kind)])
+    return options
 
 
 def report(

@@ -132,7 +132,7 @@ class Result(Tabular):
             ax.fill_between(range(len(halves)), low, high, color=line.get_color(), alpha=SHADE, linewidth=0)
         ax.set_xlabel("session")
         ax.set_ylabel("macro accuracy (%)")
-        ax.set_title(self._where())
+        ax.set_title(self._where(), fontsize="medium")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.legend(frameon=False)
         return ax
@@ -140,7 +140,7 @@ class Result(Tabular):
     def _where(self) -> str:
         config = self.config
         leak = " (leaks)" if self.records[0]["leaks"] else ""
-        return f"{config.dataset}, {config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
+        return f"{config.dataset}\n{config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
 
     def save(self, folder: str | Path) -> Path:
         """Write records and predictions to a folder that `python -m analysis FOLDER` reads.
@@ -351,7 +351,9 @@ def _check_comparable(results: Sequence[Result]) -> None:
 
 def _both(one: dict[str, Any], other: dict[str, Any], key: str) -> str:
     values = [config.get(key, "absent") for config in (one, other)]
-    return " and ".join("/".join(map(str, value)) if isinstance(value, list) else str(value) for value in values)
+    return " and ".join(
+        "/".join(map(str, value)) if isinstance(value, list) else str(value) for value in values
+    )
 
 
 def as_results(results: Sequence[Result]) -> Results:
