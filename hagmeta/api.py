@@ -29,6 +29,7 @@ from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress, no_progress
 from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.predictions import Predictions
+from hagmeta.protocol.splits import proposed_classes
 from hagmeta.result import Comparison, Result, compare
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ def run(
         cache: a folder for pre-trained encoders; True is ``$HAGMETA_HOME/pretrained``, False is none.
         eager: do not capture the steps on a GPU, for debugging.
         plain: run seed by seed in ordinary tensors, for print, pdb and profilers.
-        **settings: any setting, such as ``classes=(12, 12, 27)``, ``n_way=3``, ``k_shot=5``. Where a graph has
-            no class split and ``classes`` is not given, one is proposed and printed.
+        **settings: any setting, such as ``classes=(12, 12, 27)``, ``n_way=3``, ``k_shot=5``. Without
+            ``classes``, a split is proposed and printed for graphs that have none.
 
     Returns:
         A `Result`. The older call ``run(RunConfig(...), seeds, dataset=...)`` returns a list of records.
@@ -112,7 +113,8 @@ def run(
 
     >>> import hagmeta
     >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-    >>> result = hagmeta.run("sgc-ncm", graph, classes=(4, 2, 4), n_way=2, k_shot=3, seeds=2)
+    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+    >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
     >>> [record["seed"] for record in result.records]
     [0, 1]
     >>> len(result.records[0]["macro_accuracy"])  # sessions 0, 1 and 2
@@ -211,12 +213,7 @@ def load_dataset(name: str | os.PathLike[str]) -> Dataset:
     >>> data.num_nodes, data.num_classes
     (300, 10)
     """
-    if not isinstance(name, str | os.PathLike):
-        raise UserError(f"a dataset is loaded by its name or path; this is a {type(name).__name__}.")
-    text = os.fspath(name)
-    if isinstance(name, os.PathLike) or (text.endswith(".npz") and ":" not in text):
-        text = f"npz:{text}"
-    return datasets.load(text, home() / "data")
+    return datasets.load(name, home() / "data")
 
 
 def as_dataset(data: Graph) -> Dataset:
@@ -261,11 +258,13 @@ def _with_classes(config: RunConfig, dataset: Dataset, console: Console) -> RunC
         return config
     n_way = config.n_way or info.n_way or DEFAULT_N_WAY
     k_shot = config.k_shot or info.k_shot or DEFAULT_K_SHOT
-    classes = dataset.proposed_classes(n_way, k_shot)
+    classes = proposed_classes(dataset, n_way, k_shot, config.protocol, config.query_shot)
+    small = dataset.num_classes - sum(classes)
     console.print(
-        f"classes={classes} (base, novel-train, novel-test): proposed for {n_way}-way {k_shot}-shot"
+        f"proposed: classes={classes} (base, novel-train, novel-test), {n_way}-way {k_shot}-shot"
+        + (f", drop_small=True ({small} classes have too few nodes)" if small else "")
     )
-    return replace(config, classes=classes)
+    return replace(config, classes=classes, drop_small=config.drop_small or small > 0)
 
 
 def as_device(device: Device) -> torch.device:
@@ -453,7 +452,8 @@ def report(
 
     >>> import hagmeta, tempfile
     >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-    >>> result = hagmeta.run("sgc-ncm", graph, classes=(4, 2, 4), n_way=2, k_shot=3, seeds=2)
+    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+    >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = hagmeta.report(result.save(folder))
     ...     page.name, page.exists()

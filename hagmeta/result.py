@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,10 +41,13 @@ class Tabular:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        text = io.StringIO()
+        table, text = self._table(), io.StringIO()
+        title, caption = str(table.title), str(table.caption)
+        table.title = table.caption = None  # these would be broken at the width of the table
         plain: dict[str, Any] = {"color_system": None, "markup": False, "emoji": False, "highlight": False}
-        Console(file=text, width=WIDTH, force_jupyter=False, **plain).print(self._table())
-        return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
+        Console(file=text, width=WIDTH, force_jupyter=False, **plain).print(table)
+        lines = [title, *text.getvalue().splitlines(), *textwrap.wrap(caption, WIDTH)]
+        return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
         return as_html(self._table())
@@ -85,7 +89,8 @@ class Result(Tabular):
 
         >>> import hagmeta
         >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-        >>> result = hagmeta.run("sgc-ncm", graph, classes=(4, 2, 4), n_way=2, k_shot=3, seeds=2)
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
         >>> frame = result.frame()
         >>> len(frame)  # two seeds, sessions 0 to 2
         6
@@ -112,7 +117,8 @@ class Result(Tabular):
 
         >>> import hagmeta
         >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-        >>> result = hagmeta.run("sgc-ncm", graph, classes=(4, 2, 4), n_way=2, k_shot=3, seeds=2)
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
         >>> ax = result.plot()
         >>> ax.get_xlabel(), ax.get_ylabel(), len(ax.lines)
         ('session', 'macro accuracy (%)', 1)
@@ -160,7 +166,8 @@ class Result(Tabular):
 
         >>> import hagmeta, tempfile
         >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-        >>> result = hagmeta.run("sgc-ncm", graph, classes=(4, 2, 4), n_way=2, k_shot=3, seeds=2)
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     saved = result.save(folder)
         ...     len(list(saved.glob("runs/*/*.json"))), len(list(saved.glob("predictions/*/*.npz")))
@@ -229,7 +236,7 @@ class Comparison(Tabular):
         95 % intervals. ``p`` is corrected for all pairs; it is NaN with too few seeds.
 
         >>> import hagmeta
-        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, seeds=2)
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=2)
         >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
         >>> one, other = (hagmeta.run(method, graph, **task) for method in ("sgc-ncm", "sgc-ridge"))
         >>> hagmeta.compare(one, other).frame()[["result", "less", "seeds", "verdict"]].values.tolist()
@@ -285,7 +292,7 @@ def compare(*results: Result) -> Comparison:
         UserError: the results are of different tasks, or of the same configuration.
 
     >>> import hagmeta
-    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, seeds=6)
+    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=6)
     >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
     >>> comparison = hagmeta.compare(
     ...     hagmeta.run("sgc-ncm", graph, **task), hagmeta.run("sgc-ridge", graph, **task)

@@ -7,6 +7,7 @@ Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` for f
 from __future__ import annotations
 
 import os.path
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class DatasetSettings(Settings):
     dataset: str = setting("debian", "a name of `python -m hagmeta datasets`, mat:PREFIX or npz:FILE")
 
 
+IN_MEMORY = ".+@[0-9a-f]{12}"  # how graphs that have no origin are called: `Dataset.identity`
 LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
 
 EMBEDDED = {module.INFO.name: module for module in (debian, foldoc, metamath, wordnet)}
@@ -154,6 +156,8 @@ def describe(name: str, root: Path) -> DatasetInfo:
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)
         return DatasetInfo(name, "random, of any size", synthetic.SOURCE, *counts)
+    if re.fullmatch(IN_MEMORY, name):
+        return DatasetInfo(name, "a graph in memory", "memory")
     info = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
     files = sources.FILES.get(name, ())
     return replace(info, on_disk=all((_raw_folder(name, root) / file.name).is_file() for file in files))
