@@ -7,7 +7,6 @@ Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` for f
 from __future__ import annotations
 
 import os.path
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,7 +51,6 @@ class DatasetSettings(Settings):
     dataset: str = setting("debian", "a name of `python -m hagmeta datasets`, mat:PREFIX or npz:FILE")
 
 
-IN_MEMORY = ".+@[0-9a-f]{12}"  # how graphs that have no origin are called: `Dataset.identity`
 LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
 
 EMBEDDED = {module.INFO.name: module for module in (debian, foldoc, metamath, wordnet)}
@@ -156,7 +154,8 @@ def describe(name: str, root: Path) -> DatasetInfo:
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)
         return DatasetInfo(name, "random, of any size", synthetic.SOURCE, *counts)
-    if re.fullmatch(IN_MEMORY, name):
+    fingerprint = name.rpartition("@")[2]
+    if fingerprint != name and len(fingerprint) == 12 and set(fingerprint) <= set("0123456789abcdef"):
         return DatasetInfo(name, "a graph in memory", "memory")
     info = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
     files = sources.FILES.get(name, ())
