@@ -27,9 +27,7 @@ from hagmeta.display import NotebookProgress, ProgressDisplay
 from hagmeta.methods import METHODS, Method
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress, no_progress
-from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.predictions import Predictions
-from hagmeta.protocol.splits import proposed_classes
 from hagmeta.result import Comparison, Result, compare
 
 if TYPE_CHECKING:
@@ -42,7 +40,6 @@ Graph = Any  # a Dataset, a name, a path, a PyG Data or a networkx graph
 Device = str | torch.device | None
 OWN = ("seeds", "device", "progress", "cache", "eager", "plain")  # the keywords of `run` that are no settings
 OF_THE_PIPELINE = ("snapshots", "predictions", "checkpoints")  # what a run of a RunConfig may fill
-DEFAULT_N_WAY, DEFAULT_K_SHOT = 3, 5  # of a graph that has none of its own
 MOST_SEEDS = 10_000
 
 
@@ -129,8 +126,9 @@ def run(
         options = {key: settings.pop(key) for key in OF_THE_PIPELINE if key in settings}
         for key in settings:
             raise UserError(f"{key} is given next to a RunConfig; give it to the RunConfig instead.")
-        dataset = as_dataset(method.dataset if data is None else data)
-        result = work.run(_of_graph(method, dataset), dataset, as_seeds(seeds), options)
+        config: RunConfig = method
+        dataset = as_dataset(config.dataset if data is None else data)
+        result = work.run(_of_graph(config, dataset), dataset, as_seeds(seeds), options)
         return result.records if records_only else result
     if _are_seeds(data):
         raise UserError(f"data is {shown(data)}; give the graph there, and the seeds as seeds={shown(data)}.")
@@ -143,7 +141,7 @@ def run(
     data = _one_graph(data, settings)
     RunConfig.from_mapping({"method": name, **settings})  # before anything is downloaded
     dataset = as_dataset(SETTINGS["dataset"].default if data is None else data)
-    config = RunConfig.from_mapping({"method": name, "dataset": dataset.identity, **settings})
+    config = RunConfig.from_mapping({"method": name, "dataset": dataset, **settings})
     return work.run(config, dataset, chosen, {}, given=settings)
 
 
@@ -166,8 +164,9 @@ class _Work:
         given: Mapping[str, Any] | None = None,
     ) -> Result:
         console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        config = resolve(_with_classes(config, dataset, console))
-        for note in (*idle_notes(config, given or ()), *remarks(config)):
+        idle = [config.why_not(key) for key in given or ()]
+        config = resolve(config)
+        for note in [*filter(None, idle), *remarks(config)]:
             console.print(f"note: {note}", style="yellow")
         predictions: list[Predictions] = options.pop("predictions", [])
         before = len(predictions)
@@ -185,16 +184,6 @@ class _Work:
                 **options,
             )
         return Result(records, config, predictions[before:])
-
-
-def idle_notes(config: RunConfig, given: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    """Return a line for each setting in ``given`` that a resolved configuration has no use for."""
-    decided = PROTOCOLS[config.protocol].decides
-    return [
-        f"{key} does not apply to {config.protocol if key in decided else config.method} and is left out"
-        for key in given
-        if not config.applies(key)
-    ]
 
 
 def load_dataset(name: str | os.PathLike[str]) -> Dataset:
@@ -248,23 +237,7 @@ def _of_graph(config: RunConfig, dataset: Dataset) -> RunConfig:
             f"the configuration names the dataset {config.dataset}, and the graph is {dataset.identity}; "
             "leave dataset out of the RunConfig, or give that graph."
         )
-    return replace(config, dataset=dataset.identity)
-
-
-def _with_classes(config: RunConfig, dataset: Dataset, console: Console) -> RunConfig:
-    """Return the configuration with a class split: its own, the dataset's, or a proposed one."""
-    info = datasets.describe(config.dataset, Path())
-    if config.classes or info.class_split:
-        return config
-    n_way = config.n_way or info.n_way or DEFAULT_N_WAY
-    k_shot = config.k_shot or info.k_shot or DEFAULT_K_SHOT
-    classes = proposed_classes(dataset, n_way, k_shot, config.protocol, config.query_shot)
-    small = dataset.num_classes - sum(classes)
-    console.print(
-        f"proposed: classes={classes} (base, novel-train, novel-test), {n_way}-way {k_shot}-shot"
-        + (f", drop_small=True ({small} classes have too few nodes)" if small else "")
-    )
-    return replace(config, classes=classes, drop_small=config.drop_small or small > 0)
+    return replace(config, dataset=datasets.name_of(dataset))
 
 
 def as_device(device: Device) -> torch.device:
@@ -394,6 +367,7 @@ def study(
     12
     """
     from study.api import launch
+
     from study.options import LaunchOptions
 
     if (space is None) == (methods is None):

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields, make_dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError, choose
+from hagmeta.common.home import home
 from hagmeta.common.records import config_hash
 from hagmeta.common.settings import ALWAYS, BY_METHOD, Settings
 from hagmeta.datasets import DatasetSettings
+from hagmeta.datasets.prepared import file_identity
 from hagmeta.methods import METHODS, SessionLearning
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import PROTOCOLS, make_protocol
+from hagmeta.protocol.splits import proposed_classes
 from hagmeta.protocol.streams import check_ways, half_of
 
 IDENTITY = ("dataset", "method", "protocol")  # named first wherever settings are listed
@@ -40,6 +43,8 @@ class _WithPlugins(type):
 
     def __call__(cls, **values: Any) -> Any:
         plain: Any = getattr(cls, "without_plugins", cls)
+        if "dataset" in values:
+            values["dataset"] = datasets.name_of(values["dataset"])
         named = {name: registry for name, registry in REGISTRIES.items() if name in values}
         for name, registry in named.items():
             values[name] = registry.name_of(values[name])
@@ -102,7 +107,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         """The same with what method and protocol fix; those values need no check."""
         decided = object.__new__(type(self))
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        vars(decided).update(values | _decided(self))
+        decided.__dict__.update(values | _decided(self))
         return decided
 
     def canonical(self) -> dict[str, Any]:
@@ -155,7 +160,7 @@ def _restored(kind: type[RunConfig], values: dict[str, Any]) -> RunConfig:
 
 def _class_with(plain: Any, method: str | None, encoder: str | None) -> Any:
     """RunConfig, with the settings that plug-ins of these names declare."""
-    own = [METHODS[method].own_settings] if method else []
+    own: list[Any] = [METHODS[method].own_settings] if method else []
     own += [ENCODERS[encoder].own_settings] if encoder else []
     groups = tuple(group for group in own if group is not None and not issubclass(plain, group))
     return _class_of(plain, groups) if groups else plain
@@ -229,7 +234,7 @@ def all_settings() -> dict[str, Field[Any]]:
     return found
 
 
-def _plugins_with_settings() -> list[dict[str, str]]:
+def _plugins_with_settings() -> list[dict[str, Any]]:
     """What configures each plug-in that has settings of its own."""
     return [
         {key: name}
@@ -257,15 +262,19 @@ def resolve(config: RunConfig) -> RunConfig:
         return config
     config = _settled(config)
     info = datasets.describe(config.dataset, Path())
-    classes = config.classes or info.class_split
-    if classes is None:
-        raise UserError(
-            f"{config.dataset} has no class split of its own: give one with --classes B T E, in a study with "
-            f"--set classes=B,T,E (base, novel-train, novel-test)."
-        )
     n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
+    classes, drop_small, proposal = config.classes or info.class_split, config.drop_small, ""
+    if classes is None:
+        files = tuple(map(file_identity, datasets.files_at_hand(config.dataset)))
+        proposed = _proposed(config.dataset, files, n_way, k_shot, config.protocol, config.query_shot)
+        classes, small = proposed
+        drop_small = drop_small or small > 0
+        proposal = f"proposed for {config.dataset.partition('@')[0]}: classes {' '.join(map(str, classes))}"
+        proposal += " (base, novel-train, novel-test; the largest are base)"
+        proposal += f"; {small} classes are too small and left out" if small else ""
     filled_in = dict(
         classes=classes,
+        drop_small=drop_small,
         n_way=n_way,
         k_shot=k_shot,
         sessions=config.sessions or max(classes[2] // n_way, 1),
@@ -274,8 +283,20 @@ def resolve(config: RunConfig) -> RunConfig:
     )
     resolved = _with(config, filled_in)
     check_ways(resolved)
-    object.__setattr__(resolved, "_is_resolved", True)  # a changed copy is not
+    # A changed copy is neither.
+    object.__setattr__(resolved, "_is_resolved", True)
+    object.__setattr__(resolved, "_proposal", proposal or vars(config).get("_proposal", ""))
     return resolved
+
+
+@lru_cache(maxsize=1000)
+def _proposed(
+    dataset: str, files: tuple[str, ...], n_way: int, k_shot: int, protocol: str, query_shot: int | None
+) -> tuple[tuple[int, int, int], int]:
+    """A class split for a graph that has none, and how many of its classes are too small for it."""
+    graph = datasets.load(dataset, home() / "data")
+    classes = proposed_classes(graph, n_way, k_shot, protocol, query_shot)
+    return classes, graph.num_classes - sum(classes)
 
 
 def _settled(config: RunConfig) -> RunConfig:
@@ -323,7 +344,7 @@ def runs_in_packs(config: RunConfig) -> bool:
 def remarks(config: RunConfig) -> list[str]:
     """What a user should know of a resolved configuration before it runs."""
     assert config.classes and config.n_way and config.sessions
-    notes = []
+    notes = [note for note in [vars(config).get("_proposal", "")] if note]
     left = config.classes[2] - config.sessions * config.n_way
     if left:
         notes.append(

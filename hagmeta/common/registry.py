@@ -61,6 +61,10 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         """Return what has a name: our own entries, and the entry points of installed packages."""
         return [*self._own, *(name for name in self._points() if name not in self._own)]
 
+    def knows(self, reference: str) -> bool:
+        """Tell whether a text may stand for an entry: a name, an entry point or a reference."""
+        return reference in self._entries or plugins.is_reference(reference) or reference in self._points()
+
     def find(self, reference: Any) -> Entry:
         """Return the entry that a name, a reference or a class stands for."""
         return self[self.name_of(reference)]

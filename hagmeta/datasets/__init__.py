@@ -8,6 +8,8 @@ files at hand, and
 from __future__ import annotations
 
 import os
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import numpy as np
 
 from hagmeta.common.errors import UserError, choose, shown
 from hagmeta.common.files import expanded
+from hagmeta.common.registry import Registry
 from hagmeta.common.settings import Settings, setting
 from hagmeta.datasets import (
     arxiv,
@@ -30,8 +33,10 @@ from hagmeta.datasets import (
     wordnet,
 )
 from hagmeta.datasets.base import UNLABELLED, Dataset, DatasetInfo, NodeDataset
+from hagmeta.datasets.clean import one_line
 
 __all__ = [
+    "DATASETS",
     "UNLABELLED",
     "Dataset",
     "DatasetInfo",
@@ -63,8 +68,10 @@ _REGISTRY = {
     info.name: info
     for info in (*(module.INFO for module in EMBEDDED.values()), *sources.INFOS, *synthetic.INFOS)
 }
+_held: weakref.WeakValueDictionary[str, Dataset] = weakref.WeakValueDictionary()  # by identity
+DATASETS: Registry[Callable[[], Dataset]] = Registry("dataset", {})  # functions of other people's
 _KINDS = ("mat:", "npz:", "synthetic:")
-_FORMS = ("mat:PREFIX", "npz:FILE", "synthetic:nodes=N,edges=E,features=F,classes=C")
+_FORMS = ("FILE.npz", "mat:PREFIX", "synthetic:nodes=N,edges=E,features=F,classes=C", "file.py:function")
 
 
 def names() -> tuple[str, ...]:
@@ -72,10 +79,22 @@ def names() -> tuple[str, ...]:
     return tuple(_REGISTRY)
 
 
-def name_of(reference: str | os.PathLike[str]) -> str:
-    """Return the name of a dataset in configurations and records: ``npz:my.npz`` for a path to ``my.npz``."""
-    if isinstance(reference, str) and (not reference.endswith(".npz") or reference.startswith(_KINDS)):
+def name_of(reference: str | os.PathLike[str] | Dataset) -> str:
+    """Return the name of a dataset in configurations and records.
+
+    Args:
+        reference: a name; a path to ``my.npz``, which is called ``npz:my.npz``; the import path or the file
+            of a function that makes a dataset, ``my_graphs.py:roads``; the name of an entry point; or a
+            dataset, which this process then knows by its identity as long as somebody holds it.
+    """
+    if isinstance(reference, Dataset):
+        if reference.origin is None:
+            _held[reference.identity] = reference
+        return reference.identity
+    if isinstance(reference, str) and (reference in _REGISTRY or reference.startswith(_KINDS)):
         return reference
+    if isinstance(reference, str) and not reference.endswith(".npz"):
+        return DATASETS.name_of(reference) if DATASETS.knows(reference) else reference
     if not isinstance(reference, str | os.PathLike):
         raise UserError(
             f"dataset is {shown(reference)}; valid is a name, as text, or a path to a file that ends in .npz."
@@ -86,12 +105,14 @@ def name_of(reference: str | os.PathLike[str]) -> str:
     return f"npz:{path}"
 
 
-def load(reference: str | os.PathLike[str], root: Path) -> Dataset:
+def load(reference: str | os.PathLike[str] | Dataset, root: Path) -> Dataset:
     """Load a dataset; one that is neither embedded nor generated is downloaded into ``root`` on first use.
 
     One that is slow to load is prepared there, too: see :mod:`hagmeta.datasets.prepared`.
     """
     name = name_of(reference)
+    if name in _held:
+        return _held[name]
     made_from = _made_from(name, root)
     if made_from is None:
         dataset = _read(name, root)
@@ -151,6 +172,8 @@ def _read(name: str, root: Path) -> Dataset:
         return npz.load(expanded(rest), name)
     if rest and kind == "synthetic":
         return synthetic.generate(name, synthetic.parse(rest))
+    if "@" in name:
+        return _made_by_plugin(name)
     choose("dataset", name, (*_REGISTRY, *_FORMS))
     if name in EMBEDDED:
         return EMBEDDED[name].load()
@@ -166,7 +189,24 @@ def _read(name: str, root: Path) -> Dataset:
     return (published.DATASETS | pyg.DATASETS)[name].read(name, root / name)
 
 
-def describe(reference: str | os.PathLike[str], root: Path) -> DatasetInfo:
+def _made_by_plugin(name: str) -> Dataset:
+    if name not in DATASETS:
+        raise UserError(f"the graph {name} is in another process's memory; load it here, too.")
+    try:
+        made = DATASETS[name]()
+    except UserError:
+        raise
+    except Exception as error:  # a plug-in may raise anything
+        raise UserError(f"the dataset {name}: {type(error).__name__}: {one_line(error)}") from error
+    if not isinstance(made, Dataset):
+        raise UserError(
+            f"the dataset {name} is a {type(made).__name__}; a plug-in returns a hagmeta.Dataset, as from "
+            "Dataset.from_arrays."
+        )
+    return made
+
+
+def describe(reference: str | os.PathLike[str] | Dataset, root: Path) -> DatasetInfo:
     """Say what is known of a dataset without loading or downloading it."""
     name = name_of(reference)
     kind, _, rest = name.partition(":")
@@ -179,9 +219,12 @@ def describe(reference: str | os.PathLike[str], root: Path) -> DatasetInfo:
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)
         return DatasetInfo(name, "random, of any size", synthetic.SOURCE, *counts)
-    fingerprint = name.rpartition("@")[2]
-    if fingerprint != name and len(fingerprint) == 12 and set(fingerprint) <= set("0123456789abcdef"):
-        return DatasetInfo(name, "a graph in memory", "memory")
+    if name in _held:
+        graph = _held[name]
+        counts = (graph.num_nodes, len(graph.edges), graph.num_features, graph.num_classes)
+        return DatasetInfo(name, "a graph in memory", "memory", *counts)
+    if "@" in name:
+        return DatasetInfo(name, "a graph that a plug-in makes, or of another process", "plug-in")
     info = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
     files = sources.FILES.get(name, ())
     return replace(info, on_disk=all((_raw_folder(name, root) / file.name).is_file() for file in files))
