@@ -7,12 +7,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
-UNLABELLED = -1  # the label of a node without a class
+from hagmeta.datasets.clean import UNLABELLED, Features, clean_graph
+
+__all__ = ["UNLABELLED", "Dataset", "DatasetInfo", "NodeDataset", "make_dataset"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Dataset:
     name: str
     edges: np.ndarray  # (edges, 2) int64
     labels: np.ndarray  # (nodes,) int64, 0 ... classes - 1, or UNLABELLED
-    features: scipy.sparse.csr_matrix | np.ndarray  # (nodes, features) float32
+    features: Features  # (nodes, features) float32
     class_names: tuple[str, ...]
     node_ids: tuple[Any, ...] | None = None  # what the source calls the nodes
     feature_names: tuple[str, ...] | None = None
@@ -133,7 +136,7 @@ class Dataset:
         """
         from hagmeta.datasets import in_memory
 
-        return in_memory.from_pyg(data, name, class_names)
+        return cls(name, *in_memory.from_pyg(data, name, class_names))
 
     @classmethod
     def from_networkx(
@@ -160,7 +163,7 @@ class Dataset:
         """
         from hagmeta.datasets import in_memory
 
-        return in_memory.from_networkx(graph, name, label, features)
+        return cls(name, *in_memory.from_networkx(graph, name, label, features))
 
     @classmethod
     def from_arrays(
@@ -199,7 +202,10 @@ class Dataset:
         """
         from hagmeta.datasets import in_memory
 
-        return in_memory.from_arrays(edges, labels, features, name, class_names, node_ids, feature_names)
+        return cls(
+            name,
+            *in_memory.from_arrays(edges, labels, features, name, class_names, node_ids, feature_names),
+        )
 
     @classmethod
     def from_csv(
@@ -238,8 +244,23 @@ class Dataset:
             ('a', 'b')
         """
         from hagmeta.datasets import in_memory
+        from hagmeta.datasets.convert import Columns
 
-        return in_memory.from_csv(nodes, edges, name, id, label, text, numeric)
+        name = Path(nodes).stem if name is None else name
+        return cls(name, *in_memory.from_csv(nodes, edges, name, Columns(id, label, text, tuple(numeric))))
 
 
 NodeDataset = Dataset
+
+
+def make_dataset(
+    name: str,
+    edges: Any,
+    labels: Any,
+    features: Any,
+    class_names: Sequence[str] | None = None,
+    *,
+    source: str,
+) -> Dataset:
+    """Make a dataset from arrays as a source gives them; see :func:`hagmeta.datasets.clean.clean_graph`."""
+    return Dataset(name, *clean_graph(edges, labels, features, class_names, source=source))

@@ -1,4 +1,4 @@
-"""The door: whatever a source holds becomes a checked Dataset here, or one line that says why not."""
+"""The door: whatever a source holds becomes the checked arrays of a graph, or one line that says why not."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files import reason, require_readable
-from hagmeta.datasets.base import UNLABELLED, Dataset
 
 Features: TypeAlias = scipy.sparse.csr_matrix | np.ndarray
 
-
+UNLABELLED = -1  # the label of a node without a class
 MOST_FEATURES = 10**6  # each takes a row of an encoder's weights
 LARGEST = 1e15  # of a feature: sums of squares stay within 32 bits
 
@@ -32,8 +31,18 @@ class Keys(NamedTuple):
 CALLED = Keys()
 
 
-def make_dataset(
-    name: str,
+class GraphArrays(NamedTuple):
+    """A graph as ``Dataset`` holds it, which says what each is."""
+
+    edges: np.ndarray
+    labels: np.ndarray
+    features: Features
+    class_names: tuple[str, ...]
+    node_ids: tuple[Any, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+
+
+def clean_graph(
     edges: Any,
     labels: Any,
     features: Any,
@@ -41,7 +50,7 @@ def make_dataset(
     *,
     source: str,
     keys: Keys = CALLED,
-) -> Dataset:
+) -> GraphArrays:
     """Check and tidy a graph as its source gives it.
 
     Directed and repeated edges are merged, self-loops dropped, and labels made consecutive in the order of
@@ -69,7 +78,7 @@ def make_dataset(
         if not _is_unicode(class_name):
             raise UserError(f"{source}: 'class_names' holds {shown(class_name)}; valid is Unicode text.")
     consecutive = np.where(labels == UNLABELLED, UNLABELLED, np.searchsorted(present, labels))
-    return Dataset(name, edges, consecutive, features, names)
+    return GraphArrays(edges, consecutive, features, names)
 
 
 def label_numbers(labels: Any, *, source: str, key: str = CALLED.labels) -> np.ndarray:

@@ -11,16 +11,24 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import UNLABELLED, Dataset
-from hagmeta.datasets.building import presence
-from hagmeta.datasets.clean import LARGEST, Features, in_order, is_no_label, make_dataset, sorted_unique
+from hagmeta.datasets.clean import (
+    LARGEST,
+    UNLABELLED,
+    Features,
+    GraphArrays,
+    clean_graph,
+    in_order,
+    is_no_label,
+    sorted_unique,
+)
 from hagmeta.datasets.table_file import TableFile, shown
+from hagmeta.datasets.word_features import presence
 
 NODES_PER_WORD = 3  # a word that fewer use tells nodes apart, not classes
 
@@ -39,7 +47,7 @@ class Columns:
 class Converted:
     """A graph, and what a user should know of how it was made."""
 
-    dataset: Dataset
+    graph: GraphArrays
     notes: list[str]
 
 
@@ -65,8 +73,7 @@ def convert(edges: Path, nodes: Path, columns: Columns) -> Converted:
     features = _features(read, nodes, columns, notes)
     pairs = _read_edges(edge_table, read.number, notes)
     position: dict[str | None, int] = {name: label for label, name in enumerate(names)}
-    dataset = make_dataset(
-        nodes.stem,
+    graph = clean_graph(
         edges=pairs,
         labels=[position.get(name, UNLABELLED) for name in read.labels],
         features=features,
@@ -74,7 +81,7 @@ def convert(edges: Path, nodes: Path, columns: Columns) -> Converted:
         source=str(nodes),
     )
     columns_read = tuple(read.feature_names) if columns.text is None else None
-    return Converted(replace(dataset, node_ids=tuple(read.number), feature_names=columns_read), notes)
+    return Converted(graph._replace(node_ids=tuple(read.number), feature_names=columns_read), notes)
 
 
 def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:

@@ -6,9 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,14 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files import expanded
-from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.datasets.clean import (
     CALLED,
+    UNLABELLED,
+    GraphArrays,
     Keys,
+    clean_graph,
     in_order,
     is_no_label,
-    make_dataset,
     one_line,
     place,
     sorted_unique,
@@ -38,7 +37,7 @@ class DirectedEdgesWarning(UserWarning):
     """Edges were given in one direction, and count in both."""
 
 
-def from_pyg(data: Any, name: str, class_names: Sequence[str] | None) -> Dataset:
+def from_pyg(data: Any, name: str, class_names: Sequence[str] | None) -> GraphArrays:
     """See ``Dataset.from_pyg``."""
     source = "Dataset.from_pyg"
     _check_name(name, source)
@@ -58,12 +57,12 @@ def from_pyg(data: Any, name: str, class_names: Sequence[str] | None) -> Dataset
     labels = _plain(y, source, keys.labels)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    dataset = _make(source, name, pairs, labels, _matrix(x, source, keys.features), class_names, keys)
+    made = _made(source, pairs, labels, _matrix(x, source, keys.features), class_names, keys)
     _warn_if_one_way(name, pairs)
-    return dataset
+    return made
 
 
-def from_networkx(graph: Any, name: str, label: str, features: str | Sequence[str]) -> Dataset:
+def from_networkx(graph: Any, name: str, label: str, features: str | Sequence[str]) -> GraphArrays:
     """See ``Dataset.from_networkx``."""
     source = "Dataset.from_networkx"
     _check_name(name, source)
@@ -86,11 +85,11 @@ def from_networkx(graph: Any, name: str, label: str, features: str | Sequence[st
                 f"{source}: node {shown(node)} has {len(row)} features and node {shown(next(iter(number)))} "
                 f"has {len(rows[0])}; valid is the same number for all."
             )
-    dataset = _make(source, name, pairs, labels, np.array(rows), None, Keys(labels=label))
+    made = _made(source, pairs, labels, np.array(rows), None, Keys(labels=label))
     if graph.is_directed():
         _warn_if_one_way(name, pairs)
     names = None if isinstance(features, str) else tuple(features)
-    return replace(dataset, node_ids=tuple(number), feature_names=names)
+    return made._replace(node_ids=tuple(number), feature_names=names)
 
 
 def from_arrays(
@@ -101,35 +100,27 @@ def from_arrays(
     class_names: Sequence[str] | None,
     node_ids: Sequence[Any] | None,
     feature_names: Sequence[str] | None,
-) -> Dataset:
+) -> GraphArrays:
     """See ``Dataset.from_arrays``."""
     source = "Dataset.from_arrays"
     _check_name(name, source)
     pairs, matrix = _plain(edges, source, CALLED.edges), _matrix(features, source, CALLED.features)
-    dataset = _make(source, name, pairs, labels, matrix, class_names, CALLED)
-    ids = _each_once(source, "node_ids", node_ids, dataset.num_nodes, "nodes")
-    columns = _each_once(source, "feature_names", feature_names, dataset.num_features, "features")
+    made = _made(source, pairs, labels, matrix, class_names, CALLED)
+    ids = _each_once(source, "node_ids", node_ids, len(made.labels), "nodes")
+    columns = _each_once(source, "feature_names", feature_names, made.features.shape[1], "features")
     _warn_if_one_way(name, pairs, unless_all=True)  # a list of pairs may be meant as it is
-    return replace(dataset, node_ids=ids, feature_names=columns and tuple(map(str, columns)))
+    return made._replace(node_ids=ids, feature_names=columns and tuple(map(str, columns)))
 
 
 def from_csv(
-    nodes: str | os.PathLike[str],
-    edges: str | os.PathLike[str],
-    name: str | None,
-    id: str,
-    label: str,
-    text: str | None,
-    numeric: Sequence[str],
-) -> Dataset:
+    nodes: str | os.PathLike[str], edges: str | os.PathLike[str], name: str, columns: Columns
+) -> GraphArrays:
     """See ``Dataset.from_csv``."""
-    name = Path(nodes).stem if name is None else name
     _check_name(name, "Dataset.from_csv")
-    columns = Columns(id, label, text, tuple(numeric))
     converted = convert(expanded(os.fspath(edges)), expanded(os.fspath(nodes)), columns)
     for note in converted.notes:
         print(note, file=sys.stderr)
-    return replace(converted.dataset, name=name)
+    return converted.graph
 
 
 def _check_name(name: Any, source: str) -> None:
@@ -178,16 +169,15 @@ def _matrix(values: Any, source: str, key: str) -> Any:
     return scipy.sparse.coo_array((sparse.values().numpy(), sparse.indices().numpy()), shape=sparse.shape)
 
 
-def _make(
+def _made(
     source: str,
-    name: str,
     edges: np.ndarray,
     labels: Any,
     features: Any,
     class_names: Sequence[str] | None,
     keys: Keys,
-) -> Dataset:
-    """Make a dataset of labels of any kind."""
+) -> GraphArrays:
+    """Check a graph whose labels may be of any kind."""
     numbers, texts = _labels(source, keys.labels, labels)
     if texts is not None and class_names is not None:
         raise UserError(
@@ -195,15 +185,14 @@ def _make(
             f"which are the names; leave out class_names."
         )
     names = texts if texts is not None else class_names
-    return make_dataset(name, edges, numbers, features, names, source=source, keys=keys)
+    return clean_graph(edges, numbers, features, names, source=source, keys=keys)
 
 
 def _labels(source: str, key: str, labels: Any) -> tuple[Any, list[str] | None]:
     """Return labels as numbers, UNLABELLED where there is none; and the names, where they were texts."""
-    # As objects: numpy would make the text 'nan' of a NaN among texts.
-    values = (
-        np.array(labels, dtype=object) if isinstance(labels, list | tuple) else _plain(labels, source, key)
-    )
+    if isinstance(labels, list | tuple):  # numpy would make the text 'nan' of a NaN among texts
+        labels = np.array(labels, dtype=object)
+    values = _plain(labels, source, key)
     if values.dtype.kind == "f":
         return np.where(np.isnan(values), UNLABELLED, values), None
     if values.dtype.kind not in "OU" or values.ndim != 1:
@@ -277,9 +266,9 @@ def _each_once(
 
 
 def _warn_if_one_way(name: str, pairs: np.ndarray, *, unless_all: bool = False) -> None:
-    """Say that edges count in both directions, where some are given in one; where all are, if asked to."""
+    """Warn if edges are given in one direction only; with ``unless_all``, not if all of them are."""
     source, target = pairs.astype(np.int64)[pairs[:, 0] != pairs[:, 1]].T
-    nodes = pairs.max() + 1
+    nodes = int(pairs.max()) + 1
     given = sorted_unique(source * nodes + target)
     alone = int(np.sum(~np.isin(given, target * nodes + source)))
     if alone and not (unless_all and alone == len(given)):

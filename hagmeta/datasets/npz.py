@@ -24,11 +24,10 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
-from hagmeta.datasets.base import Dataset
+from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.clean import (
     entry_place,
     label_numbers,
-    make_dataset,
     one_line,
     place,
     require_data_file,

@@ -7,8 +7,7 @@ import pytest
 import scipy.sparse
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import UNLABELLED
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.base import UNLABELLED, make_dataset
 
 EDGES = [[0, 1], [1, 2]]
 LABELS = [0, 1, 0]

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from hagmeta.__main__ import main
 from hagmeta.datasets import UNLABELLED, Dataset, DatasetInfo, npz
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.base import make_dataset
 from hagmeta.datasets.probes import TEST, TRAIN, VAL, _neighbour_classes, _split
 from hagmeta.datasets.show import facts
 from hagmeta.datasets.summary import Fold, Summary, summary_of
