@@ -92,7 +92,8 @@ def test_all_names_are_there_and_listed() -> None:
 
 def test_the_sentence_from_a_pyg_graph_to_a_comparison(pyg_data: Data, tmp_path: Path) -> None:
     data = hagmeta.Dataset.from_pyg(pyg_data, name="mine")
-    found = hagmeta.run("posterior-means", data, classes=(4, 2, 4), n_way=2, k_shot=3, seeds=2)
+    task = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3, "pretrain_epochs": 2, "finetune_steps": 1}
+    found = hagmeta.run("posterior-means", data, seeds=2, **task)
     other = hagmeta.run("hag-meta", data, seeds=2, **QUICK)
     assert found.config.dataset == data.identity == f"mine@{data.fingerprint[:12]}"
     assert all(record["config"]["dataset"] == data.identity for record in found.records)
@@ -117,7 +118,7 @@ def test_a_pyg_graph_needs_no_conversion_by_hand(pyg_data: Data) -> None:
 
 
 def test_classes_are_proposed_and_printed(pyg_data: Data, capsys: pytest.CaptureFixture[str]) -> None:
-    found = hagmeta.run("sgc-ncm", pyg_data, n_way=2, k_shot=3, seeds=1)
+    found = hagmeta.run("sgc-ncm", pyg_data, n_way=2, k_shot=3, features="propagated", seeds=1)
     assert found.config.classes is not None and sum(found.config.classes) <= 10
     assert str(found.config.classes) in capsys.readouterr().err
 
@@ -238,7 +239,7 @@ try:
     hagmeta.run("hag-meta", {GRAPH!r}, seeds=1, progress=lambda *_: go.set(), episodes=100_000,
                 patience=100_000, classes=(4, 2, 4), n_way=2, k_shot=3)
 except KeyboardInterrupt:
-    result = hagmeta.run("sgc-ncm", {GRAPH!r}, seeds=1, classes=(4, 2, 4), n_way=2, k_shot=3)
+    result = hagmeta.run("sgc-ncm", {GRAPH!r}, seeds=1, **{PLAIN})
     print("alive", len(result.records))
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -340,12 +341,11 @@ def test_only_common_seeds_count(ncm: hagmeta.Result, ridge: hagmeta.Result) -> 
     assert comparison.badge == "3 seeds: a look, not a claim; 6 decide"
 
 
-def test_a_report_leaves_the_backend_of_plots_alone(ncm: hagmeta.Result, tmp_path: Path) -> None:
-    code = f"""
+def test_figures_of_reports_leave_the_backend_of_plots_alone() -> None:
+    code = """
 import os
 os.environ["MPLBACKEND"] = "pdf"
-import hagmeta, matplotlib
-hagmeta.report({str(ncm.save(tmp_path))!r})
+import analysis.figures, matplotlib
 print(matplotlib.get_backend())
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

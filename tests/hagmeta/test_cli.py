@@ -253,7 +253,7 @@ def test_odd_input_is_one_line_too(
     assert_refused(arguments, named, capsys)
 
 
-def test_the_python_face_runs_a_configuration() -> None:
+def test_the_python_face_runs_a_configuration(home: Path) -> None:
     config = hagmeta.RunConfig(
         dataset=GRAPH, classes=(3, 2, 3), n_way=1, k_shot=2, pretrain_epochs=2, episodes=1
     )
