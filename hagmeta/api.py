@@ -307,9 +307,11 @@ class Study:
 
     Attributes:
         folder: where `python -m analysis` and `hagmeta.report` find it.
+        complete: whether all runs are there; the same call makes those that failed or are missing.
     """
 
     folder: Path
+    complete: bool = True
 
     def frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one row per run and session, with every setting and metric."""
@@ -359,7 +361,7 @@ def study(
     >>> import hagmeta, tempfile
     >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
     >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3)
-    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP (Ray takes seconds to start)
     ...     study = hagmeta.study(
     ...         methods=["sgc-ncm", "sgc-ridge"], datasets=graph, settings=task, seeds=2, results=folder
     ...     )
@@ -367,19 +369,17 @@ def study(
     12
     """
     from study.api import launch
-
     from study.options import LaunchOptions
 
     if (space is None) == (methods is None):
         raise UserError(
             "study takes a space or methods, and not both; see `hagmeta-study --list` for spaces."
         )
-    if methods is not None:
-        space = {"cases": [{"method": METHODS.name_of(method)} for method in methods]}
     several = isinstance(datasets, Sequence) and not isinstance(datasets, str)
-    given = datasets if several else [] if datasets is None else [datasets]
+    given: list[Graph] = list(datasets or ()) if several or datasets is None else [datasets]
     graphs = {graph.identity: graph for graph in map(as_dataset, given)}
     chosen = LaunchOptions(
+        methods=tuple(METHODS.name_of(method) for method in methods or ()),
         datasets=tuple(graphs),
         seeds=None if seeds is None else tuple(as_seeds(seeds)),
         settings=dict(settings or {}),
@@ -388,7 +388,8 @@ def study(
         report=report,
         **_known_options(options, LaunchOptions),
     )
-    return Study(launch(space, chosen, graphs, Console(highlight=False, markup=False, emoji=False)))
+    outcome = launch(space, chosen, graphs)
+    return Study(outcome.folder, complete=outcome.status == 0)
 
 
 def _known_options(options: dict[str, Any], kind: Any) -> dict[str, Any]:

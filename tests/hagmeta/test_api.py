@@ -350,3 +350,38 @@ print(matplotlib.get_backend())
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "pdf"
+
+
+def test_a_study_of_a_graph_in_memory_runs_on_workers(pyg_data: Data, tmp_path: Path) -> None:
+    data = hagmeta.Dataset.from_pyg(pyg_data, name="mine")
+    found = hagmeta.study(
+        methods=["sgc-ncm", "sgc-ridge"],
+        datasets=data,
+        settings=PLAIN,
+        seeds=2,
+        results=tmp_path,
+        report=False,
+        max_concurrent=1,
+    )
+    assert found.complete and found.folder.is_relative_to(tmp_path)
+    frame = found.frame()
+    assert len(frame) == 2 * 2 * 3 and set(frame["dataset"]) == {data.identity}
+    alone = hagmeta.run("sgc-ncm", data, seeds=2, **PLAIN)
+    kept = frame[frame["method"] == "sgc-ncm"].sort_values(["seed", "session"])["macro_accuracy"]
+    assert list(kept) == list(alone.frame()["macro_accuracy"])
+    assert found.report(out=tmp_path / "page").is_file()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "named"),
+    [
+        ({}, "a space or methods"),
+        ({"space": "ablation", "methods": ["sgc-ncm"]}, "a space or methods"),
+        ({"methods": ["sgc-ncm"], "retrys": 3}, "Did you mean 'retries'?"),
+        ({"space": "abblation"}, "Did you mean 'ablation'?"),
+    ],
+)
+def test_a_study_that_makes_no_sense_is_refused_in_one_line(keywords: dict[str, Any], named: str) -> None:
+    with pytest.raises(hagmeta.UserError) as error:
+        hagmeta.study(**keywords)
+    assert named in str(error.value) and "\n" not in str(error.value)
