@@ -101,9 +101,9 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
             return _dry_run(space, store, options, console)
     with _results(options.results, space.name, graphs, console) as store, _mps(options):
         if space.search is not None:
-            from study import searching
+            from study.search import workflow
 
-            return searching.run_and_confirm(space, store, options, console)
+            return workflow.run_and_confirm(space, store, options, console)
         scan = store.scan()
         for line in scan.aside:
             console.print(f"set aside, to be run again: {line}", style="yellow")
@@ -115,9 +115,9 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
 
 def _dry_run(space: spaces.Space, store: Store, options: argparse.Namespace, console: Console) -> int:
     if space.search is not None:
-        from study import searching  # Optuna takes a second to import: not before it is needed
+        from study.search import workflow  # Optuna takes a second to import: not before it is needed
 
-        searching.show(space, store, console)
+        workflow.show(space, store, console)
         return 0
     done = finished(store.scan(set_aside=False).done, space.resolved, store, options.save_embeddings)
     plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)

@@ -27,8 +27,8 @@ from hagmeta.phases.snapshots import Snapshots, to_bytes
 from hagmeta.pipeline import run
 from hagmeta.protocol.predictions import Predictions
 from study import data
-from study.objective import objective
 from study.reports import LiveReports
+from study.search.objective import objective
 
 
 def run_trial(spec: dict[str, Any]) -> None:

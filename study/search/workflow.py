@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from hagmeta.common.errors import UserError
-from study import confirmation
 from study.carry_out import carry_out, command_typed, finished, lent, share_out, start, tell_of_checkpoints
-from study.cells import Memory, open_memories
-from study.confirmation import Choice
 from study.loggers import make_loggers
 from study.plan import make_plan
 from study.progress import StudyProgress, average_validation, best_validation
+from study.search import confirmation
+from study.search.confirmation import Choice
+from study.search.history import Memory, open_memories
 from study.space import Space
 from study.store import Store
 
@@ -66,7 +66,7 @@ def _run_searches(
     largest = [memory.cell.largest() for memory in memories if memory.missing]
     loggers = make_loggers(options.log, store, console)
     resources = share_out(largest, start(options, console), options, console)
-    from study import search  # it imports Ray, which takes seconds: not before that is announced
+    from study.search import running  # it imports Ray, which takes seconds: not before that is announced
 
     seeds = len(trials[0].seeds)
     console.print(f"{seeds} seeds a sample; {resources}")
@@ -74,7 +74,7 @@ def _run_searches(
     done_before = seeds * sum(len(memory.found) for memory in memories)
     in_words = best_validation if len(memories) == 1 else average_validation
     with StudyProgress(console, trials, done_before, in_words) as progress:
-        search.run_searches(
+        running.run_searches(
             memories,
             store,
             resources,

@@ -13,9 +13,9 @@ from hagmeta.common.files import written_whole
 from hagmeta.config import IDENTITY, RunConfig, resolve
 from hagmeta.protocol import TaskSettings
 from study import data
-from study.cells import Memory
-from study.objective import IN_WORDS
-from study.overlap import overlap
+from study.search.history import Memory
+from study.search.objective import IN_WORDS
+from study.search.overlap import overlap
 from study.space import Space
 from study.store import Store
 

@@ -1,6 +1,6 @@
 """Hyperparameter searches on Ray Tune: the samples of all of them in one run, so that no slot is idle.
 
-What is proposed, and what is kept of it, is in ``cells``; this is how the samples get to the machines.
+What is proposed, and what is kept of it, is in ``history``; this is how the samples get to the machines.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from study.cells import Memory
-from study.objective import is_scored, objective
 from study.plan import Plan, Trial
 from study.progress import StudyProgress
 from study.resources import Resources
+from study.search.history import Memory
+from study.search.objective import is_scored, objective
 from study.store import Store
 from study.trial import run_sample
 from study.tuning import Recorder, Spec, Supply, make_spec, run_tuner

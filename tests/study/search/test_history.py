@@ -14,10 +14,10 @@ from rich.console import Console
 
 from hagmeta.config import RunConfig
 from study import space
-from study.cells import AT_ONCE, STARTUP, Memory, open_memories
 from study.plan import Trial
 from study.progress import StudyProgress
-from study.search import Dealer
+from study.search.history import AT_ONCE, STARTUP, Memory, open_memories
+from study.search.running import Dealer
 from study.space import Space
 from study.store import Store
 
