@@ -24,7 +24,8 @@ from analysis.searches import Searches, confirms, naming, newest_searches, toget
 from analysis.words import a_look
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
-from hagmeta.common.records import Record, StudyFolder, read_record
+from hagmeta.common.records import OpenRecord as Record
+from hagmeta.common.records import StudyFolder, opened, read_record
 
 BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
 MACRO = ("macro_accuracy", "macro_f1", "macro_base_accuracy", "macro_novel_accuracy", "macro_harmonic")
@@ -292,7 +293,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
             if not confirms(searching, path.parent.name, path.stem):
                 continue
             try:
-                record = completed(read_record(path))
+                record = completed(opened(read_record(path)))
                 _check(record)
                 record.pop("class_accuracy", None)  # half of a record, and no report's
             except ValueError as error:

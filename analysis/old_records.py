@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hagmeta.common.differences import TASK
-from hagmeta.common.records import Record
+from hagmeta.common.records import OpenRecord as Record
 
 # What a configuration had at that time when it was given nothing. It never changes: those records do not.
 # Settings that HAG-Meta had no use for (memory, selection, ...) had no usual value in reports, and have none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -117,15 +117,18 @@ def _run(
         "oracle": context.method.oracle or context.knows_true_means,
     }
     return [
-        {
-            **about,
-            "seed": seed,
-            **metrics_of(evaluator.predictions),
-            **evaluator.diagnostics(),
-            "validation": values,
-            "seconds": clock.seconds,
-            "environment": environment(device, len(seeds)) | {"plain": plain},
-        }
+        cast(
+            Record,
+            {
+                **about,
+                "seed": seed,
+                **metrics_of(evaluator.predictions),
+                **evaluator.diagnostics(),
+                "validation": values,
+                "seconds": clock.seconds,
+                "environment": environment(device, len(seeds)) | {"plain": plain},
+            },
+        )
         for seed, evaluator, values in zip(seeds, evaluators, validation, strict=True)
     ]
 

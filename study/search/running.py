@@ -21,8 +21,8 @@ from study.resources import Resources
 from study.search.history import Memory
 from study.search.objective import is_scored, objective
 from study.store import Store
-from study.trial import run_sample
-from study.tuning import Recorder, Spec, Supply, make_spec, run_tuner
+from study.trial import TrialSpec, run_sample
+from study.tuning import Recorder, Supply, make_spec, run_tuner
 
 
 def run_searches(
@@ -39,7 +39,7 @@ def run_searches(
 ) -> None:
     """Run the samples that are missing; what they find is in the memories, their records in the store."""
 
-    def spec_of(trial: Trial) -> Spec:
+    def spec_of(trial: Trial) -> TrialSpec:
         return make_spec(trial, store, resources, None, eager=eager)
 
     dealer = Dealer(memories, store, progress, spec_of)
@@ -64,7 +64,7 @@ class Dealer(Supply):
         memories: Sequence[Memory],
         store: Store,
         progress: StudyProgress,
-        spec_of: Callable[[Trial], Spec],
+        spec_of: Callable[[Trial], TrialSpec],
     ) -> None:
         super().__init__(metric="val_accuracy", mode="max")
         self._memories, self._store, self._progress, self._spec_of = memories, store, progress, spec_of
@@ -131,7 +131,7 @@ class _SampleRecorder(Recorder):
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.started(trial.trial_id, *self._dealer.running(trial.trial_id))
 
-    def _figures(self, records: list[Record]) -> list[float]:
+    def _figures(self, records: Sequence[Record]) -> list[float]:
         return [objective(records)]
 
     def _of(self, trial: Any) -> Trial:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
 from hagmeta.common.errors import UserError
-from study.carry_out import carry_out, command_typed, finished, lent, share_out, start, tell_of_checkpoints
+from study.carry_out import carry_out, finished, lent, share_out, start, tell_of_checkpoints
 from study.loggers import make_loggers
+from study.options import LaunchOptions
 from study.plan import make_plan
 from study.progress import StudyProgress, average_validation, best_validation
 from study.search import confirmation
@@ -20,7 +21,7 @@ from study.space import Space
 from study.store import Store
 
 
-def run_and_confirm(space: Space, store: Store, options: argparse.Namespace, console: Console) -> int:
+def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
     """A search for each configuration; then the best of each on test streams, with fresh seeds."""
     began = time.monotonic()
     for line in store.scan().aside:
@@ -31,11 +32,12 @@ def run_and_confirm(space: Space, store: Store, options: argparse.Namespace, con
         _run_searches(memories, store, options, console)
     left = sum(len(memory.missing) - len(memory.failed) for memory in memories)
     if left:
-        console.print(f"{left} samples are left; go on with: {command_typed()}")
+        console.print(f"{left} samples are left; go on with: {options.command}")
         return 1
-    failed = _show_failures(memories, store, console)
+    failed = _show_failures(memories, store, options, console)
     if options.time_budget is not None:
-        options.time_budget = max(1.0, options.time_budget - (time.monotonic() - began))
+        left_over = max(1.0, options.time_budget - (time.monotonic() - began))
+        options = replace(options, time_budget=left_over)
     status = _confirm(space, memories, store, options, console)
     return 1 if failed else status
 
@@ -59,9 +61,7 @@ def _describe(space: Space, memories: Sequence[Memory], console: Console) -> Non
     console.print(f"{searches} of {space.search.samples} samples: {done} done, {left} to go")
 
 
-def _run_searches(
-    memories: Sequence[Memory], store: Store, options: argparse.Namespace, console: Console
-) -> None:
+def _run_searches(memories: Sequence[Memory], store: Store, options: LaunchOptions, console: Console) -> None:
     trials = [memory.cell.usual for memory in memories for _ in memory.missing]
     largest = [memory.cell.largest() for memory in memories if memory.missing]
     loggers = make_loggers(options.log, store, console)
@@ -87,7 +87,7 @@ def _run_searches(
         )
 
 
-def _show_failures(memories: Sequence[Memory], store: Store, console: Console) -> int:
+def _show_failures(memories: Sequence[Memory], store: Store, options: LaunchOptions, console: Console) -> int:
     """Name the searches that lack samples, and why; returns how many samples that are."""
     for memory in memories:
         if memory.failed:
@@ -97,12 +97,12 @@ def _show_failures(memories: Sequence[Memory], store: Store, console: Console) -
             console.print(line, style="bold red", soft_wrap=True)
     failed = sum(len(memory.failed) for memory in memories)
     if failed:
-        console.print(f"tracebacks: {store.failures}; run just those again: {command_typed()}")
+        console.print(f"tracebacks: {store.failures}; run just those again: {options.command}")
     return failed
 
 
 def _confirm(
-    space: Space, memories: Sequence[Memory], store: Store, options: argparse.Namespace, console: Console
+    space: Space, memories: Sequence[Memory], store: Store, options: LaunchOptions, console: Console
 ) -> int:
     """The best of each search, on seeds that none of them saw, in one plan."""
     choices = confirmation.choices_of(memories)
