@@ -1,6 +1,7 @@
 """Launch a study: plan all runs of a search space, subtract the finished ones, run the rest.
 
 python study/launch.py --space ablation --quick
+python study/launch.py --methods sgc-lda,hag-meta --dataset debian
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from rich.console import Console
 from hagmeta.common.command import show_error
 from hagmeta.common.errors import UserError
 from study import space as spaces
+from study.api import launch, plain_console
 from study.cost import in_words, total_seconds
 from study.errors import LaunchBroken
-from study.launching import launch, plain_console
 from study.options import read_options
 from study.signals import Stopped, stopped_by_signals
 
@@ -39,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if typed.lists:
                 _list(console)
                 return 0
-            assert typed.space
             return launch(typed.space, typed.options, console=console).status
     except UserError as error:
         show_error(error)

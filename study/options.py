@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import operator
 import re
 import shlex
 import sys
@@ -29,6 +30,8 @@ class LaunchOptions:
     ``python study/launch.py --help`` describes them.
     """
 
+    methods: tuple[str, ...] = ()  # to compare, in place of a space
+    name: str | None = None  # of the study's folder; None: the space's
     datasets: tuple[str, ...] = ()  # instead of the space's
     seeds: tuple[int, ...] | None = None  # None: the space's
     settings: Mapping[str, Any] = field(default_factory=dict)  # of every run
@@ -52,6 +55,7 @@ class LaunchOptions:
 
     def __post_init__(self) -> None:
         typed = {
+            "methods": _texts(self.methods, "--methods"),
             "datasets": _texts(self.datasets, "--dataset"),
             "seeds": _seeds(self.seeds),
             "results": str(self.results),
@@ -69,6 +73,10 @@ class LaunchOptions:
         self._check()
 
     def _check(self) -> None:
+        if self.methods and self.quick:
+            raise UserError(
+                "--quick is the small version of a space; with --methods, give fewer --seeds instead."
+            )
         if self.dry_run and self.address:
             raise UserError("--dry-run starts nothing, so --address has no meaning with it.")
         if self.open and not self.report:
@@ -110,12 +118,25 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> Co
     """Parse and check a command line; every complaint is a UserError."""
     given = vars(_parser(description).options(arguments))
     space, lists = given.pop("space"), given.pop("list")
-    if not lists and not space:
-        raise UserError(f"--space is missing; one of: {', '.join(spaces.names())}, or a YAML file.")
+    methods = given.pop("methods")
+    if not lists and space is None and methods is None:
+        known = ", ".join(spaces.names())
+        raise UserError(f"--space is missing; one of: {known}, or a YAML file. Or give --methods.")
+    if space is not None and methods is not None:
+        raise UserError("--space and --methods both say what to run; give one of them.")
     _check_no_nul("--space", space or "")
     typed = shlex.join(["python", "study/launch.py", *(sys.argv[1:] if arguments is None else arguments)])
     settings = parse_settings(given.pop("settings"))
-    return CommandLine(space, lists, LaunchOptions(**given, settings=settings, command=typed))
+    options = LaunchOptions(**given, methods=_methods(methods), settings=settings, command=typed)
+    return CommandLine(space, lists, options)
+
+
+def _methods(text: str | None) -> tuple[str, ...]:
+    """Return the methods of a list with commas."""
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UserError(f"--methods is {shown(text)}; give names with commas between them.")
+    return tuple(dict.fromkeys(names))
 
 
 def _parser(description: str | None) -> Parser:
@@ -123,6 +144,7 @@ def _parser(description: str | None) -> Parser:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--space", metavar="NAME|FILE", help="a search space by name (see --list) or a YAML file")
+    add("--methods", metavar="A,B,...", help="compare these on each --dataset, ten seeds, without a space")
     add("--list", action="store_true", help="list the search spaces, how many runs, and roughly how long")
     add(
         "--dataset",
@@ -130,7 +152,7 @@ def _parser(description: str | None) -> Parser:
         action="append",
         default=[],
         metavar="NAME",
-        help="instead of the space's; downloaded if need be",
+        help="run on this graph, in place of the space's; repeat it for more",
     )
     add("--seeds", metavar="SEEDS", help="10 (the first ten), 0-9 or 1,4,7")
     add("--seeds-per-trial", default="auto", metavar="auto|n", help="seeds that run as one pack")
@@ -145,6 +167,7 @@ def _parser(description: str | None) -> Parser:
     add("--quick", action="store_true", help="the space's small version, for a first look")
     add("--dry-run", action="store_true", help="print what would run, and start nothing")
     add("--results", default="results", metavar="DIR|s3://...", help="where studies go (default: results)")
+    add("--name", metavar="NAME", help="the study's folder there (default: the space's name, or comparison)")
     add("--address", metavar="auto|HOST:PORT", help="a running Ray cluster; by default this machine")
     add("--cpus-per-trial", metavar="n", help="default: 1")
     add("--gpus-per-trial", default="auto", metavar="auto|f", help="share of a GPU, 1/n")
@@ -193,11 +216,10 @@ def _seeds(given: Any) -> tuple[int, ...] | None:
     if isinstance(given, str | int):
         return tuple(parse_seeds(str(given)))
     try:
-        return spaces.check_seeds([int(seed) for seed in given])
-    except (TypeError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
+        seeds = [operator.index(seed) for seed in given]
+    except TypeError:
         raise UserError(f"seeds are {shown(given)}; give a count or a list of whole numbers.") from None
+    return spaces.check_seeds(seeds)
 
 
 def _number(given: Any, name: str, kind: type, least: float, *, auto: bool = False) -> Any:

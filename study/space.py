@@ -25,7 +25,7 @@ from hagmeta.protocol import PROTOCOLS
 from study import space_file
 from study.space_file import Axes, Dimension, Search, Settings, SpaceFile, check_seeds
 
-__all__ = ["Dimension", "Search", "Space", "check_seeds", "names", "read"]
+__all__ = ["Dimension", "Search", "Space", "check_seeds", "names", "of_methods", "read"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
 MOST_CONFIGS = 10_000  # which take seconds to plan, and days to run
@@ -78,7 +78,8 @@ def read(
 
     Args:
         source: The name of a space, a YAML file, or a mapping with the content of such a file.
-        name: What to call the space, and the folder of its results; by default, the name of the file.
+        name: What to call the space, and the folder of its results. By default the name of the file, and
+            ``study`` for a mapping.
         quick: Whether to read its small version.
         datasets: Instead of its datasets.
         seeds: Instead of its seeds.
@@ -91,6 +92,8 @@ def read(
         space_file.check_dataset(each)
     typed = {key: space_file.check_setting(key, value) for key, value in (settings or {}).items()}
     if isinstance(source, Mapping):
+        if datasets and not source.keys() & {"datasets", "include"}:
+            source = {**source, "datasets": list(datasets)}
         path, file = Path("study"), space_file.of_mapping(source, quick=quick)
     else:
         path = _find(str(source), Path())
@@ -111,6 +114,51 @@ def read(
     _check_size(space, file)
     _check_search(space, file)
     return space
+
+
+def of_methods(
+    methods: Sequence[str],
+    datasets: Sequence[str],
+    *,
+    name: str | None = None,
+    seeds: Sequence[int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Space:
+    """Make the space that compares methods: one configuration per method and dataset.
+
+    Args:
+        methods: Names, or references such as ``my.py:Mine``.
+        datasets: Names of datasets.
+        name: What to call the space, and the folder of its results; by default ``comparison``.
+        seeds: Which seeds to run; by default the first ten.
+        settings: Values of settings. A method that has no use for one runs without it.
+
+    Returns:
+        The space, whose configurations have been checked.
+    """
+    if not datasets:
+        raise UserError("--methods needs --dataset: the graphs to compare methods on.")
+    for each in datasets:
+        space_file.check_dataset(each)
+    for key in settings or {}:
+        if key in ("method", "dataset"):
+            raise UserError(f"{key} cannot be set; --methods and --dataset say what is compared.")
+    configs: Configs = {}
+    for dataset, method in itertools.product(datasets, methods):
+        try:
+            config = RunConfig.from_mapping({**(settings or {}), "method": method, "dataset": dataset})
+            configs.setdefault(_feasible(config), config)
+        except UserError as error:
+            raise UserError(f"{method} on {dataset}: {error}") from None
+    return Space(
+        name=check_name("comparison" if name is None else name),
+        description=f"{', '.join(methods)} on {', '.join(datasets)}",
+        configs=tuple(configs.values()),
+        resolved=tuple(configs),
+        seeds=check_seeds(range(space_file.DEFAULT_SEEDS) if seeds is None else seeds),
+        search=None,
+        sample=(),
+    )
 
 
 def check_name(name: str) -> str:

@@ -41,7 +41,7 @@ class StudyOutcome:
 
 
 def launch(
-    space: str | Path | Mapping[str, Any],
+    space: str | Path | Mapping[str, Any] | None,
     options: LaunchOptions,
     graphs: Mapping[str, NodeDataset] | None = None,
     console: Console | None = None,
@@ -49,7 +49,8 @@ def launch(
     """Run what is missing of a study.
 
     Args:
-        space: The name of a search space, a YAML file, or a mapping with the content of such a file.
+        space: The name of a search space, a YAML file, or a mapping with the content of such a file. None
+            where ``options.methods`` says what to compare.
         options: How to launch it.
         graphs: Graphs in memory, by the names that ``options.datasets`` or the space give them.
         console: Where progress is printed; by default, standard output.
@@ -72,13 +73,24 @@ def plain_console() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def _read(space: str | Path | Mapping[str, Any], options: LaunchOptions) -> Space:
+def _read(space: str | Path | Mapping[str, Any] | None, options: LaunchOptions) -> Space:
+    if (space is None) != bool(options.methods):
+        raise UserError("a study is of a space, or of methods to compare; give one of them.")
     if options.mps and not options.dry_run:
         mps.check()
     if not options.dry_run:
         make_home()
+    if space is None:
+        return spaces.of_methods(
+            options.methods,
+            options.datasets,
+            name=options.name,
+            seeds=options.seeds,
+            settings=options.settings,
+        )
     return spaces.read(
         space,
+        name=options.name,
         quick=options.quick,
         datasets=options.datasets,
         seeds=options.seeds,
