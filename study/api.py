@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from hagmeta.common.differences import varied
+from hagmeta.common.differences import differing
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import make_home
 from hagmeta.config import RunConfig, remarks
@@ -132,7 +132,7 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
     plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
     _describe(plan, space, console)
     settings = {config.hash(): config.canonical() for config in plan.configs}
-    keys = varied(list(settings.values())) or ["dataset"]
+    keys = differing(list(settings.values())) or ["dataset"]
     for trial in plan.trials:
         values = settings[trial.config.hash()]
         text = " ".join(f"{key}={values[key]}" for key in keys if key in values)

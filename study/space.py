@@ -319,23 +319,23 @@ def _check_search(space: Space, file: SpaceFile) -> None:
                 f"{space.search.objective} is measured on classes kept out for it: "
                 "fix val_classes above 0, and the strict protocol."
             )
-    values = {dimension.key: _probes(dimension) for dimension in space.sample}
+    values = {dimension.key: _values_to_try(dimension) for dimension in space.sample}
     if sum(map(len, values.values())) * len(space.configs) > MOST_CONFIGS:
         raise file.top["search"].error(
             f"the configurations and the values of sample make more than {MOST_CONFIGS:,} pairs to check; "
             "give fewer of either."
         )
     for config in space.configs:
-        varied = [dimension.key for dimension in space.dimensions(config)]
-        if not varied:
+        sampled = [dimension.key for dimension in space.dimensions(config)]
+        if not sampled:
             raise file.top["sample"].error(f"nothing of sample applies to {config.method}.")
-        for key in varied:
+        for key in sampled:
             with file.top["sample"].value[key].located(f"on {config.dataset}: "):
                 for value in values[key]:
                     _feasible(replace(config, **{key: value}))
 
 
-def _probes(dimension: Dimension) -> tuple[Any, ...]:
+def _values_to_try(dimension: Dimension) -> tuple[Any, ...]:
     """Values to try beside the other settings: all of a choice; of a range its ends, and an odd one."""
     if dimension.kind == "randint":
         return (*dimension.values, dimension.values[0] + 1)
