@@ -43,7 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--open", action="store_true", help="open the report in a browser")
     try:
         options = parser.options(arguments)
+        import matplotlib
+
         from analysis.report import write_report  # pandas and seaborn take seconds to import
+
+        matplotlib.use("Agg")  # files only: no window is ever opened
 
         page = write_report(
             options.results,

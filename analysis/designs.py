@@ -17,16 +17,16 @@ import pandas as pd
 from analysis.frame import Panel, Results
 from analysis.inference import DIGITS
 from analysis.labels import (
-    NAMES,
     SETTING,
     SWITCHES,
     TRAINING,
     across,
+    has_switches,
     readable,
     slug,
     training,
     transductive_words,
-    varied,
+    varied_settings,
 )
 from analysis.statistics import Factor, adjusted_means, contrasts, rank_correlation, ranks_of, switch
 from hagmeta.common.differences import sort_key
@@ -39,7 +39,7 @@ ABOUT_TRAINING = (
 )
 REPEATED_FOR = ("pretrain_on",)  # an ablation is one for each of its values
 SHAPE = ("dataset", "protocol", "n_way", "k_shot")
-OURS = "posterior-means"
+PROPOSED = "proposed"  # the role of a method of our own
 FEWEST_METHODS = 3  # to have an order
 OF_THE_PROTOCOL = ("protocol", "queries_per_class", "revision")  # it draws test nodes of its own
 
@@ -122,20 +122,29 @@ def place(level: bool | str) -> int:
 
 @lru_cache(maxsize=64)
 def factorials(panel: Panel) -> list[Factorial]:
-    """Those that all of HAG-Meta's configurations make, one for each pre-training; other methods are aside.
+    """Those that all configurations with switches make, one for each pre-training; other methods are aside.
 
-    None where something else varies among them, a combination is missing, or no seed has them all.
+    None of a method where something else varies, a combination is missing, or no seed has them all.
     """
-    runs = panel.runs[panel.runs["method"] == "hag-meta"]
-    if runs.empty:
-        return []
-    differ = varied(runs.drop_duplicates("config_hash"), panel.keys)
+    switched = panel.runs[[has_switches(run) for run in panel.runs.to_dict("records")]]
+    several = switched["method"].nunique() > 1
+    return [
+        each
+        for _, runs in switched.groupby("method", sort=False)
+        for each in _factorials(panel, runs, runs["traits"].iloc[0].title if several else "")
+    ]
+
+
+def _factorials(panel: Panel, runs: pd.DataFrame, title: str) -> list[Factorial]:
+    """Those of one method, whose ``title`` is named where others have some, too."""
+    differ = varied_settings(runs.drop_duplicates("config_hash"), panel.keys)
     if set(differ) - {*SWITCHES, *REPEATED_FOR}:
         return []
     others = [key for key in differ if key in REPEATED_FOR]
     called = across(runs, others, SWITCHES) if others else pd.Series("", index=runs.index)
     runs = runs.assign(training=[training(run) for run in runs.to_dict("records")])
-    found = [_factorial(panel, str(name), group) for name, group in runs.groupby(called, sort=False)]
+    groups = runs.groupby(called, sort=False)
+    found = [_factorial(panel, ", ".join(filter(None, (title, str(name)))), group) for name, group in groups]
     return [each for each in found if each is not None] if all(found) else []
 
 
@@ -286,13 +295,13 @@ def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
 def maps(results: Results) -> list[tuple[str, str, pd.DataFrame]]:
     """(where, whose, runs): where N and K both vary and one method is beside others in several cells.
 
-    It is our own method where that is there, or else the first; oracles are aside.
+    It is the first that is proposed, or else the first of all; oracles are aside.
     """
     found = []
     for where, grid in grids(results):
         runs = grid[~grid["oracle"] | grid["leaks"]]
         if all(runs[key].nunique() > 1 for key in ("n_way", "k_shot", "method")):
-            own = runs[runs["method"] == OURS]
+            own = runs[[traits.role == PROPOSED for traits in runs["traits"]]]
             label = str((own if len(own) else runs)["label"].iloc[0])
             cells = runs.assign(own=runs["label"] == label).groupby(["n_way", "k_shot"])
             whole = runs[cells["own"].transform("any") & (cells["label"].transform("nunique") > 1)]
@@ -320,6 +329,7 @@ class Ranking:
     setting: str
     values: list[str]  # as they read
     scores: dict[str, pd.DataFrame]  # by method: (seeds, values), at the last session
+    titles: dict[str, str]  # by method
     oracles: frozenset[str]
     leaks: bool
     notes: list[str]
@@ -372,7 +382,11 @@ def rankings(results: Results) -> list[Ranking]:
                 leaks = bool(centre["leaks"].any())  # all know as much then
                 oracles = centre.loc[centre["oracle"] & (not leaks), "method"]
                 notes = transductive_words(centre)
-                found.append(Ranking(where, key, *scores, frozenset(oracles), leaks, notes))
+                titles = {
+                    method: traits.title
+                    for method, traits in zip(centre["method"], centre["traits"], strict=True)
+                }
+                found.append(Ranking(where, key, *scores, titles, frozenset(oracles), leaks, notes))
     return found
 
 
@@ -384,13 +398,12 @@ def _methods(runs: pd.DataFrame, key: str) -> tuple[list[str], dict[str, pd.Data
     values = sorted(set(runs[key]), key=sort_key)
     if len(values) < 2:
         return None
-    groups = {method: each for method, each in runs.groupby("method") if each[key].nunique() == len(values)}
+    by_method = runs.groupby("method", sort=False)
+    groups = {method: each for method, each in by_method if each[key].nunique() == len(values)}
     if len(groups) < FEWEST_METHODS:
         return None
     tables = {
-        method: groups[method].pivot(index="seed", columns=key, values="last")
-        for method in dict.fromkeys((*NAMES, *groups))
-        if method in groups
+        str(method): each.pivot(index="seed", columns=key, values="last") for method, each in groups.items()
     }
     names = [readable(value) for value in values]
     return names, {method: table[values].set_axis(names, axis=1) for method, table in tables.items()}

@@ -18,21 +18,21 @@ import numpy as np
 import pandas as pd
 
 from analysis.inference import MARGIN
-from analysis.labels import SETTING, labelled, readable, slug, varied
+from analysis.labels import SETTING, labelled, readable, slug, varied_settings
 from analysis.old_records import completed, with_later_settings, with_short_names
 from analysis.searches import Searches, confirms, naming, newest_searches, together
+from analysis.traits import name_of, told_apart, undescribed, with_traits
 from analysis.words import a_look
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
-from hagmeta.common.records import OpenRecord as Record
-from hagmeta.common.records import StudyFolder, opened, read_record
+from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration, from_record
+from hagmeta.common.records import OpenRecord, StudyFolder, opened, read_record
 
-BY_SESSION = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
-MACRO = ("macro_accuracy", "macro_f1", "macro_base_accuracy", "macro_novel_accuracy", "macro_harmonic")
-# Of methods that have such weights, and of records that are young enough.
-DIAGNOSTICS = ("nla_entropy", "tla_base_share", "tla_equal_share", "calibration_error")
+CURVES = tuple(each.name for each in BUILT_IN if each.score)
+TOLD = tuple(each.name for each in DIAGNOSTICS)  # of methods that have them, in records that are young enough
+PER_RUN = tuple(each.name for each in BUILT_IN if each.shown and not each.by_session)
 # What headlines, tests and figures may go by. Beside it stand base and novel classes, counted as it counts.
-METRICS = {key.replace("_", " "): key for key in ("macro_accuracy", "accuracy", *MACRO[1:], *BY_SESSION[1:])}
+SCORED_BY = {key.replace("_", " "): key for key in CURVES}
 SCORES = ("score", "base_score", "novel_score")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
@@ -63,7 +63,7 @@ class Results:
     runs: pd.DataFrame  # a row a run: its settings, which were given, seed, summary, cost and label
     sessions: pd.DataFrame  # a row a run and session: the same settings, and the accuracies
     keys: list[str]  # the columns that are settings
-    metric: str  # of METRICS: what scores are
+    metric: str  # of SCORED_BY: what scores are
     folders: list[Path] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
     failed: list[Lost] = field(default_factory=list)
@@ -74,10 +74,12 @@ class Results:
     apart: tuple[str, ...] = ()  # settings that part panels, beside SETTING
     margin: float = MARGIN  # within which differences are of no interest
     graphs: list[str] = field(default_factory=list)  # names that several graphs have, in words
+    untitled: list[str] = field(default_factory=list)  # methods of which no record says what they are
+    others: tuple[MetricDeclaration, ...] = ()  # additional metrics; columns have their names
 
     def varied(self) -> list[str]:
         """Settings with more than one value."""
-        return varied(self.runs.drop_duplicates("config_hash"), self.keys)
+        return varied_settings(self.runs.drop_duplicates("config_hash"), self.keys)
 
     @cached_property
     def labels(self) -> list[str]:
@@ -232,7 +234,7 @@ class Panel:
 
     @cached_property
     def _varied(self) -> list[str]:
-        return varied(self.runs.drop_duplicates("config_hash"), self.keys)
+        return varied_settings(self.runs.drop_duplicates("config_hash"), self.keys)
 
     @cached_property
     def mixed(self) -> set[str]:
@@ -278,7 +280,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
     Scores are what ``metric`` names, or macro accuracies where all have them.
     """
     studies = [StudyFolder(study) for folder in folders for study in _studies(folder)]
-    whole: list[tuple[Path, str, Record]] = []
+    whole: list[tuple[Path, str, OpenRecord]] = []
     damaged: list[str] = []
     launches: list[dict[str, Any]] = []
     searches: Searches = {}
@@ -302,7 +304,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
             whole.append((path, study.folder.name, record))
     planned = {(record["config_hash"], record["seed"]) for _, _, record in whole}
     graphs = _told_by_graph([record for _, _, record in whole])
-    found: dict[tuple[str, int], tuple[str, Record]] = {}
+    found: dict[tuple[str, int], tuple[str, OpenRecord]] = {}
     conflicts = []
     for path, name, record in whole:
         _, other = found.setdefault((record["config_hash"], record["seed"]), (name, record))
@@ -316,8 +318,9 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
     missing = [lost[words] for words in sorted(lost)]
     names, records = zip(*found.values(), strict=True)
     metric = _metric(records, metric)
-    today = with_short_names(with_later_settings(records))
-    runs, sessions, keys = _tables(zip(names, today, strict=True), metric, searches)
+    today = with_traits(with_short_names(with_later_settings(records)), launches)
+    others, today = _additional(today)
+    runs, sessions, keys = _tables(zip(names, today, strict=True), metric, searches, others)
     return Results(
         runs,
         sessions,
@@ -331,24 +334,28 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
         conflicts,
         searches,
         graphs=graphs,
+        untitled=undescribed(records, launches),
+        others=others,
     )
 
 
-def _told_by_graph(records: Sequence[Record]) -> list[str]:
+def _told_by_graph(records: Sequence[OpenRecord]) -> list[str]:
     """Give datasets of one name over different graphs names of their own; returns a line for each name.
 
-    Records of the first versions do not say which graph they are of: they count as of the only one.
+    Records of the first versions do not say which graph they are of: they count as of the only one. Graphs
+    made in memory have a name that ends with their fingerprint, of which only the name is shown.
     """
     by_name: dict[str, set[str]] = {}
     for record in records:
-        graphs = by_name.setdefault(record["config"]["dataset"], set())
+        graphs = by_name.setdefault(name_of(record["config"]["dataset"]), set())
         graphs.update({str(record["data"])} if record.get("data") else ())
     several = {name: sorted(graphs) for name, graphs in by_name.items() if len(graphs) > 1}
     for record in records:
-        name = record["config"]["dataset"]
+        name = name_of(record["config"]["dataset"])
+        record["config"] = {**record["config"], "dataset": name}
         if name in several:
             graph = str(record.get("data") or "unknown")[:6]
-            record["config"] = {**record["config"], "dataset": f"{name} [{graph}]"}
+            record["config"]["dataset"] = f"{name} [{graph}]"
             record["config_hash"] = f"{record['config_hash']}-{graph}"
     return [
         f"{name} is the name of {len(graphs)} different graphs; their names now end with the first six "
@@ -368,20 +375,20 @@ def _studies(folder: Path) -> list[Path]:
     return studies
 
 
-def _metric(records: Sequence[Record], asked: str | None) -> str:
+def _metric(records: Sequence[OpenRecord], asked: str | None) -> str:
     """What is asked for, if every record has it."""
     if asked is None:
         return "macro accuracy" if all("macro_accuracy" in record for record in records) else "accuracy"
-    choose("metric", asked, METRICS)
-    lacking = sum(METRICS[asked] not in record for record in records)
+    choose("metric", asked, SCORED_BY)
+    lacking = sum(SCORED_BY[asked] not in record for record in records)
     if lacking:
         raise UserError(f"--metric {asked!r}: {lacking} of {len(records)} records do not have it.")
     return asked
 
 
-def _check(record: Record) -> None:
+def _check(record: OpenRecord) -> None:
     """That a completed record has all that is read of it."""
-    curves = [key for key in (*BY_SESSION, *MACRO, *DIAGNOSTICS, "matrix") if key in record]
+    curves = [key for key in (*CURVES, *TOLD, "matrix") if key in record]
     if not all(isinstance(record[key], list) for key in curves):
         raise ValueError("its curves are not whole")
     lengths = {len(record[key]) for key in curves}
@@ -431,17 +438,40 @@ def _missing(launch: dict[str, Any], found: set[tuple[str, int]]) -> Iterator[Lo
             yield Lost(words, config)
 
 
+def _additional(records: Sequence[OpenRecord]) -> tuple[tuple[MetricDeclaration, ...], list[OpenRecord]]:
+    """Return the additional metrics, and the records with their values under the names of these.
+
+    Names are those of columns, which settings may have, too: they begin with «metric». Where different code
+    computed a metric of one name, each has a column and a title with digits of its hash.
+    """
+    found: dict[str, MetricDeclaration] = {}
+    changed = []
+    for record in records:
+        values = {}
+        for name, said in record.get("metrics", {}).items():
+            column = f"metric {name} {said['source']}"
+            found.setdefault(column, from_record(column, said))
+            values[column] = record[name]
+        changed.append(record | values)
+    titles = told_apart({column: each.title for column, each in found.items()})
+    return tuple(replace(each, title=titles[column]) for column, each in found.items()), changed
+
+
 def _tables(
-    found: Iterable[tuple[str, Record]], metric: str, searches: Searches
+    found: Iterable[tuple[str, OpenRecord]],
+    metric: str,
+    searches: Searches,
+    others: Sequence[MetricDeclaration],
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     rows = []
     curves: dict[str, list[Any]] = {}
     keys: dict[str, None] = {}
+    by_session = [each.name for each in others if each.by_session]
     for number, (study, record) in enumerate(found):
         config = {key: _plain(value) for key, value in record["config"].items()}
         keys.update(dict.fromkeys(config))
         environment = record.get("environment", {})
-        score = [math.nan if value is None else value for value in record[METRICS[metric]]]
+        score = [_number(value) for value in record[SCORED_BY[metric]]]
         known = [value for value in score if value == value]
         drop = score[0] - score[-1]
         rows.append(
@@ -457,8 +487,9 @@ def _tables(
                 "pd": drop,
                 "rpd": drop / score[0] if score[0] else math.nan,
                 "matrix": record.get("matrix"),
-                "backward_transfer": _number(record.get("backward_transfer")),
-                "forgetting": _mean(record.get("forgetting") or []),
+                **{key: _over_tasks(record.get(key)) for key in PER_RUN},
+                **_other_values(record, others),
+                "traits": record["traits"],
                 "validation": record["validation"].get("stream"),
                 "oracle": record["oracle"],
                 "leaks": record["leaks"],
@@ -469,10 +500,9 @@ def _tables(
             }
         )
         unknown = [None] * len(record["accuracy"])  # to records of the first versions
-        series = {key: record[key] for key in BY_SESSION}
-        series |= {key: record.get(key, unknown) for key in (*MACRO, *DIAGNOSTICS)}
+        series = {key: record.get(key, unknown) for key in (*CURVES, *TOLD, *by_session)}
         kind = "macro_" if metric.startswith("macro") else ""
-        behind = (METRICS[metric], f"{kind}base_accuracy", f"{kind}novel_accuracy")
+        behind = (SCORED_BY[metric], f"{kind}base_accuracy", f"{kind}novel_accuracy")
         series |= {name: series[key] for name, key in zip(SCORES, behind, strict=True)}
         place = {"run": [number] * len(unknown), "session": range(len(unknown))}
         for key, values in (place | series).items():
@@ -483,13 +513,38 @@ def _tables(
     runs.columns = runs.columns.astype(object)
     runs = labelled(runs, naming(keys, runs["study"], searches))
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
-    numbers = dict.fromkeys((*BY_SESSION, *MACRO, *DIAGNOSTICS, *SCORES), float)
+    numbers = dict.fromkeys((*CURVES, *TOLD, *by_session, *SCORES), float)
     sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")
     return runs, sessions, list(keys)
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else math.nan
+
+
+def _over_tasks(value: list[float] | float | None) -> float:
+    """Return the mean of values by task, or the one value there is."""
+    return _mean(value) if isinstance(value, list) else _number(value)
+
+
+def last_and_average(each: MetricDeclaration) -> dict[str, str]:
+    """Return by title the columns of the runs that have an additional metric."""
+    if not each.by_session:
+        return {each.title: each.name}
+    return {f"{each.title}, last": f"{each.name} last", f"{each.title}, average": f"{each.name} average"}
+
+
+def _other_values(record: OpenRecord, others: Iterable[MetricDeclaration]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for each in others:
+        values = record.get(each.name)
+        if each.by_session:
+            known = [value for value in values or () if value is not None]
+            both = (_number(values[-1]) if values else math.nan, _mean(known))
+        else:
+            both = (_number(values),)
+        found |= zip(last_and_average(each).values(), both, strict=True)
+    return found
 
 
 def _number(value: float | None) -> float:

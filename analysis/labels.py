@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.traits import Traits
 from hagmeta.common import differences
 from hagmeta.common.differences import DECIDED_BY, sort_key
+from hagmeta.common.transductive import BY_ITSELF, SELF_TRAINED, SET_BY, SMOOTHED, marks
 
 # Accuracies are comparable only where all of these are equal.
 SETTING = (
@@ -18,13 +20,8 @@ SETTING = (
 )
 TOGGLES = ("gpil", "nla", "tla")
 SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings of which an ablation is made
-TRAINING = ("GPIL", "supervised", "nothing")  # what HAG-Meta may do between pre-training and the sessions
+TRAINING = ("GPIL", "supervised", "nothing")  # between pre-training and the sessions
 ALL_OFF = "none of the three"
-# Whose answers are transductive, too, is told by its name; see `TRANSDUCTIVE`.
-SMOOTHED, SELF_TRAINED, BY_ITSELF = "smoothed", "self-trained", "transductive"
-SET_BY = {SMOOTHED: "smoothing", SELF_TRAINED: "self_training"}
-SET_BY_ITSELF = ("unlabelled", "coupling", "finetune_steps")
-DECIDE_ANSWERS = (*SET_BY.values(), *SET_BY_ITSELF)
 TRANSDUCTIVE = {
     SMOOTHED: (
         "What is smoothed (smoothing above 0) is transductive in its answers, too, not only in its encoder: "
@@ -35,29 +32,6 @@ TRANSDUCTIVE = {
         "What is self-trained (self_training above 0) learns from visible nodes without labels, queries "
         "among them: those that it is surest of join a class's supports, and it learns and answers again."
     ),
-    BY_ITSELF: (
-        "Posterior means is transductive in its answers, too, where unlabelled, coupling or finetune_steps "
-        "is above 0: visible nodes without labels, queries among them, move its class means, hear their "
-        "neighbours' answers, and teach its encoder."
-    ),
-}
-NAMES = {
-    "hag-meta": "HAG-Meta",
-    "proto-gcn": "Proto-GCN",
-    "proto-gat": "Proto-GAT",
-    "meta-gnn": "Meta-GNN",
-    "gpn": "GPN",
-    "er-gnn": "ER-GNN",
-    "icarl": "iCaRL",
-    "cec": "CEC",
-    "sgc-ncm": "SGC-NCM",
-    "sgc-ridge": "SGC-Ridge",
-    "sgc-lda": "SGC-LDA",
-    "ranpac": "RanPAC",
-    "fecam": "FeCAM",
-    "posterior-means": "Posterior means",
-    "joint": "Joint (oracle)",
-    "frozen": "Frozen",
 }
 
 
@@ -86,17 +60,19 @@ def compares_methods(configs: pd.DataFrame, setting: list[str]) -> bool:
 
 def _by_method(configs: pd.DataFrame) -> pd.Series:
     """The method's name, and what is transductive of it wherever it ran."""
-    marks: dict[str, list[str]] = {}
+    titles: dict[str, str] = {}
+    always: dict[str, list[str]] = {}
     for config in configs.to_dict("records"):
-        held = transductive(config)
-        marks[config["method"]] = [mark for mark in marks.get(config["method"], held) if mark in held]
-    names = {method: _marked(NAMES.get(method, method), told) for method, told in marks.items()}
+        method, held = config["method"], transductive(config)
+        titles[method] = config["traits"].title
+        always[method] = [mark for mark in always.get(method, held) if mark in held]
+    names = {method: _marked(titles[method], told) for method, told in always.items()}
     return configs["method"].map(names)
 
 
 def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
     """A name a configuration. Where several settings differ, those that are not as usual are named."""
-    different = [key for key in varied(configs, keys) if key != "method"]
+    different = [key for key in varied_settings(configs, keys) if key != "method"]
     others = [key for key in different if key not in SWITCHES]
     switched = any(key in SWITCHES for key in different)
     several = configs["method"].nunique() > 1
@@ -108,23 +84,23 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
             for key in others
             if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
         ]
-        marks = [mark for mark in transductive(config) if SET_BY.get(mark) not in told_of]
-        return _marked(named(config, told_of), marks)
+        untold = [mark for mark in transductive(config) if SET_BY.get(mark) not in told_of]
+        return _marked(named(config, told_of), untold)
 
     def named(config: dict[str, Any], told_of: list[str]) -> str:
         parts = [f"{key} {readable(config[key])}" for key in told_of]
         whole = all(is_on(config.get(key)) for key in TOGGLES)
         told = several or (parts and len(others) > 1)  # by what is not as usual; all on goes without saying
-        if switched and config["method"] == "hag-meta" and not (told and whole):
+        if switched and has_switches(config) and not (told and whole):
             on = [training(config), *(key.upper() for key in TOGGLES[1:] if is_on(config.get(key)))]
             parts.insert(0, " + ".join(part for part in on if part != "nothing") or ALL_OFF)
-        method = NAMES.get(config["method"], config["method"])
+        method = config["traits"].title
         if several or not parts:
             return f"{method} ({', '.join(parts)})" if parts else method
         return ", ".join(parts)
 
-    always = [key for key in (*SWITCHES, *DECIDE_ANSWERS) if key in configs and key not in others]
-    columns = ["method", *always, *others]
+    always = [key for key in (*SWITCHES, *SET_BY.values()) if key in configs and key not in others]
+    columns = ["method", "traits", *always, *others]
     return pd.Series([name(each) for each in configs[columns].to_dict("records")], index=configs.index)
 
 
@@ -142,8 +118,8 @@ def _without_decided(configs: pd.DataFrame) -> pd.DataFrame:
     return configs.assign(query_shot=configs["query_shot"].where(_given(configs, "query_shot")))
 
 
-def varied(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
-    """Those of the settings that tell configurations apart."""
+def varied_settings(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
+    """Return those of the settings that tell the rows of a frame apart."""
     keys = list(keys)
     columns = list(dict.fromkeys([*keys, "dataset", "method"]))
     settings = [
@@ -154,8 +130,13 @@ def varied(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
     return [key for key in keys if key in found]
 
 
-def training(config: Mapping[str, Any]) -> str:
-    """Which of TRAINING a configuration of HAG-Meta has."""
+def has_switches(config: Mapping[str, Any] | pd.Series) -> bool:
+    """Return whether a configuration has all the settings of which an ablation is made."""
+    return not any(is_absent(config.get(key)) for key in TOGGLES)
+
+
+def training(config: Mapping[str, Any] | pd.Series) -> str:
+    """Return which of TRAINING a configuration with switches has."""
     instead = config.get("instead_of_gpil")
     return "GPIL" if is_on(config.get("gpil")) else "nothing" if is_absent(instead) else str(instead)
 
@@ -178,11 +159,8 @@ def readable(value: Any) -> str:
 
 
 def transductive(config: Mapping[str, Any]) -> list[str]:
-    """Which of `TRANSDUCTIVE` hold of a configuration's answers."""
-    ours = not is_absent(config.get("unlabelled"))
-    by_itself = ours and any(is_on(config.get(key)) for key in SET_BY_ITSELF)
-    held = {mark: is_on(config.get(key)) for mark, key in SET_BY.items()} | {BY_ITSELF: by_itself}
-    return [mark for mark, holds in held.items() if holds]
+    """Return the words that mark a row of the runs as transductive in its answers."""
+    return marks(config, config["traits"].transductive)
 
 
 def _marked(name: str, marks: list[str]) -> str:
@@ -193,23 +171,32 @@ def _marked(name: str, marks: list[str]) -> str:
 
 
 def transductive_words(runs: pd.DataFrame) -> list[str]:
-    """What to say beside runs some of which answer by what other nodes are taken for."""
-    keys = ["label", "dataset", *(key for key in DECIDE_ANSWERS if key in runs)]
-    where: dict[str, dict[str, list[str]]] = {}  # by mark and name the datasets
+    """Return what to say beside runs some of which answer by what other nodes are taken for."""
+    keys = ["label", "dataset", "traits", *(key for key in SET_BY.values() if key in runs)]
+    where: dict[tuple[str, str], dict[str, list[str]]] = {}  # by mark and sentence, by name: the datasets
     for config in runs[keys].drop_duplicates(["label", "dataset"]).to_dict("records"):
         for mark in transductive(config):
-            where.setdefault(mark, {}).setdefault(config["label"], []).append(config["dataset"])
+            sentence = TRANSDUCTIVE.get(mark) or _by_itself(config["traits"])
+            where.setdefault((mark, sentence), {}).setdefault(config["label"], []).append(config["dataset"])
     several = runs["dataset"].nunique() > 1
-    return [_transductive_words(mark, where[mark], several) for mark in TRANSDUCTIVE if mark in where]
+    order = [*SET_BY, BY_ITSELF]
+    return [
+        sentence + _where_words(mark, where[mark, sentence], several)
+        for mark, sentence in sorted(where, key=lambda key: order.index(key[0]))
+    ]
 
 
-def _transductive_words(mark: str, where: Mapping[str, list[str]], several: bool) -> str:
-    """With those that are so on some datasets alone, whose names do not say it."""
+def _by_itself(traits: Traits) -> str:
+    return f"{traits.title} is transductive in its answers, too: {traits.transductive}."
+
+
+def _where_words(mark: str, where: Mapping[str, list[str]], several: bool) -> str:
+    """Name those that are so on some datasets alone, whose names do not say it."""
     untold = {label: datasets for label, datasets in where.items() if mark not in label.rpartition("(")[2]}
     untold = {label: datasets for label, datasets in untold.items() if SET_BY.get(mark, mark) not in label}
     told = [label + f" on {', '.join(datasets)}" * several for label, datasets in untold.items()]
     some = ("; " if several else ", ").join(told)
-    return f"{TRANSDUCTIVE[mark]} Here {mark}: {some}." if some else TRANSDUCTIVE[mark]
+    return f" Here {mark}: {some}." if some else ""
 
 
 def slug(*parts: object) -> str:
@@ -234,21 +221,26 @@ def _given(configs: pd.DataFrame, key: str) -> pd.Series:
 
 
 def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
-    """Where each configuration stands: HAG-Meta as it usually is first, then what departs from it.
+    """Where each configuration stands: by its method's role and title, first as it usually is.
 
     Around a centre, one setting at a time, the centre is usual, even where an arm has the default.
     """
-    methods = list(NAMES)
     apart = (*SETTING, *SWITCHES, "method", "query_shot")
-    usual = {key: _usual(configs, key) for key in varied(configs, keys) if key not in apart}
+    usual = {key: _usual(configs, key) for key in varied_settings(configs, keys) if key not in apart}
 
     def order(config: dict[str, Any]) -> tuple[Any, ...]:
-        method = methods.index(config["method"]) if config["method"] in methods else len(methods)
         off = sum(not is_on(config.get(key)) for key in TOGGLES)
         own = [key for key in usual if not is_absent(config[key])]
         unusual = sum(config[key] != usual[key] for key in own)
         given = sum(key in config["given"] for key in own)
-        return (method, unusual, given, off, [sort_key(config[key]) for key in keys])
+        return (
+            config["traits"].place,
+            config["method"],
+            unusual,
+            given,
+            off,
+            [sort_key(config[key]) for key in keys],
+        )
 
     ranked = sorted(configs.to_dict("records"), key=order)
     return {config["config_hash"]: number for number, config in enumerate(ranked)}

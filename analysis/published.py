@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.frame import Panel, Results
-from analysis.labels import NAMES, TOGGLES, is_on, training
+from analysis.labels import TOGGLES, has_switches, is_on, training
 from analysis.statistics import Estimate, estimate
 from analysis.table import Cell, Table
 
@@ -21,17 +21,21 @@ MEASURES = {"first": "0", "last": "last", "pd": "PD", "rpd": "RPD"}
 
 @cache
 def read_published() -> pd.DataFrame:
-    """Tables 2 and 3, in percent; a session is 0 to 9, PD or RPD."""
-    return pd.read_csv(Path(__file__).with_name("published.csv"), dtype={"session": str})
+    """Return Tables 2 and 3, in percent; a session is 0 to 9, PD or RPD.
+
+    ``system`` is the method of a row, and ``parts`` what is on, of the system with switches.
+    """
+    path = Path(__file__).with_name("published.csv")
+    return pd.read_csv(path, dtype={"session": str}, keep_default_na=False)
 
 
 def printed_for(panel: Panel) -> pd.DataFrame:
-    """What the paper printed for a panel's dataset and setting, with our name of each method."""
+    """Return what the paper printed for a panel's dataset and setting; ``ours`` is as `_identity` has it."""
     first = panel.runs.iloc[0]
     printed = read_published()
     same = (printed["dataset"] == first["dataset"]) & (printed["n_way"] == first["n_way"])
     printed = printed[same & (printed["k_shot"] == first["k_shot"])]
-    return printed.assign(ours=printed["method"].map(_our_name))
+    return printed.assign(ours=printed["system"].str.casefold() + "; " + printed["parts"])
 
 
 def printed_curves(panel: Panel) -> dict[str, dict[int, float]]:
@@ -107,18 +111,10 @@ def _beside(paper: float, ours: Estimate) -> list[Cell]:
     ]
 
 
-def _our_name(method: str) -> str:
-    """The paper's name of a method to ours; Table 3's rows are HAG-Meta with parts off."""
-    if method.startswith("Proto-GNN"):
-        return " + ".join(sorted(part.lower() for part in method.split(" + ")[1:])) or "none"
-    if method == "HAG-Meta":
-        return " + ".join(sorted(TOGGLES))
-    return next(ours for ours, name in NAMES.items() if name == method)
-
-
 def _identity(run: pd.Series) -> str:
-    if run["method"] == "hag-meta":
-        if training(run) == "supervised":
-            return "not in the paper"
-        return " + ".join(sorted(key for key in TOGGLES if is_on(run.get(key)))) or "none"
-    return str(run["method"])
+    """Return the title of a run's method, and which of its switches are on."""
+    parts = ""
+    if has_switches(run):
+        on = [key for key in TOGGLES if is_on(run.get(key))]
+        parts = "supervised" if training(run) == "supervised" else " + ".join(sorted(on)) or "none"
+    return f"{run['traits'].title.casefold()}; {parts}"

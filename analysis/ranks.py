@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.claims import claims
 from analysis.designs import Ranking, rankings
 from analysis.frame import Results
-from analysis.labels import NAMES, slug
+from analysis.labels import slug
 from analysis.statistics import estimate
 from analysis.table import Cell, Table
 from analysis.tables import INTERVAL, difference_cell, estimate_cell, verdict_cell
@@ -27,7 +27,7 @@ def rank_tables(results: Results) -> Iterator[Table]:
         changes = {value: tests.of(ranking.where, ranking.setting, value) for value in rest}
         rows, numbers = [], []
         for method, table in ranking.scores.items():
-            name = NAMES.get(method, method)
+            name = ranking.titles[method]
             cells = []
             for value in ranking.values:
                 found, rank = estimate(table[value]), ranks[value].get(method)
@@ -69,6 +69,6 @@ def rank_words(ranking: Ranking, value: str) -> str:
     if not moved:
         return f"{words} the ranks of {len(both)} methods stay as they are."
     named = ", ".join(
-        f"{NAMES.get(m, m)} {before[m]} → {after[m]}" for m in sorted(moved, key=lambda m: after[m])
+        f"{ranking.titles[m]} {before[m]} → {after[m]}" for m in sorted(moved, key=lambda m: after[m])
     )
     return f"{words}, {len(moved)} of {len(both)} methods change their rank ({tau}): {named}."

@@ -162,6 +162,7 @@ def notices(results: Results) -> list[Notice]:
         "damaged": ("Files that are damaged and were left out", results.damaged),
         "conflicts": ("Runs that differ between two folders", results.conflicts),
         "graphs": ("Datasets of one name over different graphs", results.graphs),
+        "untitled": ("Methods that no record describes", _untitled(results)),
         "asymmetry": ("Differences are not symmetric", _asymmetry(results)),
     }
     found = [Notice(title, lines) for title, lines in listed.values() if lines]
@@ -173,6 +174,16 @@ def notices(results: Results) -> list[Notice]:
     if mixed:
         found.append(Notice("These runs were not all made alike", mixed))
     return found
+
+
+def _untitled(results: Results) -> list[str]:
+    """A warning where all records of a method are from before records had its traits."""
+    if not results.untitled:
+        return []
+    return [
+        f"{', '.join(results.untitled)}: these records are older than descriptions of methods, so the report "
+        "uses the names in them and cannot say whether their answers are transductive"
+    ]
 
 
 def _asymmetry(results: Results) -> list[str]:

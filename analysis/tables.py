@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from analysis.bounds import oracle_words
 from analysis.claims import MOMENTS, Claims, best_of, claims
 from analysis.cost import cost_table
 from analysis.designs import Factorial, factorials, grids, one_at_a_time, place, protocol_pairs
-from analysis.frame import Panel, Results
+from analysis.frame import PER_RUN, Panel, Results, last_and_average
 from analysis.inference import AHEAD, Difference
 from analysis.labels import readable, slug, transductive_words
 from analysis.searches import search_tables
@@ -28,20 +28,16 @@ from analysis.statistics import (
 from analysis.table import Cell, Table
 from analysis.words import a_look, listed, p_value, points, verdict
 from hagmeta.common.differences import sort_key
+from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration
 
 INTERVAL = "Mean ± 95 % interval over the seeds (Student's t), in percent."
 BOLD = "Bold: the highest at the last session, and all that it is not ahead of."
 ABOUT_RANKS = "Ranks and gaps to the best are of means at the last session, adjusted for missing seeds."
-AT_THE_LAST_SESSION = {
-    "accuracy": "accuracy",
-    "macro accuracy": "macro_accuracy",
-    "macro-F1": "macro_f1",
-    "base": "base_accuracy",
-    "novel": "novel_accuracy",
-    "harmonic": "harmonic",
-}
+AT_THE_LAST_SESSION = {each.title: each.name for each in BUILT_IN if each.shown and each.by_session}
+OVER_ALL_SESSIONS = {each.title: each.name for each in BUILT_IN if each.name in PER_RUN}
+TOLD_AT_THE_LAST_SESSION = {each.title: each.name for each in DIAGNOSTICS if each.shown}
+LOW_IS_GOOD = [each.title for each in (*BUILT_IN, *DIAGNOSTICS) if not each.higher_is_better]
 CALIBRATION = "calibration error"
-LOW_IS_GOOD = ("forgetting", CALIBRATION)
 ABOUT_CALIBRATION = (
     " Calibration error is how far the confidence of answers is from their accuracy, on average over bins of "
     "confidence: lower is better."
@@ -56,6 +52,8 @@ def make_tables(results: Results) -> Iterator[Table]:
         yield summary_table(panel, told)
         yield sessions_table(panel, told)
         if table := metrics_table(panel, told):
+            yield table
+        if table := other_metrics_table(panel, results.others, told):
             yield table
         for factorial in factorials(panel):
             yield ablation_table(factorial, told)
@@ -186,7 +184,7 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
     if left_out:
         runs, sessions = (rows[rows["run"].isin(known)] for rows in (panel.runs, panel.sessions))
         panel = replace(panel, runs=runs, sessions=sessions)
-    tables = metrics_of(panel)
+    tables = metric_tables(panel)
     notes = [order_words(panel, tables)] if len(panel.labels) > len(panel.oracles) + 1 else []
     if left_out:
         notes.append(f"{left_out} runs were recorded before there were macro metrics and are left out.")
@@ -217,16 +215,70 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
     )
 
 
-def metrics_of(panel: Panel) -> dict[str, pd.DataFrame]:
-    """By metric: (seeds, configurations)."""
+def metric_tables(panel: Panel) -> dict[str, pd.DataFrame]:
+    """By title of a metric: (seeds, configurations)."""
     last = int(panel.sessions["session"].max())
     tables = {name: panel.by_seed(column, last) for name, column in AT_THE_LAST_SESSION.items()}
-    for name, column in (("average", "average"), ("forgetting", "forgetting"), ("BWT", "backward_transfer")):
+    for name, column in {"average": "average", **OVER_ALL_SESSIONS}.items():
         if panel.runs[column].notna().any():
             tables[name] = panel.by_seed(column)
-    if panel.sessions["calibration_error"].notna().any():
-        tables[CALIBRATION] = panel.by_seed("calibration_error", last)
+    for name, column in TOLD_AT_THE_LAST_SESSION.items():
+        if panel.sessions[column].notna().any():
+            tables[name] = panel.by_seed(column, last)
     return tables
+
+
+def other_metrics_table(panel: Panel, others: Sequence[MetricDeclaration], told: Claims) -> Table | None:
+    """Return the metrics that records have beside the built-in ones; None where these runs have none."""
+    there = {
+        title: (column, each)
+        for each in others
+        if each.shown
+        for title, column in last_and_average(each).items()
+        if panel.runs[column].notna().any()
+    }
+    if not there:
+        return None
+    columns = {title: estimates(panel.by_seed(column)) for title, (column, _) in there.items()}
+    best = {title: _best_mean(panel, column, each) for title, (column, each) in there.items()}
+    low = list(dict.fromkeys(each.title for _, each in there.values() if not each.higher_is_better))
+    about = [
+        "Mean ± 95 % interval over the seeds (Student's t), in the units of each metric.",
+        *([f"Lower is better: {', '.join(low)}."] if low else []),
+        *(["Bold: the best mean, oracles aside; not tested."] if any(best.values()) else []),
+    ]
+    return Table(
+        name=f"other-metrics-{panel.slug}",
+        section=_section(panel),
+        title=f"Other metrics: {panel.title}",
+        caption=" ".join(about),
+        columns=["configuration", "seeds", *columns],
+        rows=[
+            [Cell(label, label), _seed_count(panel, label)]
+            + [_plain_cell(found[label], best=best[title] == label) for title, found in columns.items()]
+            for label in by_rank(panel)
+        ],
+        numbers=_numbers(panel, columns, {}),
+        notes=_notes(panel, told),
+        leaks=panel.leaks,
+        badge=panel.badge,
+    )
+
+
+def _best_mean(panel: Panel, column: str, metric: MetricDeclaration) -> str | None:
+    """Return the configuration with the best mean; None without a rival or with too few seeds to decide."""
+    means = adjusted_means(panel.by_seed(column)[panel.rivals]).dropna()
+    if len(means) < 2 or panel.badge:
+        return None
+    return str(means.idxmax() if metric.higher_is_better else means.idxmin())
+
+
+def _plain_cell(found: Estimate, *, best: bool) -> Cell:
+    """«0.1234 ± 0.0021», as the metric has it."""
+    if found.seeds == 0:
+        return Cell("", None)
+    text = f"{found.mean:.4g}" + ("" if np.isnan(found.half) else f" ± {found.half:.2g}")
+    return Cell(text, found.mean, best=best)
 
 
 def metric_ranks(panel: Panel, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:

@@ -55,7 +55,7 @@ class DenseStep:
     """HAG-Meta's training step, written the obvious way."""
 
     def __init__(self, dataset: NodeDataset, context: Context) -> None:
-        self.context, config, device = context, context.settings, context.device
+        self.context, config, device = context, context.settings, context.runtime.device
         features = (
             dataset.features if isinstance(dataset.features, np.ndarray) else dataset.features.toarray()
         )
@@ -70,7 +70,7 @@ class DenseStep:
         self.encoder = DenseNetwork(dataset.num_features, config.hidden, config.embedding).to(device)
         self.scorer = DenseNetwork(dataset.num_features, config.hidden, 1).to(device)
         base = len(context.scenarios[0].split.base)
-        self.attention = TaskAttention(base, context.n_way, 0.0).to(device)
+        self.attention = TaskAttention(base, context.tasks.n_way, 0.0).to(device)
         modules = nn.ModuleList([self.encoder, self.scorer, self.attention])
         self.optimizer = torch.optim.Adam(modules.parameters(), lr=0.005, weight_decay=0.0005)
 
@@ -108,15 +108,17 @@ class DenseStep:
 
 def pack_step(context: Context) -> Callable[[Episode], object]:
     pack: Pack = pretrain(context, None, no_progress)
-    steps = Steps(pack, 0.005, 0.0005, context.capture())
+    steps = Steps(pack, 0.005, 0.0005, context.runtime.capture())
     key = fold(keys(context.seeds, "benchmark"), 0)
     return lambda episode: episode.learn(steps, key)
 
 
 def seconds(context: Context, repeat: int, step: Callable[[Episode], object]) -> float:
     """Of one of ``repeat`` episodes, drawing them included, after a warm-up."""
-    episodes: Iterator[Episode] = ahead(pseudo_episodes(context, context.training()), context.device)
-    if context.device.type == "cuda":
+    episodes: Iterator[Episode] = ahead(
+        pseudo_episodes(context, context.knowledge.training()), context.runtime.device
+    )
+    if context.runtime.device.type == "cuda":
         return gpu_seconds(context, repeat, lambda: step(next(episodes)))
     times = []
     for number in range(repeat + 4):
@@ -130,7 +132,7 @@ def seconds(context: Context, repeat: int, step: Callable[[Episode], object]) ->
 def gpu_seconds(context: Context, repeat: int, step: Callable[[], object]) -> float:
     """The mean, as in training: nothing waits for the GPU but the end. Whole pseudo-streams count."""
     warm_up(context, step)
-    repeat = max(1, repeat // context.pseudo_sessions) * context.pseudo_sessions
+    repeat = max(1, repeat // context.tasks.pseudo_sessions) * context.tasks.pseudo_sessions
     start = time.perf_counter()
     for _ in range(repeat):
         step()
@@ -140,16 +142,16 @@ def gpu_seconds(context: Context, repeat: int, step: Callable[[], object]) -> fl
 
 def warm_up(context: Context, step: Callable[[], object]) -> None:
     """Every shape is met, captured, and replayed."""
-    for _ in range(3 * context.pseudo_sessions):
+    for _ in range(3 * context.tasks.pseudo_sessions):
         step()
     torch.cuda.synchronize()
 
 
 def show_profile(context: Context, step: Callable[[Episode], object], wall: float) -> None:
     """What the GPU does in an episode, by kernel: torch's profiler over two pseudo-streams."""
-    episodes = ahead(pseudo_episodes(context, context.training()), context.device)
+    episodes = ahead(pseudo_episodes(context, context.knowledge.training()), context.runtime.device)
     warm_up(context, lambda: step(next(episodes)))
-    repeat = 2 * context.pseudo_sessions
+    repeat = 2 * context.tasks.pseudo_sessions
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         for _ in range(repeat):
             step(next(episodes))

@@ -49,9 +49,12 @@ class Taught:
 
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
-    propagates_once = False
     session_loss = PosteriorMeans.session_loss
     answers = False
+
+    def features_of(self: Any, shared: Shared, view: View) -> Tensor:
+        features: Tensor = self.propagate(shared.graph, view)  # never the cached ones: steps change them
+        return features
 
     def recall(self: Any, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         labels = labels_of(shared, view, task)
@@ -81,7 +84,7 @@ def only_with_guesses() -> None:
 
     It would have no guesses to learn from yet.
     """
-    SelfTrainingSettings.concerns = classmethod(lambda cls, method: True)  # type: ignore[method-assign, assignment]
+    SelfTrainingSettings.unused_by = classmethod(lambda cls, method: "")  # type: ignore[method-assign, assignment]
     learn = sessions._AnsweringAfterLearning._learn
 
     def later(self: Any, pack: Any, knowledge: Any, streams: Any, session: int) -> None:

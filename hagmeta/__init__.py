@@ -1,9 +1,16 @@
 """Graph few-shot class-incremental learning, for Python.
 
-    config = hagmeta.RunConfig(method="cec", episodes=100)
-    records = hagmeta.run(config, [0, 1], dataset=hagmeta.load("debian"), device=torch.device("cpu"))
+    import hagmeta
 
-What is named here is imported when it is asked for: the small modules of ``hagmeta.common`` need no torch.
+    data = hagmeta.Dataset.from_pyg(pyg_data, name="mine")
+    result = hagmeta.run("posterior-means", data, classes=(12, 12, 27), n_way=3, k_shot=5, seeds=10)
+    result                              # a small table
+    result.frame()                      # pandas: one row per seed and session
+    result.plot()                       # matplotlib: session curves with intervals
+    result.save("results/mine")         # a folder that `python -m analysis` reads
+    hagmeta.compare(result, other)      # paired differences and verdicts
+
+A name is imported when it is first used: `import hagmeta` imports neither torch nor pandas.
 """
 
 from __future__ import annotations
@@ -11,21 +18,56 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hagmeta.common.version import __version__
+
 if TYPE_CHECKING:
+    from hagmeta.api import load_dataset, report, run, study
+    from hagmeta.api import load_dataset as load
+    from hagmeta.common.errors import UserError
+    from hagmeta.common.settings import setting
+    from hagmeta.common.traits import MethodTraits
     from hagmeta.config import RunConfig, resolve
-    from hagmeta.datasets import NodeDataset
-    from hagmeta.pipeline import run
+    from hagmeta.datasets.base import Dataset
+    from hagmeta.methods.base import Method, MethodSettings
+    from hagmeta.nn.encoder import Encoder
+    from hagmeta.protocol.metrics import Metric
+    from hagmeta.result import Comparison, Result, compare
 
-__all__ = ["RunConfig", "load", "resolve", "run"]
-_HOMES = {"RunConfig": "hagmeta.config", "resolve": "hagmeta.config", "run": "hagmeta.pipeline"}
-
-
-def load(name: str) -> NodeDataset:
-    """A dataset by its name; what must be downloaded is kept in ``$HAGMETA_HOME``."""
-    from hagmeta import datasets
-    from hagmeta.common.home import home
-
-    return datasets.load(name, home() / "data")
+__all__ = [
+    "Comparison",
+    "Dataset",
+    "Encoder",
+    "Method",
+    "MethodSettings",
+    "MethodTraits",
+    "Metric",
+    "Result",
+    "RunConfig",
+    "UserError",
+    "__version__",
+    "compare",
+    "load",
+    "load_dataset",
+    "report",
+    "resolve",
+    "run",
+    "setting",
+    "study",
+]
+_HOMES = {
+    "hagmeta.api": ("load_dataset", "report", "run", "study"),
+    "hagmeta.common.errors": ("UserError",),
+    "hagmeta.common.settings": ("setting",),
+    "hagmeta.common.traits": ("MethodTraits",),
+    "hagmeta.config": ("RunConfig", "resolve"),
+    "hagmeta.datasets.base": ("Dataset",),
+    "hagmeta.methods.base": ("Method", "MethodSettings"),
+    "hagmeta.nn.encoder": ("Encoder",),
+    "hagmeta.protocol.metrics": ("Metric",),
+    "hagmeta.result": ("Comparison", "Result", "compare"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_ALIASES = {"load": "load_dataset"}
 
 
 def __dir__() -> list[str]:
@@ -33,6 +75,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    own = _ALIASES.get(name, name)
+    if own not in _HOME_OF:
         raise AttributeError(f"module 'hagmeta' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOME_OF[own]), own)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,10 @@ from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.common.home import DEFAULT_HOME, home, make_home
 from hagmeta.common.records import Record
 from hagmeta.common.settings import BY_METHOD
-from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
+from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, all_settings, remarks, resolve, settings_of
 from hagmeta.datasets.command import datasets_command
 from hagmeta.display import ProgressDisplay, sessions_table
-from hagmeta.methods import METHODS, Method
+from hagmeta.methods import METHODS
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.device import choose_device
 from hagmeta.pipeline import run
@@ -55,16 +57,10 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     device = choose_device(options.device)
     if options.json:
         check_writable("--json", options.json)
-    choose("method", config.method, METHODS)  # before anything is downloaded
     dataset = datasets.load(config.dataset, make_home() / "data")
+    idle = [config.why_not(key) for key in given]
     config = resolve(config)
-    decided = PROTOCOLS[config.protocol].decides
-    idle = [
-        f"{key} does not apply to {config.protocol if key in decided else config.method} and is left out"
-        for key in given
-        if not config.applies(key)
-    ]
-    for note in idle + remarks(config):
+    for note in [*filter(None, idle), *remarks(config)]:
         console.print(f"note: {note}", style="yellow")
     with ProgressDisplay(console) as progress:
         records = run(
@@ -100,14 +96,29 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    options = _parser().options(arguments)
+    options = _parser(_plugins_in(arguments)).options(arguments)
     if choose("command", options.command, COMMANDS) == "datasets":
         raise UserError("the word datasets comes first: python -m hagmeta datasets --help.")
     return options
 
 
-def _parser() -> Parser:
-    settings = "\n".join(f"  {name:18} {_help(name)} [{_default(name)}]" for name in SETTINGS)
+def _plugins_in(arguments: Sequence[str]) -> dict[str, str]:
+    """The plug-ins that a command line names, so that --help lists their settings."""
+    first = Parser(add_help=False, allow_abbrev=False)
+    for name in REGISTRIES:
+        first.add_argument(f"--{name}")
+    first.add_argument("--set", action="append", default=[])
+    options = vars(first.parse_known_args(arguments)[0])
+    given = {name: options[name] for name in REGISTRIES if options[name]}
+    given |= {key: value for key, value in parse_settings(options["set"]).items() if key in REGISTRIES}
+    return {name: REGISTRIES[name].name_of(value) for name, value in given.items()}
+
+
+def _parser(plugins: Mapping[str, str]) -> Parser:
+    listed = all_settings() if any("@" in name for name in plugins.values()) else SETTINGS
+    settings = "\n".join(
+        f"  {name:18} {_help(name)} [{_default(name)}]" for name in listed if _can_be_set(name)
+    )
     protocols = ", ".join(name + " (it leaks)" * protocol.leaks for name, protocol in PROTOCOLS.items())
     parser = Parser(
         prog="python -m hagmeta",
@@ -122,7 +133,8 @@ def _parser() -> Parser:
     parser.add_argument("command", nargs="?", default="run", help="run (the default) or datasets")
     parser.add_argument("--dataset", metavar="NAME", help="default: debian, which is embedded")
     parser.add_argument("--seeds", default="10", help="10 (the first ten), 0-9 or 1,4,7; default: 10")
-    parser.add_argument("--method", metavar="NAME", help=f"one of: {', '.join(METHODS)}")
+    own = "or one of your own: package.module:Class or file.py:Class"
+    parser.add_argument("--method", metavar="NAME", help=f"one of: {', '.join(METHODS.names())}; {own}")
     for part in ("gpil", "nla", "tla"):
         parser.add_argument(
             f"--{part}", action=argparse.BooleanOptionalAction, help=f"with or without {part.upper()}"
@@ -132,7 +144,7 @@ def _parser() -> Parser:
     parser.add_argument("--classes", nargs=3, metavar=("B", "T", "E"), help="base, novel-train, novel-test")
     parser.add_argument("--drop-small", action="store_true", default=None, help="leave out too small classes")
     parser.add_argument("--protocol", metavar="NAME", help=f"one of: {protocols}")
-    parser.add_argument("--encoder", metavar="NAME", help=f"one of: {', '.join(ENCODERS)}")
+    parser.add_argument("--encoder", metavar="NAME", help=f"one of: {', '.join(ENCODERS.names())}; {own}")
     parser.add_argument("--episodes", metavar="E", help="at most so many episodes of meta-training")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: auto")
     parser.add_argument("--eager", action="store_true", help="on a GPU, capture nothing: slow, to debug")
@@ -146,21 +158,43 @@ def _parser() -> Parser:
     return parser
 
 
+@cache
+def _using(name: str) -> list[str]:
+    """The methods with which a setting can be given."""
+    pairs = itertools.product(METHODS, PROTOCOLS)
+    configs = [RunConfig(method=method, protocol=protocol) for method, protocol in pairs]
+    found = [
+        config.method for config in configs if name in settings_of(type(config)) and _is_open(config, name)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _is_open(config: RunConfig, name: str) -> bool:
+    """Whether a setting has an effect, or would next to other values of the others."""
+    return config.applies(name) or name in config.idle
+
+
+def _can_be_set(name: str) -> bool:
+    return bool(_using(name))
+
+
 def _help(name: str) -> str:
     """What a setting is; where it is for a few methods, which."""
-    condition = SETTINGS[name].metadata["only_with"]
-    beside = dict([condition]) if condition else {}
-    concerned = [method for method in METHODS if RunConfig(method=method, **beside).applies(name)]
-    few = ", ".join(concerned) if 2 * len(concerned) < len(METHODS) else ""
-    return ": ".join(filter(None, [few, SETTINGS[name].metadata["help"]]))
+    using = _using(name)
+    few = ", ".join(method.partition("@")[0] for method in using) if 2 * len(using) < len(METHODS) else ""
+    return ": ".join(filter(None, [few, all_settings()[name].metadata["help"]]))
 
 
 def _default(name: str) -> str:
-    value: Any = SETTINGS[name].default
+    value: Any = all_settings()[name].default
     if value is BY_METHOD:
-        return f"{Method.defaults[name]} for most methods"
-    if value is None:
-        return "by method" if any(name in method.defaults for method in METHODS.values()) else "by dataset"
+        own = [METHODS[method].all_defaults().get(name) for method in _using(name)]
+        usual = max(own, key=own.count)
+        return _written(usual) if len(set(own)) == 1 else f"{_written(usual)} for most methods"
+    return "by dataset" if value is None else _written(value)
+
+
+def _written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

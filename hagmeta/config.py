@@ -3,160 +3,317 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, make_dataclass, replace
-from functools import cached_property
+from dataclasses import Field, dataclass, fields, make_dataclass, replace
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError, choose
+from hagmeta.common.home import home
 from hagmeta.common.records import config_hash
 from hagmeta.common.settings import ALWAYS, BY_METHOD, Settings
 from hagmeta.datasets import DatasetSettings
-from hagmeta.methods import METHODS, Method, SessionLearning
+from hagmeta.datasets.prepared import file_identity
+from hagmeta.methods import METHODS, SessionLearning
+from hagmeta.nn.encoders import ENCODERS
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import PROTOCOLS, make_protocol
+from hagmeta.protocol.splits import proposed_classes
 from hagmeta.protocol.streams import check_ways, half_of
 
 IDENTITY = ("dataset", "method", "protocol")  # named first wherever settings are listed
+# Settings that name an entry of a registry, a plug-in perhaps.
+REGISTRIES: dict[str, Any] = {"method": METHODS, "encoder": ENCODERS, "protocol": PROTOCOLS}
 _OWN = {method.own_settings: None for method in METHODS.values() if method.own_settings}
 # The last base comes first in the order of the fields; one that extends another stands before it.
 _BASES = sorted(reversed(_OWN), key=lambda own: len(own.__mro__), reverse=True)
 _MethodsOwn: Any = make_dataclass("_MethodsOwn", [], bases=tuple(_BASES), frozen=True, kw_only=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings):
-    """One configuration. With one seed it makes a run."""
+class Standing(NamedTuple):
+    """Where a setting stands in a configuration."""
 
-    def __post_init__(self) -> None:
-        method = METHODS.get(str(self.method), Method)  # an unknown one is refused later
-        for name, value in method.all_defaults().items():
-            if getattr(self, name) is BY_METHOD:
-                object.__setattr__(self, name, value)
-        super().__post_init__()
+    recorded: bool  # it is in the record, and in the hash
+    why_not: str  # why it has no effect; empty where it has one
+
+
+class _WithPlugins(type):
+    """Makes a configuration of the class that has the settings of its plug-ins, too."""
+
+    def __call__(cls, **values: Any) -> Any:
+        plain: Any = getattr(cls, "without_plugins", cls)
+        if "dataset" in values:
+            values["dataset"] = datasets.name_of(values["dataset"])
+        named = {name: registry for name, registry in REGISTRIES.items() if name in values}
+        for name, registry in named.items():
+            values[name] = registry.name_of(values[name])
+        kind = _class_with(plain, *(values.get(name) for name in ("method", "encoder")))
+        own = kind.__dataclass_fields__
+        for name in [name for name in values if name not in own]:
+            choose("setting", name, all_settings())
+            del values[name]  # of a plug-in that this configuration has no use for
+        return super(_WithPlugins, kind).__call__(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlugins):
+    """One configuration. With one seed it makes a run.
+
+    Every setting is a keyword: ``RunConfig(method="cec", episodes=100)``. ``dataclasses.replace`` changes
+    some. Settings that are left open, such as the widths that every method has its own default for, are
+    filled in by `resolve`.
+    """
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> RunConfig:
-        """A configuration from keys and values of any origin; an unknown key is an error."""
+        """Make a configuration from keys and values of any origin; an unknown key is an error."""
         for key in values:
-            choose("setting", key, SETTINGS)
+            if not isinstance(key, str):
+                choose("setting", key, all_settings())
         return cls(**values)
 
     @classmethod
     def from_record(cls, config: Mapping[str, Any]) -> RunConfig:
-        """The configuration that a record holds: settings that came later have their birth values."""
-        return cls.from_mapping(_births() | dict(config))
+        """Make the configuration that a record holds: settings that came later have their birth values."""
+        return cls(**(_births(settings_of(cls)) | dict(config)))
+
+    def __reduce__(self) -> Any:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return _restored, (getattr(type(self), "without_plugins", type(self)), values)
 
     def applies(self, setting: str) -> bool:
-        """Whether a setting is the user's to decide, under the configured method and protocol."""
-        return setting in self._applying
+        """Tell whether a setting is part of this configuration, and so of its record."""
+        return setting in self._standings and self._standings[setting].recorded
+
+    def why_not(self, setting: str) -> str:
+        """Say why a setting has no effect in this configuration; empty where it has one."""
+        return self._standings[setting].why_not
 
     @cached_property
-    def _applying(self) -> set[str]:
-        method = METHODS.get(self.method)
-        if method is None:  # it is refused where the configuration is resolved
-            return {name for name, owner in OWNERS.items() if not issubclass(owner, tuple(_OWN))}
-        decided = _decided(self)
-        concerned = {owner: owner.concerns(method) for owner in set(OWNERS.values())}
-        applying = {name for name, owner in OWNERS.items() if concerned[owner] and name not in decided}
-        for name in tuple(applying):
-            about = SETTINGS[name].metadata
-            other, value = about["only_with"] or ("", None)
-            configured = getattr(self, other) if other and about["birth"] is not ALWAYS else value
-            if decided.get(other, configured) != value:
-                applying.remove(name)
-        return applying
+    def _standings(self) -> dict[str, Standing]:
+        """The one place that decides whether a setting applies: by method, protocol and other settings."""
+        standings = dict(_standings_with(type(self), self.method, self.protocol))
+        decided, settings = _decided(self), settings_of(type(self))
+        for name, because in self._as_decided().idle.items():
+            if not standings[name].why_not:
+                value = _written(decided.get(because, getattr(self, because)))
+                recorded = settings[name].metadata["recorded_idle"] and because not in decided
+                why = f"`{name}` has no effect with `{because}: {value}`"
+                standings[name] = Standing(recorded, why)
+        return standings
+
+    def _as_decided(self) -> RunConfig:
+        """The same with what method and protocol fix; those values need no check."""
+        decided = object.__new__(type(self))
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        decided.__dict__.update(values | _decided(self))
+        return decided
 
     def canonical(self) -> dict[str, Any]:
-        """Plain JSON values, without settings that do not apply."""
-        values = {name: getattr(self, name) for name in SETTINGS if self.applies(name)}
+        """Return plain JSON values, without settings that do not apply."""
+        values = {name: getattr(self, name) for name in settings_of(type(self)) if self.applies(name)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def hash(self) -> str:
-        """Names this configuration: equal settings, equal hash, on any machine."""
+        """Return the name of what this resolves to: equal runs, equal hash, on any machine."""
         return self._hash
 
     @cached_property
     def _hash(self) -> str:
-        return config_hash(self.canonical(), self.unhashed(), self.revisions())
+        resolved = resolve(self)
+        return config_hash(resolved.canonical(), resolved.unhashed(), resolved.revisions())
 
     def unhashed(self) -> list[str]:
-        """Settings that came later and say what was done before: with them the hash is what it was."""
+        """Return settings that came later and say what was done before: the hash is what it was."""
         return [name for name, birth in self.births().items() if getattr(self, name) == birth]
 
     def births(self) -> dict[str, Any]:
-        """Of the settings that came later, what was done before them: for readers of older records."""
-        return {name: birth for name, birth in _births().items() if self.applies(name)}
+        """Return what was done before the settings that came later: for readers of older records."""
+        births = _births(settings_of(type(self)))
+        return {name: birth for name, birth in births.items() if self.applies(name)}
 
     def revisions(self) -> dict[str, int]:
-        """Of dataset, method and protocol, where above the first: part of the hash."""
-        method = METHODS.get(self.method)
+        """Return the revisions of dataset, method and protocol above the first: part of the hash."""
         all_three = {
             "dataset": datasets.revision(self.dataset),
-            "method": method.revision if method else 1,
+            "method": METHODS[self.method].traits.revision,
             "protocol": PROTOCOLS[self.protocol].revision,
         }
         return {name: revision for name, revision in all_three.items() if revision > 1}
 
     def given(self) -> list[str]:
-        """Of a resolved configuration, the settings that would be otherwise if they were not given."""
+        """Of a resolved configuration, return the settings that were set to other than their defaults."""
         return [name for name in self.canonical() if name not in IDENTITY and self._is_given(name)]
 
     def _is_given(self, name: str) -> bool:
         try:
-            changes: dict[str, Any] = {name: SETTINGS[name].default}
+            changes: dict[str, Any] = {name: settings_of(type(self))[name].default}
             return resolve(replace(self, **changes)) != self
         except UserError:  # it would not do without
             return True
 
 
-_FIELDS = {item.name: item for item in fields(RunConfig)}
-SETTINGS = {name: _FIELDS[name] for name in (*IDENTITY, *(name for name in _FIELDS if name not in IDENTITY))}
-OWNERS: dict[str, type[Settings]] = {}
-for _group in reversed(RunConfig.__mro__):
-    for _name in vars(_group).get("__annotations__", {}):
-        if _name in OWNERS:
-            raise TypeError(
-                f"the setting {_name} is declared by {OWNERS[_name].__name__} and {_group.__name__}"
-            )
-        OWNERS[_name] = _group
+def _restored(kind: type[RunConfig], values: dict[str, Any]) -> RunConfig:
+    return kind(**values)
+
+
+def _class_with(plain: Any, method: str | None, encoder: str | None) -> Any:
+    """RunConfig, with the settings that plug-ins of these names declare."""
+    own: list[Any] = [METHODS[method].own_settings] if method else []
+    own += [ENCODERS[encoder].own_settings] if encoder else []
+    groups = tuple(group for group in own if group is not None and not issubclass(plain, group))
+    return _class_of(plain, groups) if groups else plain
+
+
+@cache
+def _class_of(plain: Any, groups: tuple[Any, ...]) -> Any:
+    there = owners_of(plain)
+    for group in groups:
+        for name in _declared(group):
+            if name in there and there[name] not in group.__mro__:
+                raise UserError(
+                    f"the setting {name} of {group.__name__} is one of {there[name].__name__} already; "
+                    "give it another name."
+                )
+    made = make_dataclass(plain.__name__, [], bases=(*groups, plain), frozen=True, kw_only=True)
+    made.without_plugins = plain  # type: ignore[attr-defined]
+    made.__module__, made.__doc__ = plain.__module__, plain.__doc__
+    return made
+
+
+def _declared(group: type) -> list[str]:
+    """The settings that a class declares, and not its bases."""
+    return [name for name in vars(group).get("__annotations__", {}) if name in group.__dataclass_fields__]  # type: ignore[attr-defined]
+
+
+@cache
+def _standings_with(kind: type[RunConfig], method: str, protocol: str) -> dict[str, Standing]:
+    """Where every setting stands with a method and a protocol, whatever the other settings are."""
+    owners, decided = owners_of(kind), {**METHODS[method].decides, **PROTOCOLS[protocol].decides}
+    found = {}
+    for name in settings_of(kind):
+        unused = owners[name].unused_by(METHODS[method])
+        whose = protocol if name in PROTOCOLS[protocol].decides else method
+        if unused:
+            found[name] = Standing(False, f"`{name}` does not apply to {method}: {unused}")
+        elif name in decided:
+            found[name] = Standing(False, f"`{name}` is always {_written(decided[name])} with {whose}")
+        else:
+            found[name] = Standing(True, "")
+    return found
+
+
+@cache
+def settings_of(kind: type[RunConfig]) -> dict[str, Field[Any]]:
+    """Return the settings of a configuration's class, those that identify a run first."""
+    found = {item.name: item for item in fields(kind)}
+    return {name: found[name] for name in (*IDENTITY, *(name for name in found if name not in IDENTITY))}
+
+
+@cache
+def owners_of(kind: type[RunConfig]) -> dict[str, type[Settings]]:
+    """Return the group that declares each setting."""
+    owners: dict[str, type[Settings]] = {}
+    for group in reversed(kind.__mro__):
+        for name in vars(group).get("__annotations__", {}):
+            if name in owners:
+                raise TypeError(f"{name} is declared by {owners[name].__name__} and {group.__name__}")
+            owners[name] = group
+    return owners
+
+
+SETTINGS = settings_of(RunConfig)
+
+
+def all_settings() -> dict[str, Field[Any]]:
+    """Return every setting that can be given: ours, and those of the plug-ins loaded so far."""
+    found = dict(SETTINGS)
+    for values in _plugins_with_settings():
+        found |= settings_of(_class_with(RunConfig, values.get("method"), values.get("encoder")))
+    return found
+
+
+def _plugins_with_settings() -> list[dict[str, Any]]:
+    """What configures each plug-in that has settings of its own."""
+    return [
+        {key: name}
+        for key in ("method", "encoder")
+        for name, entry in REGISTRIES[key].items()
+        if "@" in name and entry.own_settings is not None
+    ]
+
+
+def typed(setting: str, value: Any) -> Any:
+    """Return a value as its setting's type, or refuse it; the setting may be a plug-in's."""
+    choose("setting", setting, all_settings())
+    if setting in SETTINGS:
+        return getattr(RunConfig(**{setting: value}), setting)
+    for plugin in _plugins_with_settings():
+        config: Any = RunConfig(**plugin, **{setting: value})
+        if hasattr(config, setting):
+            return getattr(config, setting)
+    raise AssertionError(setting)
 
 
 def resolve(config: RunConfig) -> RunConfig:
     """Fill in what the dataset, the protocol and the method decide: equal runs are equal configurations."""
-    choose("method", config.method, METHODS)
-    config = _settled(_with_own_defaults(config))
+    if "_is_resolved" in vars(config):
+        return config
+    config = _settled(config)
     info = datasets.describe(config.dataset, Path())
-    classes = config.classes or info.class_split
-    if classes is None:
-        raise UserError(
-            f"{config.dataset} has no class split of its own: give one with --classes B T E, in a study with "
-            f"--set classes=B,T,E (base, novel-train, novel-test)."
-        )
     n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
+    classes, drop_small, proposal = config.classes or info.class_split, config.drop_small, ""
+    if classes is None:
+        files = tuple(map(file_identity, datasets.files_at_hand(config.dataset)))
+        proposed = _proposed(config.dataset, files, n_way, k_shot, config.protocol, config.query_shot)
+        classes, small = proposed
+        drop_small = drop_small or small > 0
+        proposal = f"proposed for {config.dataset.partition('@')[0]}: classes {' '.join(map(str, classes))}"
+        proposal += " (base, novel-train, novel-test; the largest are base)"
+        proposal += f"; {small} classes are too small and left out" if small else ""
     filled_in = dict(
         classes=classes,
+        drop_small=drop_small,
         n_way=n_way,
         k_shot=k_shot,
         sessions=config.sessions or max(classes[2] // n_way, 1),
         val_classes=half_of(classes[1], n_way) if config.val_classes == "half" else config.val_classes,
         query_shot=config.query_shot or PROTOCOLS[config.protocol].default_query_shot(k_shot),
-        pretrain_on=METHODS[config.method].default_pretrain_on()
-        if _left_open(config, "pretrain_on")
-        else config.pretrain_on,
-        double_prototypes=True if _left_open(config, "double_prototypes") else config.double_prototypes,
     )
     resolved = _with(config, filled_in)
     check_ways(resolved)
+    # A changed copy is neither.
+    object.__setattr__(resolved, "_is_resolved", True)
+    object.__setattr__(resolved, "_proposal", proposal or vars(config).get("_proposal", ""))
     return resolved
 
 
-def _with_own_defaults(config: RunConfig) -> RunConfig:
-    """With the method's defaults in place of settings that have none for all."""
+@lru_cache(maxsize=1000)
+def _proposed(
+    dataset: str, files: tuple[str, ...], n_way: int, k_shot: int, protocol: str, query_shot: int | None
+) -> tuple[tuple[int, int, int], int]:
+    """A class split for a graph that has none, and how many of its classes are too small for it."""
+    graph = datasets.load(dataset, home() / "data")
+    classes = proposed_classes(graph, n_way, k_shot, protocol, query_shot)
+    return classes, graph.num_classes - sum(classes)
+
+
+def _settled(config: RunConfig) -> RunConfig:
+    """Fill in the method's defaults, also where a setting has no effect, and what is decided."""
     own = METHODS[config.method].all_defaults()
-    changes: dict[str, Any] = {name: value for name, value in own.items() if getattr(config, name) is None}
-    return _with(config, changes)
+    changes: dict[str, Any] = {}
+    for name, item in settings_of(type(config)).items():
+        default = own.get(name) if item.default is BY_METHOD else own.get(name, item.default)
+        value = getattr(config, name)
+        idle = config.why_not(name) and not (config.applies(name) and _is_kept(config, name, item))
+        changes[name] = default if idle or value is BY_METHOD else value
+    return _with(config, changes | _decided(config))
+
+
+def _is_kept(config: RunConfig, name: str, item: Field[Any]) -> bool:
+    """Whether a setting without effect stays as it was given."""
+    return item.metadata["kept_with"] is not None and config.idle.get(name) == item.metadata["kept_with"]
 
 
 def _with(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
@@ -165,55 +322,51 @@ def _with(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
     return replace(config, **changed) if changed else config
 
 
-def _left_open(config: RunConfig, setting: str) -> bool:
-    return getattr(config, setting) is None and config.applies(setting)
-
-
-def _settled(config: RunConfig) -> RunConfig:
-    """Settings that do not apply, or do nothing, have their defaults, or what method or protocol decides."""
-    method = METHODS[config.method]
-    idle, own = method.idle(config), method.all_defaults()
-    changes: dict[str, Any] = {
-        name: own.get(name, item.default)
-        for name, item in SETTINGS.items()
-        if name in idle or not config.applies(name)
-    }
-    return _with(config, changes | _decided(config))
-
-
 def _decided(config: RunConfig) -> dict[str, Any]:
     """What the method and the protocol fix, whatever is configured."""
     return {**METHODS[config.method].decides, **PROTOCOLS[config.protocol].decides}
 
 
-def _births() -> dict[str, Any]:
-    births = {name: item.metadata["birth"] for name, item in SETTINGS.items()}
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _births(settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
+    births = {name: item.metadata["birth"] for name, item in settings.items()}
     return {name: birth for name, birth in births.items() if birth is not ALWAYS}
+
+
+def runs_in_packs(config: RunConfig) -> bool:
+    """Tell whether the seeds of a resolved configuration can run as one."""
+    return ENCODERS[config.encoder].packs
 
 
 def remarks(config: RunConfig) -> list[str]:
     """What a user should know of a resolved configuration before it runs."""
     assert config.classes and config.n_way and config.sessions
-    notes = []
+    notes = [note for note in [vars(config).get("_proposal", "")] if note]
     left = config.classes[2] - config.sessions * config.n_way
     if left:
         notes.append(
             f"of the {config.classes[2]} novel-test classes {left} will be left over and never arrive"
         )
     method, protocol = METHODS[config.method], make_protocol(config)
-    if method.oracle and protocol.has_oracles:
+    if method.traits.oracle and protocol.has_oracles:
         notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")
-    if method.knows_true_means(config) and protocol.has_oracles:
+    if not method.traits.oracle and method.traits_of(config).oracle and protocol.has_oracles:
         notes.append(
             "nla_weights oracle is an oracle: supports are weighed by the train labels of every class met"
         )
-    held_out = method.session_learning is SessionLearning.HELD_OUT and not method.oracle
+    held_out = method.session_learning is SessionLearning.HELD_OUT and not method.traits.oracle
     if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:
         one = "with one label a class none can be held out: "
         nothing = "and with none to read again nothing is fine-tuned"
         notes.append(
             one + (nothing if config.rehearsed == 0 else "new classes are fine-tuned as prototypes only")
         )
+    if not runs_in_packs(config):
+        name = config.encoder.rpartition(":")[2].partition("@")[0]
+        notes.append(f"the encoder {name} runs seed by seed, without packs and checkpoints: it is slower")
     if config.smoothing:
         notes.append(
             "smoothing makes answers transductive, too: a query is scored by its visible neighbours as well"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import html
+from collections.abc import Sequence
+from importlib import import_module
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from hagmeta.common.interval import student
 from hagmeta.common.records import Record, opened
+from hagmeta.common.transductive import marks
 
 FEWEST_FOR_INTERVAL = 3  # seeds
 PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "validate", "test": "sessions"}
@@ -55,6 +57,26 @@ class ProgressDisplay:
         self._progress.update(self._tasks[phase], completed=done, total=total, values=text)
 
 
+class NotebookProgress:
+    """One bar in a notebook's output: the phase that is running, and how far it is."""
+
+    def __enter__(self) -> NotebookProgress:
+        self._ipython = import_module("IPython.display")
+        self._area = self._ipython.display(self._ipython.HTML(""), display_id=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._area.update(self._ipython.HTML(""))
+
+    def __call__(self, phase: str, done: int, total: int, values: dict[str, float]) -> None:
+        """Show that ``done`` of ``total`` steps of a phase are done, and the values found in it."""
+        found = " ".join(f"{name} {100 * value:.1f}" for name, value in values.items())
+        text = html.escape(f"{PHASES[phase]} {done}/{total} {found}")
+        self._area.update(self._ipython.HTML(f"<progress value={done} max={total}></progress> {text}"))
+
+
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     """Mean and half-width of its 95 % interval (Student's t); NaN width for a single value."""
     array = np.asarray(values, dtype=float)
@@ -81,10 +103,9 @@ def score(record: Record) -> list[float]:
     return curve
 
 
-def transductive(config: Mapping[str, Any]) -> list[str]:
-    """What a run's answers are called where unlabelled nodes decide on them, too."""
-    marks = {"smoothing": "smoothed", "self_training": "self-trained"}
-    return [mark for key, mark in marks.items() if config.get(key)]
+def transductive(record: Record) -> list[str]:
+    """Return the words that mark a run whose answers depend on unlabelled nodes."""
+    return marks(record["config"], record.get("traits", {}).get("transductive", ""))
 
 
 def sessions_table(records: Sequence[Record]) -> Table:
@@ -96,8 +117,8 @@ def sessions_table(records: Sequence[Record]) -> Table:
     if config.get("instead_of_gpil", "nothing") != "nothing":
         toggles += f", {config['instead_of_gpil']} instead of GPIL"
     oracle = " (an oracle)" if first["oracle"] else ""
-    marks = "".join(f", {mark}" for mark in transductive(config))
-    name = f"{config['method']}{oracle}{marks}" + "," * bool(marks)
+    marked = "".join(f", {mark}" for mark in transductive(first))
+    name = f"{config['method']}{oracle}{marked}" + "," * bool(marked)
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +13,10 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.common.record_schema import FORMAT
 from hagmeta.common.records import Record
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config import RunConfig, resolve, runs_in_packs
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS, make_method
+from hagmeta.methods.parts import OnNarrowInputs
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.environment import Clock, environment, forget_peaks
 from hagmeta.packs.pack import Pack, Progress, no_progress
@@ -23,6 +25,7 @@ from hagmeta.phases.checkpoints import Checkpoints, State
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train, trained_before
 from hagmeta.phases.pretrain import pretrained_encoders
+from hagmeta.phases.runtime import Runtime
 from hagmeta.phases.sessions import play
 from hagmeta.phases.snapshots import Snapshots
 from hagmeta.protocol.evaluator import Evaluator
@@ -34,8 +37,8 @@ from hagmeta.sparse.inputs import check_inputs, narrow_kind, width_of
 from hagmeta.sparse.plain import PlainGraph
 
 MOST_NARROW = 4096  # columns of which a covariance is made
-Validation = dict[str, float | None]
-NOT_REHEARSED: Validation = {"stream": None, "last": None, "average": None}
+ValidationScores = dict[str, float | None]
+NOT_REHEARSED: ValidationScores = {"stream": None, "last": None, "average": None}
 
 
 def run(
@@ -59,13 +62,16 @@ def run(
     without packs, captures and kernels of our own, so that ``print``, ``pdb`` and profilers work in a method.
     Both are for debugging. With ``checkpoints``, of these seeds, it goes on from where it was cut off.
     """
+    config = resolve(config)
+    if not runs_in_packs(config):
+        plain, checkpoints = True, None
     assert not (plain and checkpoints), "without packs there are no checkpoints"
     packs = [[seed] for seed in seeds] if plain else [list(seeds)]
     return [
         record
         for pack in packs
         for record in _run(
-            resolve(config),
+            config,
             pack,
             dataset,
             device,
@@ -114,7 +120,8 @@ def _run(
         "births": config.births(),
         "revisions": config.revisions(),
         "leaks": context.protocol.leaks,
-        "oracle": context.method.oracle or context.knows_true_means,
+        "oracle": context.method.traits.oracle or context.knowledge.knows_true_means,
+        "traits": asdict(context.method.traits_of(config)),
     }
     return [
         cast(
@@ -148,16 +155,18 @@ def prepare(
     check_features(config, dataset)
     scenarios = [make_scenario(dataset, config, seed) for seed in seeds]
     graph = (PlainGraph if plain else Graph)(dataset, device, config.normalisation)
-    context = Context(graph, scenarios, config, eager, plain, cache)
-    _ = context.inputs, context.narrow  # now, so that their time counts as preparation
+    context = Context(graph, scenarios, config, Runtime(graph.device, config, eager, plain), cache)
+    views = context.knowledge.views
+    _ = views.inputs, views.narrow  # now, so that their time counts as preparation
     return context
 
 
 def check_features(config: RunConfig, dataset: NodeDataset) -> None:
     """Refuse features that a resolved configuration cannot be run on."""
     check_inputs(config.inputs, dataset)
+    method = METHODS[config.method]
     columns = width_of(narrow_kind(dataset.has_counts), dataset.num_features)
-    made = METHODS[config.method].narrow_columns(config, columns)
+    made = method.narrow_columns(config, columns) if issubclass(method, OnNarrowInputs) else 0
     if made > MOST_NARROW:
         raise UserError(
             f"{config.method} would make {made} columns of the {columns} features of {dataset.name}, above "
@@ -168,12 +177,12 @@ def check_features(config: RunConfig, dataset: NodeDataset) -> None:
 
 def pretrain(context: Context, cache: Cache | None, progress: Progress) -> Pack:
     """The methods of a pack, each over its seed's pre-trained encoder, if it has one."""
-    methods = [make_method(context.settings, context.sizes, seed) for seed in context.seeds]
-    if context.method.has_encoder(context.settings):
+    methods = [make_method(context.settings, context.knowledge.views.sizes, seed) for seed in context.seeds]
+    if hasattr(methods[0], "encoder"):
         encoders = pretrained_encoders(context, cache, progress)
         for method, encoder in zip(methods, encoders, strict=True):
             method.encoder.load_state_dict(encoder)
-    return context.pack(methods)
+    return context.runtime.pack(methods)
 
 
 def live(
@@ -183,9 +192,9 @@ def live(
     snapshots: Snapshots | None = None,
     clock: Clock | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[list[Evaluator], list[Validation]]:
+) -> tuple[list[Evaluator], list[ValidationScores]]:
     """Meta-train, rehearse where classes are held out for it, and play the test streams."""
-    clock = clock or Clock(pack.size, context.device)
+    clock = clock or Clock(pack.size, context.runtime.device)
     if checkpoints:
         clock.add(checkpoints.spent_before)
         checkpoints.spent = clock.so_far
@@ -197,7 +206,7 @@ def live(
             else meta_train(context, pack, progress, checkpoints)
         )
     with clock("evaluate"):
-        rehearsed: list[Validation] = before["rehearsed"] if before else [NOT_REHEARSED] * pack.size
+        rehearsed: list[ValidationScores] = before["rehearsed"] if before else [NOT_REHEARSED] * pack.size
         if context.settings.val_classes and context.protocol.validates and not before:
             rehearsed = rehearse(context, pack, progress)
 
@@ -225,7 +234,7 @@ def live(
     return evaluators, [{"gpil": best, **values} for best, values in pairs]
 
 
-def rehearse(context: Context, pack: Pack, progress: Progress) -> list[Validation]:
+def rehearse(context: Context, pack: Pack, progress: Progress) -> list[ValidationScores]:
     """Play the validation streams, learning in their sessions, and forget what was learnt there.
 
     They are scored as test streams are: macro accuracy at the ``last`` session, and on ``average`` over all.
@@ -238,7 +247,7 @@ def rehearse(context: Context, pack: Pack, progress: Progress) -> list[Validatio
     return [_score(metrics_of(evaluator.predictions)) for evaluator in evaluators]
 
 
-def _score(metrics: dict[str, Any]) -> Validation:
+def _score(metrics: dict[str, Any]) -> ValidationScores:
     by_session = metrics["macro_accuracy"]
     return {
         "stream": metrics["average_accuracy"],

@@ -76,5 +76,5 @@ def _readable(record: Record, key: str) -> str:
     mark = ""
     if key == "method":
         mark += " (oracle)" if record.get("oracle") else ""
-        mark += "".join(f", {told}" for told in transductive(record["config"]))
+        mark += "".join(f", {told}" for told in transductive(record))
     return {True: "yes", False: ""}[value] if isinstance(value, bool) else f"{value}{mark}"

@@ -10,7 +10,7 @@ import seaborn as sns
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
-from analysis.tables import metric_ranks, metrics_of, order_words
+from analysis.tables import metric_ranks, metric_tables, order_words
 
 FEWEST, MOST_ROWS = 3, 24  # configurations
 
@@ -31,7 +31,7 @@ def _drawn(panel: Panel) -> bool:
 
 @style.styled
 def _ranks(panel: Panel, rest: str) -> Drawing:
-    tables = metrics_of(panel)
+    tables = metric_tables(panel)
     ranks = metric_ranks(panel, tables).dropna(axis=1, how="all").sort_values("macro accuracy")
     called = names.shown(panel)
     figure, ((axes,),) = style.grid(1, 1, 1.5 + 0.27 * len(ranks))

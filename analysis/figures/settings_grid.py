@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 
-METRICS = {"last": "accuracy at the last session (%)", "average": "average over sessions (%)"}
+MEASURES = {"last": "accuracy at the last session (%)", "average": "average over sessions (%)"}
 
 
 @style.styled
@@ -17,7 +17,7 @@ def lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
     ways = sorted(runs["n_way"].unique())
     looks = dict(zip(ways, style.LOOKS, strict=False))
     figure, ((*axes,),) = style.grid(1, 2, 3.1)
-    for each, (metric, label) in zip(axes, METRICS.items(), strict=True):
+    for each, (metric, label) in zip(axes, MEASURES.items(), strict=True):
         table = summary.estimates(runs.sort_values("k_shot"), ("n_way", "k_shot"), metric)
         for number, (way, look) in enumerate(looks.items()):
             line = table.loc[way]
@@ -44,7 +44,7 @@ def heat(words: str, name: str, runs: pd.DataFrame) -> Drawing:
     """Accuracy for every N and K, in numbers and colours."""
     rows, columns = runs["n_way"].nunique(), runs["k_shot"].nunique()
     figure, ((*axes,),) = style.grid(1, 2, max(2.3, 1.2 + 0.42 * rows))
-    for each, (metric, label) in zip(axes, METRICS.items(), strict=True):
+    for each, (metric, label) in zip(axes, MEASURES.items(), strict=True):
         table = summary.estimates(runs, ("n_way", "k_shot"), metric)
         mean = table["mean"].unstack().sort_index().sort_index(axis=1)  # (N, K)
         half = (table["high"] - table["mean"]).unstack().reindex_like(mean)

@@ -15,8 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-matplotlib.use("Agg")  # files only: no window is ever opened
-
 WIDTH = 7.2  # inches: 720 pixels at 100 dots an inch
 GREY = "#9a9a9a"
 INK = "#222222"

@@ -9,16 +9,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hagmeta.common.metrics import BUILT_IN
+
 FORMAT = 1  # of the records that are written now; raise it when older readers would misread them
 FILE = Path(__file__).with_name(f"record-{FORMAT}.schema.json")
-NOT_BY_SESSION = ("given", "unhashed", "forgetting", "classes_met")  # of the lists
+NOT_BY_SESSION = {"given", "unhashed", *(each.name for each in BUILT_IN if not each.by_session)}
 MOST_SHOWN = 60  # letters of a wrong value
 
 KINDS: dict[str, set[type]] = {"number": {int, float}, "integer": {int}, "null": {type(None)}}
 KINDS |= {"string": {str}, "boolean": {bool}}
+_KIND = {True: "by session", False: "as one value"}
 OF_VALUES = {"type", "minimum", "maximum", "description"}  # keywords that the short way below knows
 OF_LISTS = {"type", "minItems", "items", "description"}
-OF_OBJECTS = {"type", "minProperties", "properties", "additionalProperties", "description"}
+OF_OBJECTS = {"type", "minProperties", "required", "properties", "additionalProperties", "description"}
 
 
 def problem_of(record: Mapping[str, Any]) -> str | None:
@@ -63,6 +66,9 @@ def _errors(record: Mapping[str, Any]) -> Any:
 def _holds(value: Any, wanted: Mapping[str, Any]) -> bool:
     """Whether a value surely is as wanted; False where that takes more than a glance."""
     kind = wanted.get("type")
+    if isinstance(kind, list) and "array" in kind:  # a list, or a single value
+        plain = [other for other in kind if other != "array"]
+        return _holds(value, {**wanted, "type": "array"} if type(value) is list else {"type": plain})
     if kind == "array":
         return (
             wanted.keys() <= OF_LISTS
@@ -76,8 +82,9 @@ def _holds(value: Any, wanted: Mapping[str, Any]) -> bool:
             wanted.keys() <= OF_OBJECTS
             and type(value) is dict
             and len(value) >= wanted.get("minProperties", 0)
+            and value.keys() >= set(wanted.get("required", ()))
             and all(_holds(value[key], known[key]) for key in value.keys() & known.keys())
-            and (others is None or _all_hold([value[key] for key in value.keys() - known.keys()], others))
+            and (others is None or all(_holds(value[key], others) for key in value.keys() - known.keys()))
         )
     if "pattern" in wanted:
         return type(value) is str and re.search(wanted["pattern"], value) is not None
@@ -119,6 +126,22 @@ def _unequal(record: Mapping[str, Any]) -> str | None:
             return f"its {key} has {len(value)} sessions, its accuracy {sessions}"
     if any(len(row) != number for number, row in enumerate(record["matrix"], start=1)):
         return "its matrix is no triangle"
+    return _undeclared(record)
+
+
+def _undeclared(record: Mapping[str, Any]) -> str | None:
+    """Return what additional values and the declarations of metrics disagree on."""
+    declared = record.get("metrics", {})
+    for name, metric in declared.items():
+        if name in schema()["properties"]:
+            return f"its {name} is declared as an additional metric"
+        if name not in record:
+            return f"its {name} is declared as a metric and missing"
+        if isinstance(record[name], list) != metric["by_session"]:
+            return f"its {name} is {_shown(record[name])}, and declared {_KIND[metric['by_session']]}"
+    for name in record.keys() - schema()["properties"].keys() - declared.keys():
+        if not isinstance(record[name], list):
+            return f"its {name} is {_shown(record[name])}, and no metric of this name is declared"
     return None
 
 

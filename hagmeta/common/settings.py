@@ -9,14 +9,29 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 
 from hagmeta.common.errors import UserError, choose, shown
 
-BY_METHOD: Any = object()  # the default of a setting that methods have their own for
-ALWAYS = object()  # the birth value of a setting that was there from the start
+
+class _Mark(Enum):
+    """Values that no user gives."""
+
+    BY_METHOD = "the method's default"
+    ALWAYS = "always there"
+
+    def __repr__(self) -> str:
+        return f"<{self.value}>"
+
+
+BY_METHOD: Any = _Mark.BY_METHOD  # the default of a setting that methods have their own for
+ALWAYS: Any = _Mark.ALWAYS  # the birth value of a setting that was there from the start
+
+
 PLAIN = (bool, int, float, str, type(None))  # types whose equal values are checked once
 MOST_NODES = 10**9  # that a setting may ask for; no graph here is as large
 MOST_STEPS = 10**6  # of training, or between two looks at it
@@ -31,30 +46,39 @@ def setting(
     default: Any,
     help: str,
     *,
-    choices: tuple[str, ...] | None = None,
+    choices: Collection[str] | None = None,
     words: tuple[str, ...] | None = None,
     fractions: bool = False,
     at_least: float | None = None,
     at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    only_with: tuple[str, Any] | None = None,
+    recorded_idle: bool = True,
+    kept_with: str | None = None,
     birth: Any = ALWAYS,
 ) -> Any:
-    """A field with its documentation and its range; a ``None`` default is filled in when a run is resolved.
+    """Declare a setting: a dataclass field with its default, its help text and its range.
 
-    A default `BY_METHOD` is one of the method's own, which a configuration has from the start.
-
-    ``words`` may stand in place of a number, whole without ``fractions``, which then is text like them unless
-    the field may be an ``int``. ``only_with`` names another setting and a value of it: where that setting is
-    otherwise, this one does not apply. (Those that were there from the start are in every hash, unless a
-    method or protocol decides the other.) ``birth`` is for settings that came later: the value that says what
-    was done before they existed. Where a configuration has that value its hash is what it was, so that older
-    records stay valid.
+    Args:
+        default: the value without a word from the user. `BY_METHOD` stands for the method's own default
+            (`Method.defaults`), ``None`` for one that the dataset decides; both are filled in when a
+            configuration is resolved.
+        help: what the setting does, in a line.
+        choices: the valid texts; a registry's are its names and references.
+        words: texts that are valid in place of a number.
+        fractions: with ``words``, whether numbers may have fractions.
+        at_least, at_most, above, below: the range of a number.
+        recorded_idle: whether a record has its default where it has no effect (`Settings.without_effect`),
+            or does not have it at all.
+        kept_with: the setting next to which it stays as given although it has no effect. Only for settings
+            that were recorded so from the start: a new one would change hashes.
+        birth: of a setting that came later, the value that says what was done before it existed. A
+            configuration with that value has the hash that it had then, so that older records stay valid.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
-    metadata |= {"fractions": fractions, "only_with": only_with, "birth": birth}
+    metadata |= {"fractions": fractions, "recorded_idle": recorded_idle, "kept_with": kept_with}
+    metadata["birth"] = birth
     return field(default=default, metadata=metadata)
 
 
@@ -66,6 +90,8 @@ class Settings:
         for item in fields(self):
             value = getattr(self, item.name)
             if value is BY_METHOD:
+                if item.default is not BY_METHOD:
+                    raise UserError(f"{item.name} has no default by method; give it a value.")
                 continue
             checked = _known if type(value) in PLAIN else _checked
             object.__setattr__(self, item.name, checked(item, value))
@@ -77,9 +103,35 @@ class Settings:
         """Refuse values that do not go together; every group checks its own."""
 
     @classmethod
-    def concerns(cls, method: Any) -> bool:
-        """Whether a method has a use for this group."""
-        return True
+    def unused_by(cls, method: Any) -> str:
+        """Say why a method has no use for this group of settings; empty where it has one."""
+        return ""
+
+    def without_effect(self) -> Mapping[str, str]:
+        """Name the settings that have no effect next to the others, each with the setting that is why.
+
+        Every group names its own, and is asked where the method uses the group.
+        """
+        return {}
+
+
+def check_settings(kind: str, owner: Any, base: type[Settings]) -> None:
+    """Refuse a plug-in's ``own_settings`` unless they are a dataclass of settings that inherits ``base``."""
+    own = owner.own_settings
+    if own is None:
+        return
+    if not (isinstance(own, type) and issubclass(own, base)):
+        raise UserError(
+            f"the {kind} {owner.__name__}: own_settings is {shown(own)}; it must be a class that inherits "
+            f"from {base.__name__}."
+        )
+    for name in vars(own).get("__annotations__", {}):
+        item = own.__dataclass_fields__.get(name) if "__dataclass_fields__" in vars(own) else None
+        if item is None or "help" not in item.metadata:
+            raise UserError(
+                f"the {kind} {owner.__name__}: the setting {name} of {own.__name__} is not declared; write "
+                "@dataclass(frozen=True, kw_only=True) above the class, and setting(default, help) for each."
+            )
 
 
 def _checked(item: dataclasses.Field[Any], value: Any) -> Any:

@@ -1,19 +1,23 @@
 """The datasets by name: ``load`` one, or ``describe`` it without loading.
 
-Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` for files at hand, and
+Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` (or a path that ends in .npz) for
+files at hand, and
 ``synthetic:nodes=...,edges=...,features=...,classes=...`` for a graph of any size.
 """
 
 from __future__ import annotations
 
-import os.path
+import os
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from hagmeta.common.errors import choose
+from hagmeta.common.errors import UserError, choose, shown
 from hagmeta.common.files import expanded
+from hagmeta.common.registry import Registry
 from hagmeta.common.settings import Settings, setting
 from hagmeta.datasets import (
     arxiv,
@@ -28,9 +32,13 @@ from hagmeta.datasets import (
     synthetic,
     wordnet,
 )
-from hagmeta.datasets.base import DatasetInfo, NodeDataset
+from hagmeta.datasets.base import UNLABELLED, Dataset, DatasetInfo, NodeDataset
+from hagmeta.datasets.clean import one_line
 
 __all__ = [
+    "DATASETS",
+    "UNLABELLED",
+    "Dataset",
     "DatasetInfo",
     "DatasetSettings",
     "NodeDataset",
@@ -39,6 +47,7 @@ __all__ = [
     "files_at_hand",
     "fingerprint",
     "load",
+    "name_of",
     "names",
     "revision",
 ]
@@ -48,7 +57,7 @@ __all__ = [
 class DatasetSettings(Settings):
     """Which graph."""
 
-    dataset: str = setting("debian", "a name of `python -m hagmeta datasets`, mat:PREFIX or npz:FILE")
+    dataset: str = setting("debian", "a name of `python -m hagmeta datasets`, a file FILE.npz, or mat:PREFIX")
 
 
 LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
@@ -59,7 +68,10 @@ _REGISTRY = {
     info.name: info
     for info in (*(module.INFO for module in EMBEDDED.values()), *sources.INFOS, *synthetic.INFOS)
 }
-_FORMS = ("mat:PREFIX", "npz:FILE", "synthetic:nodes=N,edges=E,features=F,classes=C")
+_held: weakref.WeakValueDictionary[str, Dataset] = weakref.WeakValueDictionary()  # by identity
+DATASETS: Registry[Callable[[], Dataset]] = Registry("dataset", {})  # functions of other people's
+_KINDS = ("mat:", "npz:", "synthetic:")
+_FORMS = ("FILE.npz", "mat:PREFIX", "synthetic:nodes=N,edges=E,features=F,classes=C", "file.py:function")
 
 
 def names() -> tuple[str, ...]:
@@ -67,17 +79,49 @@ def names() -> tuple[str, ...]:
     return tuple(_REGISTRY)
 
 
-def load(name: str, root: Path) -> NodeDataset:
+def name_of(reference: str | os.PathLike[str] | Dataset) -> str:
+    """Return the name of a dataset in configurations and records.
+
+    Args:
+        reference: a name; a path to ``my.npz``, which is called ``npz:my.npz``; the import path or the file
+            of a function that makes a dataset, ``my_graphs.py:roads``; the name of an entry point; or a
+            dataset, which this process then knows by its identity as long as somebody holds it.
+    """
+    if isinstance(reference, Dataset):
+        if reference.origin is None:
+            _held[reference.identity] = reference
+        return reference.identity
+    if isinstance(reference, str) and (reference in _REGISTRY or reference.startswith(_KINDS)):
+        return reference
+    if isinstance(reference, str) and not reference.endswith(".npz"):
+        return DATASETS.name_of(reference) if DATASETS.knows(reference) else reference
+    if not isinstance(reference, str | os.PathLike):
+        raise UserError(
+            f"dataset is {shown(reference)}; valid is a name, as text, or a path to a file that ends in .npz."
+        )
+    path = os.fsdecode(reference)
+    if not path.endswith(".npz"):
+        raise UserError(f"dataset is the path {shown(path)}; valid is a path to a file that ends in .npz.")
+    return f"npz:{path}"
+
+
+def load(reference: str | os.PathLike[str] | Dataset, root: Path) -> Dataset:
     """Load a dataset; one that is neither embedded nor generated is downloaded into ``root`` on first use.
 
     One that is slow to load is prepared there, too: see :mod:`hagmeta.datasets.prepared`.
     """
+    name = name_of(reference)
+    if name in _held:
+        return _held[name]
     made_from = _made_from(name, root)
     if made_from is None:
-        return _read(name, root)
-    if revision(name) > 1:
-        made_from = [*made_from, f"revision {revision(name)}"]
-    return prepared.load(name, made_from, root / "prepared", lambda: _read(name, root))
+        dataset = _read(name, root)
+    else:
+        if revision(name) > 1:
+            made_from = [*made_from, f"revision {revision(name)}"]
+        dataset = prepared.load(name, made_from, root / "prepared", lambda: _read(name, root))
+    object.__setattr__(dataset, "origin", name)
+    return dataset
 
 
 def at_hand(root: Path) -> tuple[str, ...]:
@@ -89,8 +133,9 @@ def at_hand(root: Path) -> tuple[str, ...]:
     )
 
 
-def files_at_hand(name: str) -> list[Path]:
+def files_at_hand(reference: str | os.PathLike[str]) -> list[Path]:
     """The user's own files that a name stands for; none for the datasets that have a name of their own."""
+    name = name_of(reference)
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
         return list(mat.paths(rest))
@@ -119,7 +164,7 @@ def _made_from(name: str, root: Path) -> list[str] | None:
     return None
 
 
-def _read(name: str, root: Path) -> NodeDataset:
+def _read(name: str, root: Path) -> Dataset:
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
         return mat.load(rest, name)
@@ -127,6 +172,8 @@ def _read(name: str, root: Path) -> NodeDataset:
         return npz.load(expanded(rest), name)
     if rest and kind == "synthetic":
         return synthetic.generate(name, synthetic.parse(rest))
+    if "@" in name:
+        return _made_by_plugin(name)
     choose("dataset", name, (*_REGISTRY, *_FORMS))
     if name in EMBEDDED:
         return EMBEDDED[name].load()
@@ -142,8 +189,26 @@ def _read(name: str, root: Path) -> NodeDataset:
     return (published.DATASETS | pyg.DATASETS)[name].read(name, root / name)
 
 
-def describe(name: str, root: Path) -> DatasetInfo:
+def _made_by_plugin(name: str) -> Dataset:
+    if name not in DATASETS:
+        raise UserError(f"the graph {name} is in another process's memory; load it here, too.")
+    try:
+        made = DATASETS[name]()
+    except UserError:
+        raise
+    except Exception as error:  # a plug-in may raise anything
+        raise UserError(f"the dataset {name}: {type(error).__name__}: {one_line(error)}") from error
+    if not isinstance(made, Dataset):
+        raise UserError(
+            f"the dataset {name} is a {type(made).__name__}; a plug-in returns a hagmeta.Dataset, as from "
+            "Dataset.from_arrays."
+        )
+    return made
+
+
+def describe(reference: str | os.PathLike[str] | Dataset, root: Path) -> DatasetInfo:
     """Say what is known of a dataset without loading or downloading it."""
+    name = name_of(reference)
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
         on_disk = all(map(os.path.isfile, mat.paths(rest)))
@@ -154,13 +219,20 @@ def describe(name: str, root: Path) -> DatasetInfo:
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)
         return DatasetInfo(name, "random, of any size", synthetic.SOURCE, *counts)
+    if name in _held:
+        graph = _held[name]
+        counts = (graph.num_nodes, len(graph.edges), graph.num_features, graph.num_classes)
+        return DatasetInfo(name, "a graph in memory", "memory", *counts)
+    if "@" in name:
+        return DatasetInfo(name, "a graph that a plug-in makes, or of another process", "plug-in")
     info = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
     files = sources.FILES.get(name, ())
     return replace(info, on_disk=all((_raw_folder(name, root) / file.name).is_file() for file in files))
 
 
-def revision(name: str) -> int:
+def revision(reference: str | os.PathLike[str]) -> int:
     """Which version of a dataset a name stands for; 1 for files at hand and what is not known."""
+    name = name_of(reference)
     return _REGISTRY[name].revision if name in _REGISTRY else 1
 
 
@@ -168,6 +240,6 @@ def _raw_folder(name: str, root: Path) -> Path:
     return root / name / sources.RAW_FOLDERS.get(name, "")
 
 
-def fingerprint(dataset: NodeDataset) -> str:
+def fingerprint(dataset: Dataset) -> str:
     """The SHA-256 of a graph's content: equal for equal edges, labels and features, whatever the name."""
     return dataset.fingerprint

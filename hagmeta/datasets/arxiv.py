@@ -33,8 +33,8 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset, one_line
+from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.clean import one_line
 
 ARCHIVE = "arxiv.zip"
 SHAPES = {"node-feat": (169_343, 128), "node-label": (169_343, 1), "edge": (1_166_243, 2)}

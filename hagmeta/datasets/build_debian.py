@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.building import Edge, best_connected, presence, words, write
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.building import Edge, best_connected, words, write
+from hagmeta.datasets.word_features import presence
 
 MIN_PACKAGES_PER_SECTION = 100
 MAX_PACKAGES_PER_SECTION = 500

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.datasets import building, package, sources
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.word_features import presence
 
 DICTIONARY = ("usr/share/dictd/foldoc.dict.dz", "usr/share/dictd/foldoc.index")
 LEFT_OUT = ("tlas",)  # a list of all acronyms of three letters, whatever they mean
@@ -71,9 +71,7 @@ def build(dictionary: str, index: str) -> NodeDataset:
         "foldoc",
         edges=np.array(edges).reshape(-1, 2),
         labels=np.array([tags.index(articles[name].tag) for name in kept], dtype=np.int64),
-        features=building.presence(
-            [articles[name].words - of_tags for name in kept], minimum=MIN_ARTICLES_PER_WORD
-        ),
+        features=presence([articles[name].words - of_tags for name in kept], minimum=MIN_ARTICLES_PER_WORD),
         class_names=tags,
         source="FOLDOC",
     )

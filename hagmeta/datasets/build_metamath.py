@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.datasets import building, package, sources
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.word_features import presence
 
 DATABASE = "usr/share/metamath/databases/set.mm"
 # Sections of one's own, called after people; and examples and conventions, which are not of one matter.
@@ -61,9 +61,7 @@ def build(database: str) -> NodeDataset:
         "metamath",
         edges=np.array(edges).reshape(-1, 2),
         labels=np.array([sections.index(statements[label].section) for label in kept], dtype=np.int64),
-        features=building.presence(
-            [statements[label].symbols for label in kept], minimum=MIN_STATEMENTS_PER_SYMBOL
-        ),
+        features=presence([statements[label].symbols for label in kept], minimum=MIN_STATEMENTS_PER_SYMBOL),
         class_names=sections,
         source="set.mm",
     )

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.datasets import building, package, sources
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.word_features import presence
 
 DATABASES = tuple(f"usr/share/wordnet/data.{part}" for part in ("noun", "verb", "adj", "adv"))
 MAX_SYNSETS_PER_FILE = 800
@@ -61,9 +61,7 @@ def build(databases: Iterable[str], name: str = "wordnet", most: int | None = No
         name,
         edges=np.array([(node[a], node[b]) for a, b in edges if a in node and b in node]).reshape(-1, 2),
         labels=np.array([files.index(file_of[name]) for name in kept], dtype=np.int64),
-        features=building.presence(
-            [_words(synsets[name].gloss) for name in kept], minimum=MIN_SYNSETS_PER_WORD
-        ),
+        features=presence([_words(synsets[name].gloss) for name in kept], minimum=MIN_SYNSETS_PER_WORD),
         class_names=files,
         source="WordNet",
     )

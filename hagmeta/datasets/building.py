@@ -7,11 +7,8 @@ import hashlib
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-
-import numpy as np
-import scipy.sparse
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
@@ -25,19 +22,6 @@ Edge = tuple[str, str]
 def words(text: str) -> set[str]:
     """The words of a text, in lower case."""
     return set(re.findall(r"[a-z0-9]+", text.lower()))
-
-
-def presence(words_of: Sequence[set[str]], minimum: int) -> scipy.sparse.csr_matrix:
-    """A row a node, a column a word that at least ``minimum`` nodes have, 1 where it occurs."""
-    frequency = Counter(word for words in words_of for word in words)
-    vocabulary = sorted(word for word, count in frequency.items() if count >= minimum)
-    column = {word: number for number, word in enumerate(vocabulary)}
-    columns = [sorted(column[word] for word in words if word in column) for words in words_of]
-    starts = np.cumsum([0] + [len(row) for row in columns])
-    indices = np.array([number for row in columns for number in row], dtype=np.int64)
-    return scipy.sparse.csr_matrix(
-        (np.ones(len(indices), dtype=np.float32), indices, starts), shape=(len(words_of), len(vocabulary))
-    )
 
 
 def best_connected(class_of: Mapping[str, str], edges: Iterable[Edge], most: int) -> list[str]:

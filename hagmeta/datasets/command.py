@@ -15,7 +15,7 @@ from hagmeta.common.command import Parser
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.common.home import home
-from hagmeta.datasets import npz
+from hagmeta.datasets import Dataset, npz
 from hagmeta.datasets.convert import NODES_PER_WORD, Columns, convert, count
 from hagmeta.datasets.page import render
 from hagmeta.datasets.show import datasets_table, summary_view
@@ -71,9 +71,9 @@ def _convert(options: argparse.Namespace) -> None:
     check_writable("--out", out)
     columns = Columns(options.id, options.label, options.text, tuple(options.numeric or ()))
     converted = convert(options.edges, options.nodes, columns)
+    made = Dataset(out.stem, *converted.graph)
     with writing("--out", out):
-        npz.save(out, converted.dataset)
-    made = converted.dataset
+        npz.save(out, made)
     counts = {"node": made.num_nodes, "edge": len(made.edges), "feature": made.num_features}
     classes = f"{made.num_classes:,} classes"
     for note in converted.notes:

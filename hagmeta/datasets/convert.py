@@ -1,7 +1,7 @@
 """`python -m hagmeta datasets convert`: an edge list and a table of nodes become a graph (docs/your_data.md).
 
-Every line is checked, and whatever is left out is counted and said. Nodes without a label belong to no class
-and are left out with their edges, as in the ``.mat`` layout.
+Every line is checked, and what is left out is counted in a note. Nodes without a label stay in the graph as
+context.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.building import presence
-from hagmeta.datasets.clean import LARGEST, Features, make_dataset, sorted_unique
+from hagmeta.datasets.clean import (
+    LARGEST,
+    UNLABELLED,
+    Features,
+    GraphArrays,
+    clean_graph,
+    in_order,
+    is_no_label,
+    sorted_unique,
+)
 from hagmeta.datasets.table_file import TableFile, shown
+from hagmeta.datasets.word_features import presence
 
 NODES_PER_WORD = 3  # a word that fewer use tells nodes apart, not classes
-UNLABELLED = -1
 
 
 @dataclass(frozen=True)
@@ -41,16 +47,17 @@ class Columns:
 class Converted:
     """A graph, and what a user should know of how it was made."""
 
-    dataset: NodeDataset
+    graph: GraphArrays
     notes: list[str]
 
 
 @dataclass
 class _Nodes:
-    """The table of nodes: those with a label are numbered in the order of the file."""
+    """The table of nodes, which are numbered in the order of the file."""
 
-    number: dict[str, int] = field(default_factory=dict)  # by id; UNLABELLED if it has no label
-    labels: list[str] = field(default_factory=list)
+    feature_names: list[str]
+    number: dict[str, int] = field(default_factory=dict)  # by id
+    labels: list[str | None] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     numbers: list[list[float]] = field(default_factory=list)
 
@@ -65,16 +72,16 @@ def convert(edges: Path, nodes: Path, columns: Columns) -> Converted:
     names = _class_names(read.labels, nodes, columns)
     features = _features(read, nodes, columns, notes)
     pairs = _read_edges(edge_table, read.number, notes)
-    position = {name: label for label, name in enumerate(names)}
-    dataset = make_dataset(
-        nodes.stem,
+    position: dict[str | None, int] = {name: label for label, name in enumerate(names)}
+    graph = clean_graph(
         edges=pairs,
-        labels=[position[name] for name in read.labels],
+        labels=[position.get(name, UNLABELLED) for name in read.labels],
         features=features,
         class_names=names,
         source=str(nodes),
     )
-    return Converted(dataset, notes)
+    columns_read = tuple(read.feature_names) if columns.text is None else None
+    return Converted(graph._replace(node_ids=tuple(read.number), feature_names=columns_read), notes)
 
 
 def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:
@@ -84,7 +91,7 @@ def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:
     id_column, label_column = (_position(table, names, name) for name in (columns.id, columns.label))
     feature_names = _feature_names(table, names, columns)
     feature_columns = [_position(table, names, name) for name in feature_names]
-    nodes = _Nodes()
+    nodes = _Nodes(feature_names)
     line_of: dict[str, int] = {}
     for line, row in rows:
         node, label = row[id_column].strip(), row[label_column].strip()
@@ -97,19 +104,15 @@ def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:
                 f"valid is an id of its own for every node.",
             )
         line_of[node] = line
-        # What is left out is checked, too: a damaged line is damaged whether or not it has a label.
-        numbers = [] if columns.text is not None else _numbers(table, line, row, feature_columns, names)
-        nodes.number[node] = len(nodes.labels) if label else UNLABELLED
-        if not label:
-            continue
-        nodes.labels.append(label)
+        nodes.number[node] = len(nodes.labels)
+        nodes.labels.append(None if is_no_label(label) else label)
         if columns.text is not None:
             nodes.texts.append(row[feature_columns[0]])
         else:
-            nodes.numbers.append(numbers)
-    unlabelled = len(line_of) - len(nodes.labels)
+            nodes.numbers.append(_numbers(table, line, row, feature_columns, names))
+    unlabelled = nodes.labels.count(None)
     if unlabelled:
-        notes.append(f"{table.path}: {count(unlabelled, 'node')} without a label left out, with all edges")
+        notes.append(f"{table.path}: {count(unlabelled, 'node')} without a label, kept as context")
     unread = [name for name in names if name not in (columns.id, columns.label, *feature_names)]
     if unread:
         notes.append(f"{table.path}: not read: {_listed(unread)}")
@@ -169,15 +172,12 @@ def _is_number(cell: str) -> bool:
         return False
 
 
-def _class_names(labels: list[str], path: Path, columns: Columns) -> list[str]:
-    """In the order of their numbers if all are numbers, of the alphabet if not."""
-    present = set(labels)
+def _class_names(labels: list[str | None], path: Path, columns: Columns) -> list[str]:
+    present = in_order(label for label in labels if label is not None)
     if len(present) < 2:
-        found = f"one class, {shown(labels[0])}" if labels else "no label at all"
+        found = f"one class, {shown(present[0])}" if present else "no label at all"
         raise UserError(f"{path}: column {columns.label!r} holds {found}; valid are two classes or more.")
-    if all(label.isdecimal() for label in present):
-        return sorted(present, key=lambda label: (Decimal(label), label))  # of any length, as int is not
-    return sorted(present)
+    return present
 
 
 def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> Features:
@@ -201,20 +201,18 @@ def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> 
 def _read_edges(table: TableFile, number: dict[str, int], notes: list[str]) -> np.ndarray:
     rows = itertools.chain.from_iterable(_edge_rows(table, number, notes))
     ends = np.fromiter(rows, dtype=np.int64).reshape(-1, 2)
-    labelled = ends[(ends != UNLABELLED).all(axis=1)]
-    lower, upper = labelled.min(axis=1), labelled.max(axis=1)
+    lower, upper = ends.min(axis=1), ends.max(axis=1)
     distinct = len(sorted_unique((lower * len(number) + upper)[lower != upper]))
     loops = int(np.sum(lower == upper))
     dropped = {
-        "of nodes without a label": len(ends) - len(labelled),
         "from a node to itself": loops,
-        "repeated, in either direction": len(labelled) - loops - distinct,
+        "repeated, in either direction": len(ends) - loops - distinct,
     }
     said = "".join(f", {times:,} {what}" for what, times in dropped.items() if times)
     notes.append(f"{table.path}: {count(len(ends), 'edge')}{said}; {distinct:,} kept")
     if not distinct:
         raise UserError(f"{notes[-1]}; at least one between two different nodes is needed.")
-    return labelled
+    return ends
 
 
 def _edge_rows(table: TableFile, number: dict[str, int], notes: list[str]) -> Iterator[tuple[int, int]]:

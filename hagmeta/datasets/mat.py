@@ -18,8 +18,8 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import expanded
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset, one_line, require_data_file, whole_numbers
+from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.clean import one_line, require_data_file, whole_numbers
 
 SUFFIXES = ("_network", "_train.mat", "_test.mat")
 

@@ -4,7 +4,7 @@
 key                     shape        what
 ======================  ===========  =======================================================
 ``edges``               (edges, 2)   node numbers from 0; direction and repeats do not matter
-``labels``              (nodes,)     the class of each node, whole numbers from 0
+``labels``              (nodes,)     the class of each node, whole numbers from 0; -1: none
 ``features``            (nodes, F)   dense features; or, in their place, the sparse ones below
 ``feature_indptr``      (nodes + 1)  row starts, as in ``scipy.sparse.csr_matrix``
 ``feature_indices``     (nonzeros,)  column numbers
@@ -24,10 +24,10 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.clean import (
     entry_place,
-    make_dataset,
+    label_numbers,
     one_line,
     place,
     require_data_file,
@@ -35,12 +35,12 @@ from hagmeta.datasets.clean import (
 )
 
 
-def load(path: Path, name: str) -> NodeDataset:
+def load(path: Path, name: str) -> Dataset:
     """Read a graph in the neutral format."""
     arrays = _read_arrays(path)
     source = str(path)
     _require(arrays, ("edges", "labels"), source)
-    labels = whole_numbers(arrays["labels"], source=source, key="labels", dimensions=1)
+    labels = label_numbers(arrays["labels"], source=source)
     return make_dataset(
         name,
         arrays["edges"],
@@ -51,7 +51,7 @@ def load(path: Path, name: str) -> NodeDataset:
     )
 
 
-def save(path: Path, dataset: NodeDataset) -> None:
+def save(path: Path, dataset: Dataset) -> None:
     """Write a graph in the neutral format: the same bytes for the same graph, whole or not at all."""
     arrays: dict[str, Any] = {"edges": _smallest(dataset.edges), "labels": _smallest(dataset.labels)}
     features = dataset.features
@@ -71,7 +71,8 @@ def save(path: Path, dataset: NodeDataset) -> None:
 
 
 def _smallest(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.min_scalar_type(int(array.max(initial=0))))
+    least, most = int(array.min(initial=0)), int(array.max(initial=0))
+    return array.astype(np.promote_types(np.min_scalar_type(least), np.min_scalar_type(most)))
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -21,14 +21,14 @@ import scipy.sparse
 from filelock import FileLock
 
 from hagmeta.common.files import folder_written_whole
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.clean import one_line
 
 FORMAT = 1  # raise it when the same source would give other arrays
 CONTENTS = "contents.json"
 
 
-def load(name: str, made_from: Sequence[str], folder: Path, read: Callable[[], NodeDataset]) -> NodeDataset:
+def load(name: str, made_from: Sequence[str], folder: Path, read: Callable[[], Dataset]) -> Dataset:
     """The dataset that ``read`` reads, out of ``folder``. The first process prepares it, others wait."""
     place = folder / _folder_name(name, made_from)
     dataset = _open(place, name)
@@ -74,13 +74,13 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def _open(place: Path, name: str) -> NodeDataset | None:
+def _open(place: Path, name: str) -> Dataset | None:
     """Map what is there; None if that is nothing, or not all that was written."""
     try:
         contents = json.loads((place / CONTENTS).read_text())
         arrays = {key: _map(place / f"{key}.npy", size) for key, size in contents["bytes"].items()}
         nodes, features = len(arrays["labels"]), contents["features"]
-        dataset = NodeDataset(
+        dataset = Dataset(
             name,
             arrays["edges"],
             arrays["labels"],
@@ -110,7 +110,7 @@ def _csr(arrays: dict[str, np.ndarray], key: str, shape: tuple[int, int]) -> sci
     return matrix
 
 
-def _write(dataset: NodeDataset, made_from: Sequence[str], place: Path) -> None:
+def _write(dataset: Dataset, made_from: Sequence[str], place: Path) -> None:
     """Whole or not at all, in place of a damaged one; the caller holds the lock."""
     with folder_written_whole(place) as partial:
         arrays = _arrays(dataset)
@@ -128,7 +128,7 @@ def _write(dataset: NodeDataset, made_from: Sequence[str], place: Path) -> None:
         (partial / CONTENTS).write_text(json.dumps(contents, indent=1) + "\n")
 
 
-def _arrays(dataset: NodeDataset) -> dict[str, np.ndarray]:
+def _arrays(dataset: Dataset) -> dict[str, np.ndarray]:
     arrays = {"edges": dataset.edges, "labels": dataset.labels}
     matrices = {"adjacency": dataset.adjacency}
     if isinstance(dataset.features, np.ndarray):

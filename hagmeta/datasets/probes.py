@@ -15,12 +15,12 @@ from typing import TypeAlias
 import numpy as np
 import scipy.sparse
 
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import UNLABELLED, Dataset
 
 STEPS = 30
 PATIENCE = 4  # steps without a better answer for the validation nodes
 MODEL = "class-balanced least squares, one 60/20/20 split of every class, all train labels known"
-TRAIN, VAL, TEST = range(3)
+TRAIN, VAL, TEST, NONE = range(4)  # NONE: without a label
 
 Matrix: TypeAlias = scipy.sparse.csr_matrix | np.ndarray
 
@@ -53,7 +53,7 @@ class _Input:
         return np.asarray(values)
 
 
-def probe(dataset: NodeDataset) -> list[Probe]:
+def probe(dataset: Dataset) -> list[Probe]:
     """All three, on one 60/20/20 split of every class; none where no class has a node to test."""
     role = _split(dataset)
     if not (role == TEST).any():
@@ -73,14 +73,15 @@ def probe(dataset: NodeDataset) -> list[Probe]:
     return [Probe(name, _accuracy(input_, dataset, role)) for name, input_ in given.items()]
 
 
-def _split(dataset: NodeDataset) -> np.ndarray:
+def _split(dataset: Dataset) -> np.ndarray:
     """A fifth of every class for testing and a fifth for validation; of a class of less than five, none."""
     order = np.random.default_rng(0).permutation(dataset.num_nodes)
+    order = order[dataset.labels[order] != UNLABELLED]
     order = order[np.argsort(dataset.labels[order], kind="stable")]  # by class, shuffled within
-    sizes = np.bincount(dataset.labels, minlength=dataset.num_classes)
+    sizes = dataset.class_sizes
     rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     fifth = np.repeat(sizes // 5, sizes)
-    role = np.empty(len(order), dtype=np.int8)
+    role = np.full(dataset.num_nodes, NONE, dtype=np.int8)
     role[order] = np.where(rank < fifth, TEST, np.where(rank < 2 * fifth, VAL, TRAIN))
     return role
 
@@ -100,7 +101,7 @@ def _scaled(features: Matrix) -> Matrix:
     return scipy.sparse.csr_matrix(scipy.sparse.hstack([columns, ones]), dtype=np.float32)
 
 
-def _neighbour_classes(dataset: NodeDataset, role: np.ndarray) -> np.ndarray:
+def _neighbour_classes(dataset: Dataset, role: np.ndarray) -> np.ndarray:
     """By node, the share of each class among its neighbours that are train nodes; the last column is 1."""
     known = _one_hot(dataset) * (role == TRAIN)[:, None]
     counts = dataset.adjacency @ known - known  # the node itself is no neighbour
@@ -108,11 +109,12 @@ def _neighbour_classes(dataset: NodeDataset, role: np.ndarray) -> np.ndarray:
     return np.hstack([shares, np.ones((len(shares), 1), dtype=np.float32)])
 
 
-def _one_hot(dataset: NodeDataset) -> np.ndarray:
+def _one_hot(dataset: Dataset) -> np.ndarray:
+    """(nodes, classes); what it holds for a node without a label, no caller uses."""
     return np.eye(dataset.num_classes, dtype=np.float32)[dataset.labels]
 
 
-def _accuracy(given: _Input, dataset: NodeDataset, role: np.ndarray) -> float:
+def _accuracy(given: _Input, dataset: Dataset, role: np.ndarray) -> float:
     """Of the test nodes, after the step at which the validation nodes are answered best."""
     best, at_best, since = -1.0, 0.0, 0
 

@@ -13,8 +13,8 @@ from torch_geometric.data.data import BaseData
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.datasets.clean import make_dataset, one_line
+from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.clean import one_line
 from hagmeta.datasets.download import RemoteFile, fetch_all
 
 

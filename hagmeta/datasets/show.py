@@ -66,6 +66,8 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "edges", f"{summary.edges:,}"
     yield "features", f"{summary.features:,}, {'dense' if summary.dense else 'sparse'}"
     yield "classes", f"{len(summary.classes):,}"
+    if summary.unlabelled:
+        yield "nodes without a label", share(summary.unlabelled, summary.nodes)
     yield "nodes without features", share(summary.without_features, summary.nodes)
     yield "isolated nodes", share(summary.isolated, summary.nodes)
     yield "degree", ", ".join(f"{degree:,} ({name})" for name, degree in summary.degree_quantiles.items())

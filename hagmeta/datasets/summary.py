@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hagmeta.datasets.base import DatasetInfo, NodeDataset
+from hagmeta.datasets.base import UNLABELLED, Dataset, DatasetInfo
 from hagmeta.datasets.probes import Probe, probe
 
 QUANTILES = {"least": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "90 %": 0.9, "99 %": 0.99, "most": 1.0}
@@ -38,7 +38,8 @@ class Summary:
     features: int
     dense: bool
     classes: list[Row]  # the largest first
-    homophily: float  # the share of edges that join two nodes of one class
+    unlabelled: int
+    homophily: float  # the share of edges between nodes with labels that join two nodes of one class
     homophily_by_chance: float  # the same, if the ends of all edges were shuffled
     isolated: int
     degree_quantiles: dict[str, int]
@@ -60,11 +61,11 @@ class Summary:
         return [*self.classes[:ENDS], fold, *self.classes[-ENDS:]]
 
 
-def summary_of(dataset: NodeDataset, info: DatasetInfo) -> Summary:
+def summary_of(dataset: Dataset, info: DatasetInfo) -> Summary:
     """Look at a dataset; the linear models take most of the time."""
-    sizes = np.bincount(dataset.labels, minlength=dataset.num_classes)
+    sizes = dataset.class_sizes
     degree = np.bincount(dataset.edges.ravel(), minlength=dataset.num_nodes)
-    ends = np.bincount(dataset.labels, weights=degree, minlength=dataset.num_classes)
+    homophily, by_chance = _homophily(dataset)
     quantiles = np.quantile(degree, list(QUANTILES.values()), method="lower")
     features = dataset.features
     filled = (features != 0).sum(axis=1) if isinstance(features, np.ndarray) else features.getnnz(axis=1)
@@ -76,14 +77,25 @@ def summary_of(dataset: NodeDataset, info: DatasetInfo) -> Summary:
         features=dataset.num_features,
         dense=isinstance(features, np.ndarray),
         classes=[(dataset.class_names[c], int(sizes[c])) for c in np.argsort(-sizes, kind="stable")],
-        homophily=float(np.mean(dataset.labels[dataset.edges[:, 0]] == dataset.labels[dataset.edges[:, 1]])),
-        homophily_by_chance=float(np.sum((ends / ends.sum()) ** 2)),
+        unlabelled=dataset.num_nodes - int(sizes.sum()),
+        homophily=homophily,
+        homophily_by_chance=by_chance,
         isolated=int(np.sum(degree == 0)),
         degree_quantiles=dict(zip(QUANTILES, map(int, quantiles), strict=True)),
         degrees=_binned(degree),
         without_features=int(np.sum(filled == 0)),
         probes=probe(dataset),
     )
+
+
+def _homophily(dataset: Dataset) -> tuple[float, float]:
+    """As it is, and as it would be by chance; both 0 if no edge joins two nodes with labels."""
+    joined = dataset.labels[dataset.edges]  # (edges, 2) classes
+    joined = joined[(joined != UNLABELLED).all(axis=1)]
+    if len(joined) == 0:
+        return 0.0, 0.0
+    ends = np.bincount(joined.ravel())
+    return float(np.mean(joined[:, 0] == joined[:, 1])), float(np.sum((ends / ends.sum()) ** 2))
 
 
 def _binned(degree: np.ndarray) -> list[Row]:

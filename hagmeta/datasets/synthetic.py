@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse
 
 from hagmeta.common.errors import UserError, shown
-from hagmeta.datasets.base import DatasetInfo, NodeDataset
-from hagmeta.datasets.clean import MOST_FEATURES, Features, make_dataset, sorted_unique
+from hagmeta.datasets.base import DatasetInfo, NodeDataset, make_dataset
+from hagmeta.datasets.clean import MOST_FEATURES, Features, sorted_unique
 
 SMALLEST_CLASS = 100  # nodes, where there are enough
 CLASS_SIZE_EXPONENT = 0.8

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hagmeta.common.errors import choose
+from hagmeta.common.registry import Registry
+from hagmeta.common.settings import check_settings
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec
@@ -29,7 +30,13 @@ __all__ = [
     "make_method",
 ]
 
-METHODS: dict[str, type[Method]] = {
+
+def _check(method: type[Method]) -> None:
+    """Refuse a plug-in whose settings are not declared as ours are."""
+    check_settings("method", method, MethodSettings)
+
+
+_METHODS: dict[str, type[Method]] = {
     "hag-meta": HagMeta,
     "proto-gcn": ProtoGcn,
     "proto-gat": ProtoGat,
@@ -47,8 +54,9 @@ METHODS: dict[str, type[Method]] = {
     "frozen": Frozen,
     "joint": Joint,
 }
+METHODS = Registry("method", _METHODS, base=Method, check=_check)
 
 
 def make_method(settings: MethodSettings, sizes: Sizes, seed: int) -> Method:
-    """The configured method with the seed's own initial parameters."""
-    return METHODS[choose("method", settings.method, METHODS)](settings, sizes, seed)
+    """Make the configured method with the seed's own initial parameters."""
+    return METHODS[settings.method](settings, sizes, seed)

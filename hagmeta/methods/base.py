@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hagmeta.common.errors import UserError
 from hagmeta.common.settings import setting
+from hagmeta.common.traits import MethodTraits
+from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.encoders import EncoderSettings, make_encoder
 from hagmeta.nn.prototypes import mean_prototypes
-from hagmeta.nn.smoothing import smoothed_scores
-from hagmeta.packs.pack import State
+from hagmeta.packs.pack import Step
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 
@@ -28,10 +29,11 @@ class MethodSettings(EncoderSettings):
     method: str = setting("hag-meta", "the learning system")
 
     @classmethod
-    def concerns(cls, method: Any) -> bool:
-        """These concern all; a method's own concern it, and not methods that are built on it."""
+    def unused_by(cls, method: Any) -> str:
+        """All methods use these; a method's own are used by it, and not by methods that are built on it."""
         own = vars(method).get("own_settings")
-        return cls is MethodSettings or (own is not None and issubclass(own, cls))
+        used = cls is MethodSettings or (own is not None and issubclass(own, cls))
+        return "" if used else "it is a setting of other methods"
 
 
 class Task(NamedTuple):
@@ -74,13 +76,6 @@ class Sizes(NamedTuple):
     nodes: int = 0  # of the whole dataset
 
 
-class OwnSteps(NamedTuple):
-    """Adam's for some parameters, where they are not the common ones."""
-
-    rate: float | None  # in meta-training; in sessions as much larger or smaller than the common one
-    weight_decay: float | None
-
-
 class MetaTraining(Enum):
     """What a method learns from between the encoder's pre-training and the first session."""
 
@@ -100,7 +95,10 @@ class SessionLearning(Enum):
 
 
 class Method(nn.Module, ABC):
-    """A learning system. ``key`` draws dropout; without one a method is in evaluation mode."""
+    """A learning system, written for one seed. ``parts.py`` has small base classes for what few methods need.
+
+    ``key`` draws dropout; without one a method is in evaluation mode.
+    """
 
     own_settings: ClassVar[type[MethodSettings] | None] = None
     decides: ClassVar[Mapping[str, Any]] = {}  # settings that the method fixes, whatever is configured
@@ -113,55 +111,48 @@ class Method(nn.Module, ABC):
         "refitted": False,
         "tukey": 1.0,
         "random_features": 0,
+        "double_prototypes": True,
     }
-    revision: ClassVar[int] = 1  # raise it when the same settings would give other results
+    traits: ClassVar[MethodTraits] = MethodTraits(title="Method")
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
     freezes_encoder: ClassVar[bool] = False  # it neither learns nor drops out
-    propagates_once: ClassVar[bool] = False  # what ``propagate`` gives stays the same while the view does
-    settles: ClassVar[bool] = False  # what ``settle`` gives stays the same while a session lasts
-    rereads_from: ClassVar[int] = 1  # labels a class: with fewer to read again it keeps what it computed
-    oracle: ClassVar[bool] = False  # knows what no method may: the train labels of every class met
-    class_parameters: ClassVar[bool] = False  # has parameters of its own for each class: ``meet`` starts them
-    has_prototypes: ClassVar[bool] = False  # answers by HAG-Meta's: see the setting double_prototypes
+    encoder: Encoder  # where ``new_encoder`` returns one
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Give a class without ``traits`` its own title; what it does, and its revision, are its parent's."""
+        super().__init_subclass__(**keywords)
+        if "traits" not in vars(cls):
+            cls.traits = replace(cls.traits, title=cls.__name__, citation="", role="baseline")
+        if cls.session_learning is SessionLearning.REPLAY and not hasattr(cls, "select"):
+            raise UserError(f"{cls.__name__} learns by replay: derive it from hagmeta.methods.parts.Replays.")
 
     def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__()
-        if not self.has_encoder(settings):
-            return
-        twice = self.differentiates_twice(settings)
-        self.encoder = seeded(
-            seed, "init/encoder", lambda: make_encoder(sizes.features, settings, twice=twice)
-        )
-        self.encoder.requires_grad_(not self.freezes_encoder)
+        encoder = seeded(seed, "init/encoder", lambda: self.new_encoder(settings, sizes))
+        if encoder is not None:
+            self.encoder = encoder.requires_grad_(not self.freezes_encoder)
+
+    @classmethod
+    def new_encoder(cls, settings: Any, sizes: Sizes) -> Encoder | None:
+        """Return the encoder to pre-train, or None where a configuration needs none."""
+        return make_encoder(sizes.features, settings)
+
+    @classmethod
+    def traits_of(cls, settings: Any) -> MethodTraits:
+        """Return the traits of one configuration, which may differ from those of the class."""
+        if cls.traits.cost:
+            return cls.traits
+        trains, often = cls.training_of(settings) is not MetaTraining.NONE, cls.passes(settings) > 1
+        return replace(cls.traits, cost="heavy" if trains and often else "medium" if trains else "light")
 
     @classmethod
     def all_defaults(cls) -> dict[str, Any]:
-        """Its own, and those of its bases that it leaves as they are."""
-        found: dict[str, Any] = {}
+        """Return the defaults of this method: its own, and those of its bases that it leaves as they are."""
+        found: dict[str, Any] = {"pretrain_on": cls.default_pretrain_on()}
         for base in reversed(cls.__mro__):
             found |= vars(base).get("defaults", {})
         return found
-
-    @classmethod
-    def has_encoder(cls, settings: Any) -> bool:
-        """Whether a configuration of it has an encoder, and so anything to pre-train."""
-        return True
-
-    @classmethod
-    def narrow_columns(cls, settings: Any, columns: int) -> int:
-        """How many columns it makes of the narrow inputs' ``columns`` (`View.narrow`); 0: it needs none."""
-        return 0
-
-    @classmethod
-    def refits_words(cls, settings: Any) -> bool:
-        """Whether its narrow inputs are the tf-idf of what is visible at the time, not at first."""
-        return False
-
-    @classmethod
-    def differentiates_twice(cls, settings: Any) -> bool:
-        """Whether its steps descend through gradients, so that the encoder is differentiated twice."""
-        return False
 
     @classmethod
     def default_pretrain_on(cls) -> str:
@@ -178,26 +169,6 @@ class Method(nn.Module, ABC):
     def passes(cls, settings: Any) -> int:
         """How often a step passes over the graph: what it costs, roughly."""
         return 1
-
-    @classmethod
-    def sums_gradients(cls, settings: Any) -> tuple[str, ...]:
-        """How the names of parameters begin whose gradients add up from step to step."""
-        return ()
-
-    @classmethod
-    def idle(cls, settings: Any) -> tuple[str, ...]:
-        """Settings that make no difference beside the others: a resolved configuration has their defaults."""
-        return ()
-
-    @classmethod
-    def own_steps(cls, settings: Any) -> dict[str, OwnSteps]:
-        """By how the names of parameters begin: what they are learnt by."""
-        return {}
-
-    @classmethod
-    def knows_true_means(cls, settings: Any) -> bool:
-        """Whether it is given the true means of all classes met in `Shared.class_means`: it is an oracle."""
-        return False
 
     @abstractmethod
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Any:
@@ -220,77 +191,30 @@ class Method(nn.Module, ABC):
         return self.loss(shared, view, task, target, key)
 
     def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """What is kept of a task's classes, where their labels may not be read again."""
-        return (self.prototypes(shared, view, task),)
-
-    def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
-        """What a task's classes (classes, width) are known by: all that most methods keep of them."""
+        """What is kept of a task's classes, where their labels may not be read again: here their means."""
         embedding = self.encoder(shared.graph, view, None)
-        return mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
-
-    def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
-        """Numbers to keep of a session, once its queries are answered; NaN where one is not defined."""
-        return {}
-
-    def meet(self, shared: Shared, new: int, view: View, task: Task) -> State:
-        """The parameters that change when the last ``new`` classes of a task are met for the first time."""
-        raise NotImplementedError
+        return (mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept),)
 
     def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """What is to be remembered, while a session's steps are taken, of the model as it was before them."""
         return ()
 
-    def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
-        """For replay: embeddings (nodes, width) and logits (nodes, classes) of every node, to choose by."""
-        raise NotImplementedError
-
-    @classmethod
-    def select(
-        cls, settings: Any, embeddings: list[np.ndarray], logits: list[np.ndarray], size: int
-    ) -> list[np.ndarray]:
-        """Positions of the at most ``size`` nodes to keep of each class that was just learnt, for replay.
-
-        Of every class there are its candidates' embeddings (nodes, width) and logits (nodes, classes met).
-        """
-        raise NotImplementedError
-
-    def propagate(self, graph: Graph, view: View) -> Tensor:
-        """What no step changes of every node: with ``propagates_once`` it is there as ``view.propagated``."""
-        return self.encoder.propagate(graph, view, None)
-
-    def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """What no step of a session changes: with ``settles`` it is there as ``view.settled``."""
-        raise NotImplementedError
+    def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
+        """Numbers to keep of a session, once its queries are answered; NaN where one is not defined."""
+        return {}
 
     def logits(self, shared: Shared, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:
         """Logits of each task after one pass over the graph, in evaluation mode."""
         encoded = self.encode(shared, view, None)
         return tuple(self.classify(shared, encoded, task) for task in tasks)
 
-    def smoothed(
-        self,
-        shared: Shared,
-        share: float,
-        view: View,
-        task: Task,
-        adjustment: Tensor,
-        labelled: Tensor,
-        position: Tensor,
-    ) -> Tensor:
-        """Scores (queries, classes), smoothed over what is visible; ``adjustment`` is added to all logits.
-
-        The nodes ``labelled`` (labels,) are of the classes at ``position`` (labels,).
-        """
-        nodes = torch.arange(shared.graph.num_nodes, device=task.query.device)
-        everywhere = nodes + torch.zeros_like(task.query[:1])  # a row a seed, as queries have
-        (scores,) = self.logits(shared, view, (task._replace(query=everywhere),))
-        scores = (scores + adjustment).softmax(-1)
-        return smoothed_scores(shared.graph, view, scores, labelled, position, share)[task.query]
-
     def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
         """Embeddings (nodes, width) of some nodes, in evaluation mode."""
         return self.encoder(shared.graph, view, None).at(nodes)
 
-    def forward(self, step: str, *arguments: Any) -> Any:
-        """``torch.func.functional_call`` reaches every step of a method through here."""
-        return getattr(self, step)(*arguments)
+    def forward(self, step: Step, *arguments: Any) -> Any:
+        """Run a step, given by its name or as a function of the method.
+
+        ``torch.func.functional_call`` reaches every step through here.
+        """
+        return step(self, *arguments) if callable(step) else getattr(self, step)(*arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import MetaTraining, SessionLearning, Sizes
 from hagmeta.methods.hag_meta import HagMeta, HagMetaSettings
 
@@ -16,6 +17,11 @@ class Frozen(HagMeta):
     """
 
     decides: ClassVar = {"nla": False, "tla": False}
+    traits: ClassVar = MethodTraits(
+        title="Frozen",
+        citation="Lower bound of this study: nearest class means over the pre-trained encoder.",
+        role="bound",
+    )
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
 
@@ -34,5 +40,10 @@ class Joint(HagMeta):
     """
 
     decides: ClassVar = {"nla": False, "tla": False, "rehearsal": "all"}
+    traits: ClassVar = MethodTraits(
+        title="Joint",
+        citation="Upper bound of this study: joint training on the train labels of every class met.",
+        role="bound",
+        oracle=True,
+    )
     meta_training = MetaTraining.SUPERVISED
-    oracle = True

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
-from hagmeta.methods.base import Method, MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.common.traits import MethodTraits
+from hagmeta.methods.base import MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.methods.parts import CachesFeatures
 from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
 from hagmeta.packs.randomness import seeded
-from hagmeta.sparse.graph import View
+from hagmeta.sparse.graph import Graph, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,7 @@ class CecSettings(MethodSettings):
     )
 
 
-class Cec(Method):
+class Cec(CachesFeatures):
     """The encoder is frozen after pre-training; graph attention adapts all classifier vectors to each other.
 
     What had to be decided on graphs:
@@ -40,9 +43,13 @@ class Cec(Method):
     """
 
     own_settings = CecSettings
+    traits: ClassVar = MethodTraits(
+        title="CEC",
+        citation="Chi Zhang, Nan Song, Guosheng Lin, Yun Zheng, Pan Pan and Yinghui Xu. Few-Shot Incremental"
+        " Learning with Continually Evolved Classifiers. CVPR 2021.",
+    )
     session_learning = SessionLearning.NONE
     freezes_encoder = True
-    propagates_once = True
 
     def __init__(self, settings: CecSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -50,6 +57,10 @@ class Cec(Method):
             seed, "init/cec", lambda: ClassifierAttention(settings.embedding, settings.dropout)
         )
         self.scale = settings.cosine_scale
+
+    def propagate(self, graph: Graph, view: View) -> Tensor:
+        """Return the frozen encoder's rows (nodes, columns)."""
+        return self.encoder.propagate(graph, view, None)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
         (propagated,) = view.propagated or (self.propagate(shared.graph, view),)

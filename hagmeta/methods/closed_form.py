@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,8 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.common.settings import BY_METHOD, setting
-from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
-from hagmeta.nn.statistics import CHUNK, ClassNodes
+from hagmeta.common.traits import MethodTraits
+from hagmeta.methods.base import MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.methods.parts import CachesFeatures, OnNarrowInputs
+from hagmeta.nn.encoder import Encoder
+from hagmeta.nn.statistics import CHUNK, LabelledRows
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import Graph, View
@@ -58,6 +62,13 @@ class ClosedFormSettings(MethodSettings):
         birth=0,
     )
 
+    def without_effect(self) -> Mapping[str, str]:
+        if self.features == "encoder":
+            return {"hops": "features", "refitted": "features"}
+        idle = dict.fromkeys(OF_THE_ENCODER, "features") if self.features == "propagated" else {}
+        # In another basis the statistics that are kept of earlier sessions would be worth nothing.
+        return idle | ({"refitted": "rehearsal"} if self.rehearsed == 0 else {})  # type: ignore[attr-defined]
+
 
 def random_directions(seed: int, purpose: str, width: int, columns: int) -> nn.Parameter:
     """(width, columns) that features are projected on; they are drawn from the seed, and never learnt."""
@@ -66,7 +77,7 @@ def random_directions(seed: int, purpose: str, width: int, columns: int) -> nn.P
     )
 
 
-class OnFeatures(Method):
+class OnFeatures(OnNarrowInputs):
     """A head that is computed anew in every session, without gradients, on features that need no step.
 
     Features, every part of them at unit length:
@@ -86,6 +97,7 @@ class OnFeatures(Method):
     """
 
     defaults: ClassVar = {"hidden": 64, "embedding": 64, "classifier": "cosine"}
+    traits: ClassVar = MethodTraits(title="OnFeatures", closed_form=True)
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
     freezes_encoder = True
@@ -103,7 +115,12 @@ class OnFeatures(Method):
             self.width += self.random_features
 
     @classmethod
+    def new_encoder(cls, settings: ClosedFormSettings, sizes: Sizes) -> Encoder | None:
+        return super().new_encoder(settings, sizes) if cls.has_encoder(settings) else None
+
+    @classmethod
     def has_encoder(cls, settings: ClosedFormSettings) -> bool:
+        """Return whether a configuration has an encoder, and so anything to pre-train."""
         return settings.features != "propagated"
 
     @classmethod
@@ -112,15 +129,7 @@ class OnFeatures(Method):
 
     @classmethod
     def refits_words(cls, settings: Any) -> bool:
-        return bool(settings.refitted) and "refitted" not in cls.idle(settings)
-
-    @classmethod
-    def idle(cls, settings: Any) -> tuple[str, ...]:
-        if settings.features == "encoder":
-            return "hops", "refitted"
-        # In another basis the statistics that are kept of earlier sessions would be worth nothing.
-        useless = ("refitted",) if settings.rehearsed == 0 else ()
-        return useless + (OF_THE_ENCODER if settings.features == "propagated" else ())
+        return bool(settings.refitted) and "refitted" not in settings.idle
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
         """The features (nodes, width)."""
@@ -169,7 +178,7 @@ class OnFeatures(Method):
         """What the head makes of features (..., width) before anything else."""
         return rows
 
-    def known(self, shared: Shared, features: Tensor, task: Task) -> list[ClassNodes]:
+    def known(self, shared: Shared, features: Tensor, task: Task) -> list[LabelledRows]:
         """The classes of which labels may be read: those known by averages, then those known by supports."""
 
         def rows(nodes: Tensor) -> Tensor:
@@ -178,18 +187,19 @@ class OnFeatures(Method):
         found = []
         if len(task.averaged):
             nodes, share = shared.class_means.nodes(task.averaged, CHUNK)
-            found.append(ClassNodes(nodes, share, rows, shared.class_means.most_labels))
+            found.append(LabelledRows(nodes, share, rows, shared.class_means.most_labels))
         if len(task.support):
             alike = torch.full_like(features[task.support, 0], 1 / task.support.shape[-1])
-            found.append(ClassNodes(task.support, alike, rows))
+            found.append(LabelledRows(task.support, alike, rows))
         return found
 
 
-class ClosedForm(OnFeatures):
-    """A head from means and covariances of classes."""
+class ClosedForm(OnFeatures, CachesFeatures):
+    """A head from means and covariances of classes.
 
-    revision = 2  # in 1 signs of refitted columns, and combinations of equal eigenvalues, were the device's
-    propagates_once = True
+    Methods of revision 1 left the signs of refitted columns, and the choice among combinations of equal
+    eigenvalues, to the device.
+    """
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Tensor:
         return self.features_of(shared, view)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from hagmeta.common.settings import setting
-from hagmeta.methods.base import MethodSettings, SessionLearning, Shared, Task
+from hagmeta.common.traits import MethodTraits
+from hagmeta.methods.base import MethodSettings, Shared, Task
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.sparse.graph import View
 
@@ -47,7 +49,11 @@ class ErGnn(GrowingMethod):
     """
 
     own_settings = ErGnnSettings
-    session_learning = SessionLearning.REPLAY
+    traits: ClassVar = MethodTraits(
+        title="ER-GNN",
+        citation="Fan Zhou and Chengtai Cao. Overcoming Catastrophic Forgetting in Graph Neural Networks with"
+        " Experience Replay. AAAI 2021.",
+    )
 
     def session_loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedForm
 from hagmeta.methods.sgc import ShrinkageSettings
@@ -29,9 +30,15 @@ class FeCam(ClosedForm):
 
     own_settings = ShrinkageSettings
     defaults: ClassVar = {"shrinkage": 0.5, "tukey": 0.5}
-    # In 1 features were not brought back to unit length, part by part, after their power.
-    # From 2 to 3 as from 1 to 2 of ClosedForm.
-    revision = 3
+    traits: ClassVar = MethodTraits(
+        title="FeCAM",
+        citation="Dipam Goswami, Yuyang Liu, Bartłomiej Twardowski and Joost van de Weijer. FeCAM: Exploiting"
+        " the Heterogeneity of Class Distributions in Exemplar-Free Continual Learning. NeurIPS 2023.",
+        closed_form=True,
+        # In 1 features were not brought back to unit length, part by part, after their power.
+        # From 2 to 3 as from 1 to 2 of the others in closed form.
+        revision=3,
+    )
 
     def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)

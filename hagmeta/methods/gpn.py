@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import MetaTraining
 from hagmeta.methods.hag_meta import HagMeta
 
@@ -22,5 +23,10 @@ class Gpn(HagMeta):
     """
 
     decides: ClassVar = {"nla": True, "tla": False}
+    traits: ClassVar = MethodTraits(
+        title="GPN",
+        citation="Kaize Ding, Jianling Wang, Jundong Li, Kai Shu, Chenghao Liu and Huan Liu. Graph"
+        " Prototypical Networks for Few-shot Learning on Attributed Networks. CIKM 2020.",
+        revision=2,  # where N is 1, tasks have two classes
+    )
     meta_training = MetaTraining.FEW_SHOT
-    revision = 2  # where N is 1, tasks have two classes

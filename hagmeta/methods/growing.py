@@ -5,19 +5,19 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.methods.base import MetaTraining, Method, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import MetaTraining, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.parts import Grows, Replays
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import LinearHead
 from hagmeta.nn.prototypes import mean_prototypes
-from hagmeta.packs.pack import State
+from hagmeta.packs.pack import Parameters
 from hagmeta.sparse.graph import View
 
 
-class GrowingMethod(Method):
+class GrowingMethod(Grows, Replays):
     """The encoder under a linear classifier; a new class's row starts at the mean of what it is known by."""
 
     meta_training = MetaTraining.SUPERVISED
-    class_parameters = True
 
     def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -37,7 +37,7 @@ class GrowingMethod(Method):
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def meet(self, shared: Shared, new: int, view: View, task: Task) -> State:
+    def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
         # Classes that a session brings are known by their supports, those known at the start by averages.
         averaged = task.averaged[:0] if len(task.support) else task.averaged[-new:]
         embedding = self.encode(shared, view, None)

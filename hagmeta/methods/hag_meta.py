@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_RATE, setting
-from hagmeta.methods.base import MetaTraining, Method, MethodSettings, OwnSteps, Shared, Sizes, Task
+from hagmeta.common.traits import MethodTraits
+from hagmeta.methods.base import MetaTraining, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.parts import HasOwnSteps, HasPrototypes, KnowsTrueMeans, OwnSteps
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.node_attention import (
     LEARNT,
@@ -34,7 +37,7 @@ class HagMetaSettings(MethodSettings):
         "nothing",
         "without gpil: go on to the sessions, or learn supervised, from the labels that gpil would have",
         choices=("nothing", "supervised"),
-        only_with=("gpil", False),
+        recorded_idle=False,
         birth="nothing",
     )
     nla: bool = setting(True, "weigh support nodes by node-level attention")
@@ -108,6 +111,16 @@ class HagMetaSettings(MethodSettings):
         birth="fresh",
     )
 
+    def without_effect(self) -> Mapping[str, str]:
+        found = {"instead_of_gpil": "gpil"} if self.gpil else {}
+        if not self.tla:
+            found["tla_weights"] = "tla"
+        if not self.nla:
+            found["nla_weights"] = "nla"
+        if not self.nla or self.nla_weights not in LEARNT:
+            found |= dict.fromkeys(("nla_rate", "nla_decay"), "nla_weights" if self.nla else "nla")
+        return found
+
 
 class Encoded(NamedTuple):
     """A pass over the graph: by the encoder, and by NLA where it is on."""
@@ -116,7 +129,7 @@ class Encoded(NamedTuple):
     scores: NodeScores | None
 
 
-class HagMeta(Method):
+class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
     """With NLA, TLA and GPIL off it is the paper's Proto-GNN.
 
     What GPIL is worth can only be told beside a training on the same labels, `instead_of_gpil: supervised`:
@@ -132,7 +145,12 @@ class HagMeta(Method):
     """
 
     own_settings = HagMetaSettings
-    has_prototypes = True
+    traits: ClassVar = MethodTraits(
+        title="HAG-Meta",
+        citation="Zhen Tan, Kaize Ding, Ruocheng Guo and Huan Liu. Graph Few-shot Class-incremental Learning."
+        " WSDM 2022.",
+        role="studied",
+    )
 
     def __init__(self, settings: HagMetaSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -166,6 +184,11 @@ class HagMeta(Method):
         self.criterion = {"categorical": categorical_loss, "binary": binary_loss}[settings.loss]
 
     @classmethod
+    def traits_of(cls, settings: HagMetaSettings) -> MethodTraits:
+        traits = super().traits_of(settings)
+        return replace(traits, oracle=traits.oracle or cls.knows_true_means(settings))
+
+    @classmethod
     def training_of(cls, settings: HagMetaSettings) -> MetaTraining:
         if settings.gpil:
             return cls.meta_training
@@ -178,13 +201,6 @@ class HagMeta(Method):
     @classmethod
     def knows_true_means(cls, settings: HagMetaSettings) -> bool:
         return settings.nla and settings.nla_weights == "oracle"
-
-    @classmethod
-    def idle(cls, settings: HagMetaSettings) -> tuple[str, ...]:
-        learns = settings.nla and settings.nla_weights in LEARNT
-        counts = {"nla_weights": settings.nla, "nla_rate": learns, "nla_decay": learns}
-        counts["tla_weights"] = settings.tla
-        return tuple(name for name, it_does in counts.items() if not it_does)
 
     @classmethod
     def own_steps(cls, settings: HagMetaSettings) -> dict[str, OwnSteps]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
-from hagmeta.methods.base import MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.common.traits import MethodTraits
+from hagmeta.methods.base import MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
@@ -43,7 +45,11 @@ class ICarl(GrowingMethod):
     """
 
     own_settings = ICarlSettings
-    session_learning = SessionLearning.REPLAY
+    traits: ClassVar = MethodTraits(
+        title="iCaRL",
+        citation="Sylvestre-Alvise Rebuffi, Alexander Kolesnikov, Georg Sperl and Christoph H. Lampert."
+        " iCaRL: Incremental Classifier and Representation Learning. CVPR 2017.",
+    )
 
     def __init__(self, settings: ICarlSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)

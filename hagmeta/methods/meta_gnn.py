@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +11,12 @@ from torch import Tensor
 from torch.func import functional_call, grad
 
 from hagmeta.common.settings import HIGHEST_RATE, setting
+from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
-from hagmeta.nn.encoder import Embedding
+from hagmeta.nn.encoder import Embedding, Encoder
+from hagmeta.nn.encoders import make_encoder
 from hagmeta.nn.prototypes import mean_prototypes
-from hagmeta.packs.pack import State
+from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import part
 from hagmeta.sparse.graph import View
 
@@ -46,8 +49,13 @@ class MetaGnn(Method):
     """
 
     own_settings = MetaGnnSettings
+    traits: ClassVar = MethodTraits(
+        title="Meta-GNN",
+        citation="Fan Zhou, Chengtai Cao, Kunpeng Zhang, Goce Trajcevski, Ting Zhong and Ji Geng. Meta-GNN:"
+        " On Few-shot Node Classification in Graph Meta-learning. CIKM 2019.",
+        revision=2,  # where N is 1, tasks have two classes
+    )
     meta_training = MetaTraining.FEW_SHOT
-    revision = 2  # where N is 1, tasks have two classes
     session_learning = SessionLearning.NONE
 
     def __init__(self, settings: MetaGnnSettings, sizes: Sizes, seed: int) -> None:
@@ -59,8 +67,9 @@ class MetaGnn(Method):
         )
 
     @classmethod
-    def differentiates_twice(cls, settings: MetaGnnSettings) -> bool:
-        return not settings.first_order
+    def new_encoder(cls, settings: MetaGnnSettings, sizes: Sizes) -> Encoder:
+        """Return an encoder that can be differentiated twice, where steps descend through inner ones."""
+        return make_encoder(sizes.features, settings, twice=not settings.first_order)
 
     @classmethod
     def passes(cls, settings: MetaGnnSettings) -> int:
@@ -92,7 +101,7 @@ class MetaGnn(Method):
         known, shots = len(means) - len(task.support), task.support.shape[1]
         target = torch.arange(known, len(means), device=means.device).repeat_interleave(shots)
 
-        def support_loss(parameters: State, key: Tensor | None) -> Tensor:
+        def support_loss(parameters: Parameters, key: Tensor | None) -> Tensor:
             return F.cross_entropy(
                 self._logits(parameters, shared, view, task.support.flatten(), key), target
             )
@@ -104,7 +113,7 @@ class MetaGnn(Method):
         return self._logits(parameters, shared, view, task.query, part(key, self.steps))
 
     def _logits(
-        self, parameters: State, shared: Shared, view: View, nodes: Tensor, key: Tensor | None
+        self, parameters: Parameters, shared: Shared, view: View, nodes: Tensor, key: Tensor | None
     ) -> Tensor:
         """Logits (nodes, classes) of an encoder and a classifier with these parameters."""
         encoder = {name: parameters[name] for name, _ in self.named_parameters()}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures
+from hagmeta.methods.parts import RereadsMany, Settles
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.statistics import LEAST, mean_variance, shrunk
 from hagmeta.sparse.graph import Graph, View
@@ -25,6 +28,11 @@ ROUNDS = 3  # in which unlabelled nodes are shared out among classes
 HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # times that nodes hear their neighbours' answers
 NODES = 4096  # at a time, where a product has a row for each
 TAUGHT = 0.5  # share of unlabelled nodes in what a session teaches the encoder of a class
+UNLABELLED_NODES = {  # what visible nodes without labels do, by the setting that lets them
+    "unlabelled": "move its class means",
+    "coupling": "hear their neighbours' answers",
+    "finetune_steps": "teach its encoder",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +48,11 @@ class PosteriorMeansSettings(ClosedFormSettings):
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )
+
+    def without_effect(self) -> Mapping[str, str]:
+        # Statistics that are kept of earlier sessions would be of another encoder.
+        stays = "features" if self.features == "propagated" else "rehearsal" if self.rehearsed == 0 else ""  # type: ignore[attr-defined]
+        return dict.fromkeys(("finetune_steps", "finetune_rate"), stays) if stays else {}
 
 
 class Evidence(NamedTuple):
@@ -63,7 +76,14 @@ class Settled(NamedTuple):
     traces: Tensor  # (2,) the sums of all variances after that, and of the squares of the known means
 
 
-class PosteriorMeans(OnFeatures):
+def transductive_clause(names: Iterable[str]) -> str:
+    """Return why answers depend on nodes without labels, from names in ``UNLABELLED_NODES``."""
+    *others, last = [UNLABELLED_NODES[name] for name in names] or [""]
+    done = f"{', '.join(others)} and {last}" if others else last
+    return f"visible nodes without labels, queries among them, {done}" if done else ""
+
+
+class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     """Classes are Gaussians around means that were drawn from a Gaussian themselves; answers are posteriors.
 
     How features vary within a class, and how class means vary, is learnt from the classes known at session 0,
@@ -87,28 +107,44 @@ class PosteriorMeans(OnFeatures):
         "hidden": 128,
         "embedding": 128,
     }
-    # In 1 and 2 the encoder did not learn in sessions, and 1 was far surer of its answers; up to 3 few labels
-    # that might be read again were all that it had of a class; up to 4 its encoder was taught all at once; up
-    # to 5 random features were found anew after steps of the encoder, and variances drawn to the mean of all;
-    # up to 6 the signs of refitted columns, and combinations of equal eigenvalues, were those of the device.
-    revision = 7
+    traits: ClassVar = MethodTraits(
+        title="Posterior means",
+        citation="Proposed in this study; docs/our_method.md has the derivation.",
+        role="proposed",
+        transductive=transductive_clause(UNLABELLED_NODES),
+        closed_form=True,
+        # In 1 and 2 the encoder did not learn in sessions, and 1 was far surer of its answers; up to 3 few
+        # labels that might be read again were all that it had of a class; up to 4 its encoder was taught all
+        # at once; up to 5 random features were found anew after steps of the encoder, and variances drawn to
+        # the mean of all; up to 6 the signs of refitted columns, and combinations of equal eigenvalues, were
+        # those of the device.
+        revision=7,
+    )
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
-    settles = True
     rereads_from = 50
 
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
-        self.learns = settings.finetune_steps > 0 and "finetune_steps" not in self.idle(settings)
+        self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
         self.few_of_all = bool(settings.rehearsed)  # labels, of classes known at session 0, too
 
     @classmethod
-    def idle(cls, settings: Any) -> tuple[str, ...]:
-        # Statistics that are kept of earlier sessions would be of another encoder.
-        stays = not cls.has_encoder(settings) or settings.rehearsed == 0
-        return super().idle(settings) + (("finetune_steps", "finetune_rate") if stays else ())
+    def traits_of(cls, settings: Any) -> MethodTraits:
+        used = {
+            "unlabelled": settings.unlabelled > 0,
+            "coupling": settings.coupling > 0,
+            "finetune_steps": cls.teaches_encoder(settings),
+        }
+        clause = transductive_clause([name for name, it_is in used.items() if it_is])
+        return replace(super().traits_of(settings), transductive=clause)
+
+    @classmethod
+    def teaches_encoder(cls, settings: Any) -> bool:
+        """Return whether a configuration's encoder takes steps in sessions."""
+        return settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
 
     def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """``Settled``: of all features, but for those of an encoder that learns."""

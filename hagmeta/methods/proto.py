@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import MetaTraining
 from hagmeta.methods.hag_meta import HagMeta
 
@@ -16,6 +17,12 @@ class ProtoGcn(HagMeta):
     """
 
     decides: ClassVar = {"encoder": "gcn", "nla": False, "tla": False}
+    traits: ClassVar = MethodTraits(
+        title="Proto-GCN",
+        citation="Jake Snell, Kevin Swersky and Richard Zemel. Prototypical Networks for Few-shot Learning."
+        " NeurIPS 2017; over the GCN of Thomas N. Kipf and Max Welling. Semi-Supervised Classification with"
+        " Graph Convolutional Networks. ICLR 2017.",
+    )
     meta_training = MetaTraining.NONE
 
 
@@ -23,3 +30,9 @@ class ProtoGat(ProtoGcn):
     """The same over a GAT, which has a pre-training of its own."""
 
     decides: ClassVar = {"encoder": "gat", "nla": False, "tla": False}
+    traits: ClassVar = MethodTraits(
+        title="Proto-GAT",
+        citation="Jake Snell, Kevin Swersky and Richard Zemel. Prototypical Networks for Few-shot Learning."
+        " NeurIPS 2017; over the GAT of Petar Veličković, Guillem Cucurull, Arantxa Casanova, Adriana Romero,"
+        " Pietro Liò and Yoshua Bengio. Graph Attention Networks. ICLR 2018.",
+    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from hagmeta.common.settings import setting
+from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import Sizes
 from hagmeta.methods.closed_form import ClosedForm, random_directions
 from hagmeta.methods.sgc import RidgeSettings
@@ -33,6 +35,13 @@ class RanPac(ClosedForm):
     """
 
     own_settings = RanPacSettings
+    traits: ClassVar = MethodTraits(
+        title="RanPAC",
+        citation="Mark D. McDonnell, Dong Gong, Amin Parvaneh, Ehsan Abbasnejad and Anton van den Hengel."
+        " RanPAC: Random Projections and Pre-trained Models for Continual Learning. NeurIPS 2023.",
+        closed_form=True,
+        revision=2,  # as of ClosedForm
+    )
 
     def __init__(self, settings: RanPacSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)

@@ -13,10 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
+from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings
 from hagmeta.nn.statistics import ridged, shrunk, solve
+
+SGC = (
+    "Felix Wu, Tianyi Zhang, Amauri Souza Jr., Christopher Fifty, Tao Yu and Kilian Weinberger. Simplifying"
+    " Graph Convolutional Networks. ICML 2019."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +42,7 @@ class ShrinkageSettings(ClosedFormSettings):
     """How far covariances are trusted."""
 
     shrinkage: float | None = setting(
-        None,
+        BY_METHOD,
         "share of a covariance that gives way to equal variances (default: 0.1 for sgc-lda, 0.5 for fecam)",
         above=0,
         at_most=1,
@@ -47,6 +53,12 @@ class SgcNcm(ClosedForm):
     """The nearest class mean, by cosine."""
 
     own_settings = ClosedFormSettings
+    traits: ClassVar = MethodTraits(
+        title="SGC-NCM",
+        citation=f"Nearest class means, on the features of {SGC}",
+        closed_form=True,
+        revision=2,
+    )
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         return (torch.cat([*task.kept, *(known.means() for known in self.known(shared, features, task))]),)
@@ -64,6 +76,12 @@ class SgcRidge(ClosedForm):
     """
 
     own_settings = RidgeSettings
+    traits: ClassVar = MethodTraits(
+        title="SGC-Ridge",
+        citation=f"Ridge regression, on the features of {SGC}",
+        closed_form=True,
+        revision=2,
+    )
 
     def __init__(self, settings: RidgeSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -85,6 +103,12 @@ class SgcLda(ClosedForm):
     """
 
     own_settings = ShrinkageSettings
+    traits: ClassVar = MethodTraits(
+        title="SGC-LDA",
+        citation=f"Linear discriminant analysis, on the features of {SGC}",
+        closed_form=True,
+        revision=2,
+    )
     defaults: ClassVar = {"shrinkage": 0.1}
 
     def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:

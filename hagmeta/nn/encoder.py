@@ -1,4 +1,4 @@
-"""What an encoder must say: two layers from features to embeddings, dropout between them.
+"""What an encoder must say: how features and a graph become embeddings.
 
 An encoder returns an `Embedding`, which computes what is asked of it: a training step needs a few hundred
 nodes and the means of some classes, not every node of the graph.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.sparse.graph import ClassMeans, Graph, GraphSettings, View
+from hagmeta.sparse.products import matmul
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +42,27 @@ class Embedding(ABC):
         """Averages over the nodes that classes are known by: (classes, width)."""
 
 
+@dataclass(frozen=True)
+class EveryNode(Embedding):
+    """Embeddings that were computed for every node."""
+
+    embeddings: Tensor  # (nodes, width)
+
+    def all(self) -> Tensor:
+        return self.embeddings
+
+    def at(self, nodes: Tensor) -> Tensor:
+        return self.embeddings[nodes]
+
+    def means(self, class_means: ClassMeans) -> Tensor:
+        return matmul(class_means.direct, self.embeddings)
+
+
 class Encoder(nn.Module, ABC):
     """What runs over every node, and after it what is asked for."""
+
+    own_settings: ClassVar[type[LayerSettings] | None] = None  # a plug-in's; they inherit from LayerSettings
+    packs: ClassVar[bool] = True  # several seeds run as one, by ``torch.func.vmap``; otherwise one by one
 
     def __init__(self, num_features: int, settings: Any, *, twice: bool = False) -> None:
         """``twice`` where it will be differentiated twice."""

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hagmeta.common.settings import setting
-from hagmeta.nn.encoder import Encoder
+from hagmeta.common.registry import Registry
+from hagmeta.common.settings import check_settings, setting
+from hagmeta.nn.encoder import Encoder, LayerSettings
 from hagmeta.nn.gat import GAT, GatSettings
 from hagmeta.nn.gcn import GCN
 from hagmeta.nn.mlp import MLP
+from hagmeta.nn.pyg_model import adapted
+from hagmeta.nn.sage import SAGE
+from hagmeta.nn.sgc import SGC
 
-ENCODERS: dict[str, type[Encoder]] = {"gcn": GCN, "gat": GAT, "mlp": MLP}
+
+def _check(encoder: type[Encoder]) -> None:
+    """Refuse a plug-in whose settings are not declared as ours are."""
+    check_settings("encoder", encoder, LayerSettings)
+
+
+_ENCODERS: dict[str, type[Encoder]] = {"gcn": GCN, "gat": GAT, "sage": SAGE, "sgc": SGC, "mlp": MLP}
+ENCODERS = Registry("encoder", _ENCODERS, base=Encoder, check=_check, forms={"pyg": adapted})
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSettings(GatSettings):
     """Which encoder, and its shape."""
 
-    encoder: str = setting("gcn", "the encoder; mlp does without the graph", choices=tuple(ENCODERS))
+    encoder: str = setting("gcn", "the encoder; sgc is linear, mlp has no graph", choices=ENCODERS)
 
     def check(self) -> None:
         ENCODERS[self.encoder].check(self)

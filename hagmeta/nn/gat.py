@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +11,9 @@ from torch import Tensor, nn
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import BY_METHOD, setting
-from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
+from hagmeta.nn.encoder import Embedding, Encoder, EveryNode, LayerSettings
 from hagmeta.packs.randomness import dropout
-from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.products import attend, matmul, row_maximum
 
 
@@ -25,8 +26,11 @@ class GatSettings(LayerSettings):
         "attention heads of the GAT encoder's first layer, side by side in hidden",
         at_least=1,
         at_most=4096,
-        only_with=("encoder", "gat"),
+        kept_with="encoder",
     )
+
+    def without_effect(self) -> Mapping[str, str]:
+        return {} if self.encoder == "gat" else {"heads": "encoder"}  # type: ignore[attr-defined]
 
 
 class GraphAttention(nn.Module):
@@ -66,22 +70,6 @@ class GraphAttention(nn.Module):
         return attended.flatten(-2) * visible + self.bias
 
 
-@dataclass(frozen=True)
-class AttendedEmbedding(Embedding):
-    """Attention runs for every node, whatever is asked of it."""
-
-    embeddings: Tensor  # (nodes, width)
-
-    def all(self) -> Tensor:
-        return self.embeddings
-
-    def at(self, nodes: Tensor) -> Tensor:
-        return self.embeddings[nodes]
-
-    def means(self, class_means: ClassMeans) -> Tensor:
-        return matmul(class_means.direct, self.embeddings)
-
-
 class GAT(Encoder):
     """Two layers of graph attention."""
 
@@ -102,4 +90,4 @@ class GAT(Encoder):
         return attended
 
     def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
-        return AttendedEmbedding(propagated)
+        return EveryNode(propagated)

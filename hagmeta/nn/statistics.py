@@ -15,7 +15,7 @@ LEAST = 1e-12  # variance that is taken for some where there is none, as with on
 
 
 @dataclass(frozen=True)
-class ClassNodes:
+class LabelledRows:
     """The nodes of some classes, what each counts for its class, and what makes rows of numbers of nodes."""
 
     nodes: Tensor  # (classes, nodes)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-State = dict[str, Tensor]
+Parameters = dict[str, Tensor]  # by name
+Step = str | Callable[..., Any]  # of a module: the name of one of its steps, or a function of the module
 
 
 class Pack:
@@ -25,16 +26,16 @@ class Pack:
         self.template = modules[0]
         stacked, buffers = stack_module_state(list(modules))
         assert not buffers, "methods keep no buffers"
-        self.parameters: State = {
+        self.parameters: Parameters = {
             name: value.detach().to(device).movedim(0, -2).contiguous().requires_grad_(value.requires_grad)
             for name, value in stacked.items()
         }
         self._axes = {name: value.dim() - 2 for name, value in self.parameters.items()}
 
-    def run(self, step: str, shared: tuple[Any, ...], *seedwise: Any) -> Any:
+    def run(self, step: Step, shared: tuple[Any, ...], *seedwise: Any) -> Any:
         """``module.step(*shared, *seedwise)``, with a leading pack axis on ``seedwise`` and the result."""
 
-        def one(parameters: State, *arguments: Any) -> Any:
+        def one(parameters: Parameters, *arguments: Any) -> Any:
             return functional_call(self.template, parameters, (step, *shared, *arguments))
 
         return vmap(one, in_dims=(self._axes, *[0] * len(seedwise)))(self.parameters, *seedwise)
@@ -64,27 +65,27 @@ class Pack:
             capturable=on_gpu,
         )
 
-    def snapshot(self) -> State:
+    def snapshot(self) -> Parameters:
         return {name: value.detach().clone() for name, value in self.parameters.items()}
 
     @torch.no_grad()
-    def restore(self, state: State) -> None:
+    def restore(self, state: Parameters) -> None:
         for name, value in self.parameters.items():
             value.copy_(state[name])
 
-    def keep(self, state: State, chosen: np.ndarray) -> None:
+    def keep(self, state: Parameters, chosen: np.ndarray) -> None:
         """Bring an older snapshot up to date, for those of the seeds that are chosen (pack,)."""
         seeds = torch.from_numpy(chosen).unsqueeze(-1).to(self.device)
         for name, value in self.parameters.items():
             torch.where(seeds, value.detach(), state[name], out=state[name])
 
     @torch.no_grad()
-    def assign(self, values: State) -> None:
+    def assign(self, values: Parameters) -> None:
         """Replace some parameters, given with a leading pack axis, as ``run`` returns them."""
         for name, value in values.items():
             self.parameters[name].copy_(value.movedim(0, -2))
 
-    def states(self) -> list[State]:
+    def states(self) -> list[Parameters]:
         """Each seed's own parameters."""
         return [
             {name: value.select(-2, index).detach().clone() for name, value in self.parameters.items()}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from hagmeta.packs.pack import Pack, State
+from hagmeta.packs.pack import Pack, Parameters, Step
 
 
 class PlainPack(Pack):
@@ -25,22 +25,22 @@ class PlainPack(Pack):
             raise ValueError(f"plain mode runs one seed at a time, not {len(modules)}")
         self.size, self.device = 1, device
         self.template = modules[0].to(device)
-        self.parameters: State = dict(self.template.named_parameters())
+        self.parameters: Parameters = dict(self.template.named_parameters())
 
-    def run(self, step: str, shared: tuple[Any, ...], *seedwise: Any) -> Any:
+    def run(self, step: Step, shared: tuple[Any, ...], *seedwise: Any) -> Any:
         arguments = tree_map(_alone, seedwise)
         return tree_map(_packed, self.template(step, *shared, *arguments))
 
-    def keep(self, state: State, chosen: np.ndarray) -> None:
+    def keep(self, state: Parameters, chosen: np.ndarray) -> None:
         if chosen.item():
             state.update(self.snapshot())
 
     @torch.no_grad()
-    def assign(self, values: State) -> None:
+    def assign(self, values: Parameters) -> None:
         for name, value in values.items():
             self.parameters[name].copy_(_alone(value))
 
-    def states(self) -> list[State]:
+    def states(self) -> list[Parameters]:
         return [self.snapshot()]
 
 

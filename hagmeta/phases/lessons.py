@@ -13,8 +13,9 @@ from torch import Tensor
 from hagmeta.methods.base import Shared, Task
 from hagmeta.packs.pack import Pack, stack
 from hagmeta.packs.randomness import stream as random_stream
-from hagmeta.phases.context import Context, levelled
+from hagmeta.phases.context import Context
 from hagmeta.phases.memory import Memory
+from hagmeta.phases.tasks import levelled, stacked
 from hagmeta.protocol.episodes import ClassPools, training_pools
 from hagmeta.protocol.scenario import Scenario, Stream
 from hagmeta.sparse.graph import View
@@ -67,14 +68,14 @@ class HeldOutLesson(Lesson):
 
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
         self.streams = streams
-        if not self.pools or self.context.oracle:
+        if not self.pools or self.context.knowledge.oracle:
             pairs = zip(self.context.scenarios, self.streams, strict=True)
             self.pools = [self._pools(scenario, stream, session) for scenario, stream in pairs]
 
     def _pools(self, scenario: Scenario, stream: Stream, session: int) -> ClassPools:
         if stream.rehearsed is not None:
             return ClassPools(list(stream.rehearsed.known))
-        if not self.context.oracle:
+        if not self.context.knowledge.oracle:
             return training_pools(scenario, stream.known, self.context.settings)
         nodes = scenario.train_nodes_met(stream, session)
         return ClassPools([nodes[scenario.labels[nodes] == c] for c in stream.met(session)])
@@ -91,7 +92,7 @@ class HeldOutLesson(Lesson):
         for rng, pools, stream in zip(self.rng, self.pools, self.streams, strict=True):
             rows = np.arange(len(pools.sizes))
             of_known = pools.distinct(rows, rng.random((len(rows), self.queries)))
-            few = stream.supports(0 if self.context.oracle else session)
+            few = stream.supports(0 if self.context.knowledge.oracle else session)
             (earlier, asked_earlier), (own, asked_own) = (self._divided(rng, nodes) for nodes in few)
             supports.append(levelled(earlier, own))
             queries.append(np.concatenate([of_known.ravel(), asked_earlier.ravel(), asked_own.ravel()]))
@@ -104,8 +105,8 @@ class HeldOutLesson(Lesson):
                 new + np.arange(asked_own.size),
             ]
         )
-        averaged = [c[: 0 if self.context.keeps_prototypes else known] for c in classes]
-        task = self.context.stacked(classes, averaged, supports, queries)
+        averaged = [c[: 0 if self.context.tasks.keeps_prototypes else known] for c in classes]
+        task = stacked(classes, averaged, supports, queries)
         return task, stack([target] * len(self.streams))
 
     @staticmethod
@@ -132,9 +133,9 @@ class ReplayLesson(Lesson):
         target = np.concatenate([self.memory.targets(), np.repeat(first + np.arange(ways), shots)])
         nothing = [c[:0] for c in classes]
         none_known = [c[:0, None] for c in classes]
-        batch = self.context.stacked(classes, nothing, none_known, queries).on(self.context.device)
+        batch = stacked(classes, nothing, none_known, queries).on(self.context.runtime.device)
         self.batch = batch._replace(recalled=recall(pack, shared, view, batch))
-        self.target = stack([target] * len(streams)).to(self.context.device)
+        self.target = stack([target] * len(streams)).to(self.context.runtime.device)
 
     def task(self, session: int) -> tuple[Task, Tensor]:
         return self.batch, self.target
@@ -145,11 +146,11 @@ class AnswersLesson(Lesson):
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        idle = context.method.idle(context.settings)
-        self.teaches = context.settings.finetune_steps > 0 and "finetune_steps" not in idle
+        settings = context.settings
+        self.teaches = settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
 
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
-        task = self.context.task(streams, session)
+        task = self.context.tasks.session(streams, session)
         self.batch = task._replace(query=task.query[:, :0], recalled=recall(pack, shared, view, task))
 
     def courses(self, steps: int) -> Sequence[int]:

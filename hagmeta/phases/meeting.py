@@ -8,8 +8,10 @@ import numpy as np
 import torch
 
 from hagmeta.methods.base import MetaTraining, Shared, Task
+from hagmeta.methods.parts import Grows
 from hagmeta.packs.pack import Pack, stack
-from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import Knowledge
 from hagmeta.protocol.scenario import Stream
 
 
@@ -17,14 +19,14 @@ def meet(context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[S
     """Let a growing method start its parameters for the classes that a session brings it as new."""
     new = newcomers(context, streams, session)
     if new:
-        shared = context.shared(knowledge, len(streams[0].known), session)
-        _grow(pack, shared, new, knowledge, context.task(streams, session))
+        shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+        _grow(pack, shared, new, knowledge, context.tasks.session(streams, session))
 
 
 def meet_trained(context: Context, pack: Pack, training: Knowledge) -> None:
     """The same for the classes that supervised training knows, before it begins."""
-    if context.method.class_parameters and context.meta_training is MetaTraining.SUPERVISED:
-        classes = stack(scenario.trained for scenario in context.scenarios).to(context.device)
+    if issubclass(context.method, Grows) and context.meta_training is MetaTraining.SUPERVISED:
+        classes = stack(scenario.trained for scenario in context.scenarios).to(context.runtime.device)
         known = classes.shape[1]
         shared = Shared(context.graph, training.class_means, (known,))
         nothing = classes[:, :0]
@@ -38,7 +40,7 @@ def _grow(pack: Pack, shared: Shared, new: int, knowledge: Knowledge, task: Task
 
 def newcomers(context: Context, streams: Sequence[Stream], session: int) -> int:
     """How many classes a session brings that a growing method has not met, in training or before."""
-    if not context.method.class_parameters:
+    if not issubclass(context.method, Grows):
         return 0
     arrived = streams[0].arriving[session - 1] if session else streams[0].known
     if context.meta_training is MetaTraining.SUPERVISED:

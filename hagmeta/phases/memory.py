@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from hagmeta.methods.parts import Replays
 from hagmeta.packs.pack import Pack
-from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import Knowledge
 from hagmeta.protocol.scenario import Scenario, Stream
 
 
@@ -28,18 +30,19 @@ class Memory:
     def keep(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
         """Choose among the nodes of the classes that a session brought, after it."""
         context, streams = self.context, self.streams
+        assert issubclass(context.method, Replays)
         if not self.most:
-            new = context.n_way if session else len(streams[0].known)
+            new = context.tasks.n_way if session else len(streams[0].known)
             for kept in self.kept:
                 kept.append(np.empty((new, 0), dtype=np.int64))
             return
-        shared = context.shared(knowledge, len(streams[0].known), session)
-        described = pack.run("describe", (shared,), knowledge.view, context.task(streams, session))
+        shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+        described = pack.run("describe", (shared,), knowledge.view, context.tasks.session(streams, session))
         assert context.settings.k_shot
         size = self.most if session == 0 else min(self.most, context.settings.k_shot)
         for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
             candidates = self._candidates(scenario, stream, session)
-            nodes = torch.from_numpy(np.concatenate(candidates)).to(context.device)
+            nodes = torch.from_numpy(np.concatenate(candidates)).to(context.runtime.device)
             ends = np.cumsum([len(of_class) for of_class in candidates])[:-1]
             embeddings, logits = (np.split(x[seed, nodes].cpu().numpy(), ends) for x in described)
             chosen = context.method.select(context.settings, embeddings, logits, size)

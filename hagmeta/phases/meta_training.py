@@ -16,8 +16,10 @@ from hagmeta.packs.capture import Capture, Steps
 from hagmeta.packs.pack import EarlyStopping, Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import Checkpoints, State
-from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.meeting import meet_trained
+from hagmeta.phases.tasks import stacked
 from hagmeta.phases.validation import Validation
 from hagmeta.protocol.episodes import BatchSampler, EpisodeSampler, TaskSampler
 from hagmeta.sparse.graph import View
@@ -51,7 +53,7 @@ def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]
     while True:
         drawn = [sampler.draw() for sampler in samplers]
         for session in range(sessions):
-            task, target = context.episode(drawn, session)
+            task, target = context.tasks.episode(drawn, session)
             targets = stack([target] * len(drawn))
             classes = np.stack(
                 [
@@ -60,7 +62,7 @@ def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]
                 ]
             )
             yield Episode(
-                context.shared(knowledge, base, session + 1), knowledge.view, task, targets, classes
+                context.tasks.shared(knowledge, base, session + 1), knowledge.view, task, targets, classes
             )
 
 
@@ -79,7 +81,7 @@ def supervised_episodes(context: Context, knowledge: Knowledge) -> Iterator[Epis
     """Batches without end: nodes of every class that training may know, each known by its average."""
     samplers = [BatchSampler(scenario, context.settings) for scenario in context.scenarios]
     classes = np.stack([scenario.trained for scenario in context.scenarios])
-    shared = context.shared(knowledge, classes.shape[1], 0)
+    shared = context.tasks.shared(knowledge, classes.shape[1], 0)
     while True:
         query = np.stack([sampler.draw() for sampler in samplers])
         yield _episode(context, shared, knowledge, classes, classes, query[:, :0, :1], query)
@@ -97,7 +99,7 @@ def _episode(
     """An episode of ``classes`` (pack, classes) with queries (pack, classes, shots)."""
     target = np.repeat(np.arange(classes.shape[1]), query.shape[2])
     nodes = query.reshape(len(query), -1)
-    task = context.stacked(classes, averaged, support, nodes)
+    task = stacked(classes, averaged, support, nodes)
     return Episode(shared, knowledge.view, task, stack([target] * len(classes)), classes)
 
 
@@ -138,8 +140,8 @@ def meta_train(
 ) -> Trained:
     """Train the pack, to each seed's best validation accuracy where the protocol validates."""
     settings = context.settings
-    with context.capture() as capture:
-        steps = context.steps(pack, settings.learning_rate, capture)
+    with context.runtime.capture() as capture:
+        steps = context.runtime.steps(pack, settings.learning_rate, capture)
         if not context.protocol.validates:
             answered = _train_to_the_end(context, pack, steps, progress, checkpoints)
             return Trained([None] * pack.size, steps, answered)
@@ -150,14 +152,15 @@ def meta_train(
 
 def trained_before(context: Context, pack: Pack, state: State) -> Trained:
     """What meta-training left in a run that was cut off after it; the parameters are the caller's."""
-    with context.capture() as capture:
-        steps = context.steps(pack, context.settings.learning_rate, capture)
+    with context.runtime.capture() as capture:
+        steps = context.runtime.steps(pack, context.settings.learning_rate, capture)
     steps.restore(state["steps"])
     return Trained(state["best"], steps, _answered(state["answered"], context))
 
 
 def _answered(state: Sequence[Any], context: Context) -> list[Answered]:
-    return [Answered(query, classes.numpy(), answer.to(context.device)) for query, classes, answer in state]
+    device = context.runtime.device
+    return [Answered(query, classes.numpy(), answer.to(device)) for query, classes, answer in state]
 
 
 def _train_to_the_best(
@@ -169,7 +172,7 @@ def _train_to_the_best(
     checkpoints: Checkpoints | None,
 ) -> list[float | None]:
     """Keep every seed's parameters of its best validation, whose accuracies are returned."""
-    settings, training = context.settings, context.propagated(pack, context.training())
+    settings, training = context.settings, context.knowledge.propagated(pack, context.knowledge.training())
     validation = Validation(context, pack, capture)
     meet_trained(context, pack, training)
     stopping = EarlyStopping(pack, settings.patience)
@@ -219,9 +222,9 @@ def _train_to_the_end(
     context: Context, pack: Pack, steps: Steps, progress: Progress, checkpoints: Checkpoints | None
 ) -> Sequence[Answered]:
     """Train, and return the answers to a pseudo-stream: the last, or one after another training."""
-    training = context.propagated(pack, context.training())
+    training = context.knowledge.propagated(pack, context.knowledge.training())
     meet_trained(context, pack, training)
-    last = deque[Answered](maxlen=context.pseudo_sessions)
+    last = deque[Answered](maxlen=context.tasks.pseudo_sessions)
     done = 0
     if checkpoints and (before := checkpoints.reached("meta-train")):
         done = _go_on(pack, steps, before)
@@ -238,7 +241,7 @@ def _train_to_the_end(
     if context.meta_training is not MetaTraining.INCREMENTAL:
         key = _dropout_key(context)
         episodes = pseudo_episodes(context, training)
-        for number, episode in zip(range(context.pseudo_sessions), episodes, strict=False):
+        for number, episode in zip(range(context.tasks.pseudo_sessions), episodes, strict=False):
             answer = episode.loss(pack, fold(key, number))[1].argmax(-1)
             last.append(Answered(episode.task.query, episode.classes, answer))
     return last
@@ -252,7 +255,7 @@ def _learnt(
     Those that are done are drawn again, which costs little, so that the others are the same as ever.
     """
     key = _dropout_key(context)
-    episodes = context.ahead(islice(EPISODES[context.meta_training](context, training), done, None))
+    episodes = context.runtime.ahead(islice(EPISODES[context.meta_training](context, training), done, None))
     for number, episode in zip(range(done, context.settings.episodes), episodes, strict=False):
         yield number, episode, episode.learn(steps, fold(key, number))
 

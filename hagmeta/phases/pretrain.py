@@ -20,7 +20,7 @@ from hagmeta.common.files import written_whole
 from hagmeta.nn.encoders import EncoderSettings, make_encoder
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.packs.capture import Capture, Steps
-from hagmeta.packs.pack import EarlyStopping, Pack, Progress, State, stack
+from hagmeta.packs.pack import EarlyStopping, Pack, Parameters, Progress, stack
 from hagmeta.packs.randomness import fold, keys, seeded
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.context import Context
@@ -64,7 +64,7 @@ class Pretrainer(nn.Module):
         return getattr(self, step)(*arguments)
 
 
-def pretrained_encoders(context: Context, cache: Cache | None, progress: Progress) -> list[State]:
+def pretrained_encoders(context: Context, cache: Cache | None, progress: Progress) -> list[Parameters]:
     """One encoder a scenario, from the cache where they are there. One process computes, others wait."""
     scenarios = context.scenarios
     if cache is None:
@@ -83,15 +83,16 @@ def pretrained_encoders(context: Context, cache: Cache | None, progress: Progres
             computed = _pretrain(context, [scenarios[index] for index in missing], progress)
             for index, state in zip(missing, computed, strict=True):
                 _write(state, paths[index])
-    return [_read(path, context.device) for path in paths]
+    return [_read(path, context.runtime.device) for path in paths]
 
 
-def _pretrain(context: Context, scenarios: Sequence[Scenario], progress: Progress) -> list[State]:
+def _pretrain(context: Context, scenarios: Sequence[Scenario], progress: Progress) -> list[Parameters]:
     seeds = [scenario.seed for scenario in scenarios]
     num_classes = len(context.protocol.pretrain_classes(scenarios[0]))
-    modules = [Pretrainer(context.num_inputs, num_classes, context.settings, seed) for seed in seeds]
-    pack = context.pack(modules)
-    with context.capture() as capture:
+    num_inputs = context.knowledge.views.sizes.features
+    modules = [Pretrainer(num_inputs, num_classes, context.settings, seed) for seed in seeds]
+    pack = context.runtime.pack(modules)
+    with context.runtime.capture() as capture:
         _train(context, scenarios, pack, capture, progress)
     prefix = "encoder."
     return [
@@ -104,8 +105,8 @@ def _train(
     context: Context, scenarios: Sequence[Scenario], pack: Pack, capture: Capture, progress: Progress
 ) -> None:
     """Train a pack to each seed's best validation accuracy."""
-    settings, graph = context.settings, context.graph
-    view = context.view(scenarios, [context.seen_first(scenario) for scenario in scenarios])
+    settings, graph, views = context.settings, context.graph, context.knowledge.views
+    view = views.view(scenarios, [views.seen_first(scenario) for scenario in scenarios])
     supervision = zip(*(_supervision(scenario, context) for scenario in scenarios), strict=True)
     target, train, val = (stack(arrays).to(graph.device) for arrays in supervision)
     steps = Steps(pack, settings.learning_rate, settings.weight_decay, capture)
@@ -151,22 +152,23 @@ def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.n
 
 def _cache_key(fingerprint: str, scenario: Scenario, context: Context) -> str:
     """Names what pre-training depends on: the data, what is seen and supervised, the settings, the seed."""
-    device = context.device.type + " plain" * context.plain  # equal to rounding, not to the bit
+    runtime = context.runtime
+    device = runtime.device.type + " plain" * runtime.plain  # equal to rounding, not to the bit
     digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
     names = sorted(item.name for item in (*fields(EncoderSettings), *fields(PretrainSettings)))
     digest.update(str([(name, getattr(context.settings, name)) for name in names]).encode())
-    for array in (context.seen_first(scenario), *_supervision(scenario, context)):
+    for array in (context.knowledge.views.seen_first(scenario), *_supervision(scenario, context)):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:24]
 
 
-def _read(path: Path, device: torch.device) -> State:
+def _read(path: Path, device: torch.device) -> Parameters:
     try:
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # torch.load raises whatever the bytes provoke
         raise UserError(f"the pre-trained encoder {path} cannot be read; delete it and run again.") from error
 
 
-def _write(state: State, path: Path) -> None:
+def _write(state: Parameters, path: Path) -> None:
     with written_whole(path) as partial:
         torch.save({name: value.cpu() for name, value in state.items()}, partial)

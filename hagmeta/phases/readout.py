@@ -9,9 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hagmeta.methods.base import Shared, Task
+from hagmeta.methods.base import Method, Shared, Task
+from hagmeta.nn.smoothing import smoothed_scores
 from hagmeta.packs.pack import Pack, stack_padded
-from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import Knowledge
+from hagmeta.sparse.graph import View
 
 
 class Labels(NamedTuple):
@@ -19,6 +22,28 @@ class Labels(NamedTuple):
 
     nodes: np.ndarray  # (labels,)
     position: np.ndarray  # (labels,) of their classes among those met
+
+
+def smoothed(
+    method: Method,
+    shared: Shared,
+    share: float,
+    view: View,
+    task: Task,
+    adjustment: Tensor,
+    labelled: Tensor,
+    position: Tensor,
+) -> Tensor:
+    """Return a method's scores (queries, classes), smoothed over what is visible.
+
+    ``adjustment`` is added to all logits. The nodes ``labelled`` (labels,) are of the classes at ``position``
+    (labels,).
+    """
+    nodes = torch.arange(shared.graph.num_nodes, device=task.query.device)
+    everywhere = nodes + torch.zeros_like(task.query[:1])  # a row a seed, as queries have
+    (scores,) = method.logits(shared, view, (task._replace(query=everywhere),))
+    scores = (scores + adjustment).softmax(-1)
+    return smoothed_scores(shared.graph, view, scores, labelled, position, share)[task.query]
 
 
 class ReadOut:
@@ -43,9 +68,9 @@ class ReadOut:
         adjustment = self._adjustment(labels, task)
         if not self._smoothing:
             return scores + adjustment.unsqueeze(1)
-        device = self._context.device
+        device = self._context.runtime.device
         held = (stack_padded(part).to(device) for part in zip(*labels, strict=True))
-        scores = pack.run("smoothed", (shared, self._smoothing), knowledge.view, task, adjustment, *held)
+        scores = pack.run(smoothed, (shared, self._smoothing), knowledge.view, task, adjustment, *held)
         return scores
 
     def confidence(self, scores: Tensor) -> Tensor:
@@ -55,7 +80,7 @@ class ReadOut:
     @torch.no_grad()
     def guesses(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task, count: int) -> Tensor:
         """Visible nodes (pack, classes, count) without labels, most surely of the classes with supports."""
-        nodes = torch.arange(shared.graph.num_nodes, device=self._context.device)
+        nodes = torch.arange(shared.graph.num_nodes, device=self._context.runtime.device)
         everywhere = task._replace(query=nodes.expand(pack.size, -1))
         few, kept = task.support.shape[1], self.kept
         shares = self._shares(self.scores(pack, shared, knowledge, everywhere))[..., -few:]
@@ -85,9 +110,9 @@ class ReadOut:
         """What is added to logits (pack, classes): Menon et al. (ICLR 2021), with the labels as the prior."""
         classes = task.classes.shape[-1]
         counts = np.stack([np.bincount(each.position, minlength=classes) for each in labels])
-        if self._context.keeps_prototypes:
+        if self._context.tasks.keeps_prototypes:
             counts[:, : self.kept.shape[1]] = self.kept
             self.kept = counts
         assert counts.all(), "every class met is known by a label"
         prior = counts / counts.sum(1, keepdims=True)
-        return torch.from_numpy(-self._tau * np.log(prior)).to(self._context.device, torch.float32)
+        return torch.from_numpy(-self._tau * np.log(prior)).to(self._context.runtime.device, torch.float32)

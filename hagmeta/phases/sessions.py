@@ -12,16 +12,19 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import SessionLearning, Shared, Task
+from hagmeta.methods.parts import Replays, Settles
 from hagmeta.packs.pack import Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
-from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.lessons import AnswersLesson, HeldOutLesson, Lesson, ReplayLesson, recall
 from hagmeta.phases.meeting import meet
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.meta_training import Trained
 from hagmeta.phases.readout import ReadOut
 from hagmeta.phases.snapshots import Snapshots
+from hagmeta.phases.tasks import stacked
 from hagmeta.protocol.evaluator import Evaluator
 from hagmeta.protocol.scenario import Stream
 from hagmeta.sparse.graph import View
@@ -63,7 +66,7 @@ def play(
         if snapshots:
             snapshots.load(before["snapshots"])
     for session in range(first, streams[0].sessions + 1):
-        knowledge = context.session(streams, session)
+        knowledge = context.knowledge.session(streams, session)
         meet(context, pack, knowledge, streams, session)
         answers = learner.learn_and_answer(pack, knowledge, session)
         for evaluator, answer in zip(evaluators, answers, strict=True):
@@ -125,18 +128,19 @@ class _AnsweringAfterLearning(_Learner):
         self.read_out = ReadOut(context)
         self.memory: Memory | None = None
         self.lesson: Lesson
-        if context.method.session_learning is SessionLearning.REPLAY:
+        method = context.method
+        if issubclass(method, Replays):
             self.memory = Memory(context, streams)
             self.lesson = ReplayLesson(context, self.memory)
-        elif context.method.session_learning is SessionLearning.ANSWERS:
+        elif method.session_learning is SessionLearning.ANSWERS:
             self.lesson = AnswersLesson(context)
         else:
             self.lesson = HeldOutLesson(context, streams, purpose)
-        self.learns = context.method.session_learning is not SessionLearning.NONE and self.lesson.teaches
+        self.learns = method.session_learning is not SessionLearning.NONE and self.lesson.teaches
         self.step = 0
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
-        knowledge = self._settled(pack, self.context.propagated(pack, knowledge), session)
+        knowledge = self._settled(pack, self.context.knowledge.propagated(pack, knowledge), session)
         streams = self.streams
         if session > 0:
             self._learn(pack, knowledge, streams, session)
@@ -145,15 +149,15 @@ class _AnsweringAfterLearning(_Learner):
                 self._learn(pack, knowledge, streams, session)
         if self.memory is not None:
             self.memory.keep(pack, knowledge, session)
-            if not self.context.keeps_prototypes:
+            if not self.context.tasks.keeps_prototypes:
                 kept = self.memory.nodes(), self.memory.labels(session)
-                knowledge = self.context.known_by(self.streams, session, *kept)
+                knowledge = self.context.knowledge.known_by(self.streams, session, *kept)
         return self._answer(pack, knowledge, streams, session)
 
     @torch.no_grad()
     def _settled(self, pack: Pack, knowledge: Knowledge, session: int) -> Knowledge:
         """The same, with what no step of the session changes."""
-        if not self.context.method.settles:
+        if not issubclass(self.context.method, Settles):
             return knowledge
         task, shared = self._task(knowledge, self.streams, session)
         settled = pack.run("settle", (shared,), knowledge.view, task)
@@ -169,7 +173,7 @@ class _AnsweringAfterLearning(_Learner):
         }
 
     def load(self, state: State) -> None:
-        self.kept = tuple(part.to(self.context.device) for part in state["kept"])
+        self.kept = tuple(part.to(self.context.runtime.device) for part in state["kept"])
         self.read_out.kept = state["labels"].numpy()
         if self.memory:
             self.memory.kept = [[rows.numpy() for rows in kept] for kept in state["memory"]]
@@ -195,21 +199,21 @@ class _AnsweringAfterLearning(_Learner):
     ) -> None:
         """So many steps."""
         settings = self.context.settings
-        shared = self.context.shared(knowledge, len(streams[0].known), session)
+        shared = self.context.tasks.shared(knowledge, len(streams[0].known), session)
         self.lesson.begin(pack, shared, knowledge.view, streams, session)
         lessons = (self.lesson.task(session) for _ in range(number))
         lessons = ((task._replace(kept=self.kept), target) for task, target in lessons)
-        with self.context.capture() as capture:
-            steps = self.context.steps(pack, settings.finetune_rate, capture)
-            for task, target in self.context.ahead(lessons):
+        with self.context.runtime.capture() as capture:
+            steps = self.context.runtime.steps(pack, settings.finetune_rate, capture)
+            for task, target in self.context.runtime.ahead(lessons):
                 key = fold(self.key, self.step)
                 steps.take("session_loss", (shared,), (knowledge.view,), (task, target, key))
                 self.step += 1
         self.lesson.end()
 
     def _task(self, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> tuple[Task, Shared]:
-        task = self.context.task(streams, session, knowledge.all_averaged)._replace(kept=self.kept)
-        return task, self.context.shared(knowledge, len(streams[0].known), session)
+        task = self.context.tasks.session(streams, session, knowledge.all_averaged)._replace(kept=self.kept)
+        return task, self.context.tasks.shared(knowledge, len(streams[0].known), session)
 
     @torch.no_grad()
     def _answer(self, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> Answers:
@@ -218,7 +222,7 @@ class _AnsweringAfterLearning(_Learner):
         scores = self.read_out.scores(pack, shared, knowledge, task)
         assert scores.shape[-1] == task.classes.shape[-1], "a method answers among all classes, kept ones too"
         self._diagnose(pack, shared, knowledge.view, task)
-        if context.keeps_prototypes:
+        if context.tasks.keeps_prototypes:
             self.kept = pack.run("keep", (shared,), knowledge.view, task)
         rows, shares = scores.argmax(-1).cpu().numpy(), self.read_out.confidence(scores).cpu().numpy()
         queries = [stream.queries[session] for stream in streams]
@@ -237,7 +241,7 @@ class _AnsweringWhileLearning(_Learner):
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str, trained: Trained) -> None:
         super().__init__(context, streams, purpose)
         self.trained = trained
-        self.steps = trained.steps.under(context.capture())
+        self.steps = trained.steps.under(context.runtime.capture())
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         if session == 0:
@@ -273,12 +277,12 @@ class _AnsweringWhileLearning(_Learner):
         new = [s.arriving[session - 1] for s in streams]
         classes = [np.concatenate(pair) for pair in zip(averaged, new, strict=True)]
         supports = [s.support[session - 1] for s in streams]
-        task = context.stacked(classes, averaged, supports, queries).on(context.device)
+        task = stacked(classes, averaged, supports, queries).on(context.runtime.device)
         target = [
             _positions(meaning, scenario.labels[nodes])
             for meaning, scenario, nodes in zip(meanings, context.scenarios, queries, strict=True)
         ]
-        shared = context.shared(knowledge, len(streams[0].known), session + second)
+        shared = context.tasks.shared(knowledge, len(streams[0].known), session + second)
         task = task._replace(recalled=recall(pack, shared, knowledge.view, task))
         return shared, task, stack(target)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hagmeta.common.settings import (
@@ -15,6 +16,7 @@ from hagmeta.common.settings import (
     setting,
 )
 from hagmeta.methods import METHODS, MetaTraining, MethodSettings, SessionLearning
+from hagmeta.methods.parts import HasPrototypes, Replays, RereadsMany
 from hagmeta.protocol import ProtocolSettings
 
 
@@ -57,8 +59,8 @@ class MetaTrainingSettings(TrainingSettings):
     )
 
     @classmethod
-    def concerns(cls, method: Any) -> bool:
-        return bool(method.meta_training is not MetaTraining.NONE)
+    def unused_by(cls, method: Any) -> str:
+        return "it is not meta-trained" if method.meta_training is MetaTraining.NONE else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +71,9 @@ class SessionSettings(Settings):
     finetune_rate: float = setting(0.005, "Adam's rate in a session", above=0, at_most=HIGHEST_RATE)
 
     @classmethod
-    def concerns(cls, method: Any) -> bool:
-        return bool(method.session_learning is not SessionLearning.NONE)
+    def unused_by(cls, method: Any) -> str:
+        none = method.session_learning is SessionLearning.NONE
+        return "it takes no gradient steps in sessions" if none else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +90,11 @@ class SelfTrainingSettings(Settings):
     )
 
     @classmethod
-    def concerns(cls, method: Any) -> bool:
+    def unused_by(cls, method: Any) -> str:
+        if method.traits.oracle:
+            return "it knows all labels"
         by_supports = method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT)
-        return by_supports and not method.oracle
+        return "" if by_supports else "it does not learn from supports alone"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +102,14 @@ class PrototypeSettings(Settings):
     """The prototypes of a session's new classes."""
 
     double_prototypes: bool | None = setting(
-        None,
-        "under released: a new class has a second prototype, to answer which is wrong (default: yes)",
+        BY_METHOD,
+        "under released: give each new class a second prototype; predicting it counts as an error",
         birth=True,
     )
 
     @classmethod
-    def concerns(cls, method: Any) -> bool:
-        return bool(method.has_prototypes)
+    def unused_by(cls, method: Any) -> str:
+        return "" if issubclass(method, HasPrototypes) else "it has no prototypes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +119,8 @@ class MemorySettings(Settings):
     memory: int = setting(10, "nodes kept of a class for replay", at_least=1, at_most=10_000)
 
     @classmethod
-    def concerns(cls, method: Any) -> bool:
-        return bool(method.session_learning is SessionLearning.REPLAY)
+    def unused_by(cls, method: Any) -> str:
+        return "" if issubclass(method, Replays) else "it replays nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,4 +160,15 @@ class PhaseSettings(
     @property
     def rehearsed(self) -> int | None:
         most = super().rehearsed
-        return 0 if most and most < METHODS[self.method].rereads_from else most
+        method = METHODS[self.method]
+        least = method.rereads_from if issubclass(method, RereadsMany) else 1
+        return 0 if most and most < least else most
+
+    @cached_property
+    def idle(self) -> dict[str, str]:
+        """Settings without effect next to the others, each with the setting that is why."""
+        method, found = METHODS[self.method], dict[str, str]()
+        for group in type(self).__mro__:
+            if "without_effect" in vars(group) and not group.unused_by(method):  # type: ignore[attr-defined]
+                found = vars(group)["without_effect"](self) | found  # a method's own groups come first
+        return found

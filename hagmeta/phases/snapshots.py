@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from hagmeta.packs.pack import Pack, stack_padded
-from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import Knowledge
 from hagmeta.protocol.scenario import Stream
 
 
@@ -32,8 +33,8 @@ class Snapshots:
         if session != self.session:
             return
         queries = [stream.queries[session] for stream in streams]
-        shared = context.shared(knowledge, len(streams[0].known), session)
-        nodes = stack_padded(queries).to(context.device)
+        shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+        nodes = stack_padded(queries).to(context.runtime.device)
         embedded = pack.run("embeddings", (shared,), knowledge.view, nodes).cpu().numpy()
         for scenario, stream, query, rows in zip(context.scenarios, streams, queries, embedded, strict=True):
             labels = scenario.labels[query]

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import Shared, Task
+from hagmeta.methods.parts import Grows
 from hagmeta.packs.capture import Capture
 from hagmeta.packs.pack import Pack, stack_padded
-from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.meeting import meet, newcomers
 from hagmeta.protocol.scenario import Scenario
 
@@ -26,7 +28,7 @@ class Validation:
         self._last = self._streams[0].sessions
         sessions = list(range(self._last + 1))
         limited = context.protocol.most_rehearsed is not None
-        oracle = context.oracle or context.knows_true_means
+        oracle = context.knowledge.oracle or context.knowledge.knows_true_means
         changes = context.settings.val_classes or oracle or limited
         if changes or any(newcomers(context, self._streams, session) for session in sessions):
             self._parts = [self._part([session]) for session in sessions]
@@ -36,13 +38,13 @@ class Validation:
 
     def _part(self, sessions: list[int]) -> _Together:
         context, streams = self._context, self._streams
-        knowledge = context.propagated(self._pack, context.session(streams, sessions[0]))
+        knowledge = context.knowledge.propagated(self._pack, context.knowledge.session(streams, sessions[0]))
         return _Together(
             knowledge,
-            context.shared(knowledge, len(streams[0].known), sessions[-1]),
+            context.tasks.shared(knowledge, len(streams[0].known), sessions[-1]),
             sessions,
-            tuple(context.task(streams, session, knowledge.all_averaged) for session in sessions),
-            tuple(self._truth(session).to(context.device) for session in sessions),
+            tuple(context.tasks.session(streams, session, knowledge.all_averaged) for session in sessions),
+            tuple(self._truth(session).to(context.runtime.device) for session in sessions),
             np.stack([self._asked(session) for session in sessions], axis=1),
         )
 
@@ -61,7 +63,7 @@ class Validation:
     def accuracy(self) -> np.ndarray:
         """Of each seed, the macro accuracy's mean over its sessions: every class counts the same."""
         pack = self._pack
-        before = pack.snapshot() if self._context.method.class_parameters else None
+        before = pack.snapshot() if issubclass(self._context.method, Grows) else None
         kept: tuple[Tensor, ...] = ()
         shares = []
         for part in self._parts:
@@ -82,7 +84,7 @@ class Validation:
         tasks = tuple(task._replace(kept=kept) for task in part.tasks)
         pairs = zip(self._pack.run("logits", *arguments, tasks), part.truth, strict=True)
         counts = torch.stack([self._right(logits, truth) for logits, truth in pairs], dim=1)
-        if self._context.keeps_prototypes:
+        if self._context.tasks.keeps_prototypes:
             kept = self._pack.run("keep", *arguments, tasks[-1])
         return counts, kept
 

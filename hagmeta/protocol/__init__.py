@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hagmeta.common.registry import Registry
 from hagmeta.common.settings import setting
 from hagmeta.protocol.base import LabelSettings, Protocol, TaskSettings
 from hagmeta.protocol.released import Released
@@ -11,7 +12,8 @@ from hagmeta.protocol.strict import Strict
 
 __all__ = ["PROTOCOLS", "Protocol", "ProtocolSettings", "TaskSettings", "make_protocol"]
 
-PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in (Strict, Released)}
+_PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in (Strict, Released)}
+PROTOCOLS = Registry("protocol", _PROTOCOLS, base=Protocol)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +21,7 @@ class ProtocolSettings(LabelSettings):
     """The task, its labels, and the protocol that it is played by."""
 
     protocol: str = setting(
-        "strict", "strict leaks nothing; released is the authors' code", choices=tuple(PROTOCOLS)
+        "strict", "strict leaks nothing; released is the authors' code", choices=PROTOCOLS
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hagmeta.common.errors import UserError, shown
-from hagmeta.common.settings import MOST_NODES, Settings, setting
+from hagmeta.common.settings import BY_METHOD, MOST_NODES, Settings, setting
 from hagmeta.protocol.scenario import ClassNodes, Rehearsed, Scenario, Stream, StreamPlan
 
 
@@ -83,7 +83,7 @@ class LabelSettings(TaskSettings):
     """Which labels are learnt from, and which again, where the protocol leaves that open."""
 
     pretrain_on: str | None = setting(
-        None,
+        BY_METHOD,
         "classes whose train labels pre-training learns from: base, or all known at session 0 "
         "(default: known, unless the method's episodes train the encoder on the others)",
         choices=("base", "known"),

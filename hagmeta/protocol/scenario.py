@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-TRAIN, VAL, TEST = 0, 1, 2  # roles of nodes
-NEVER = np.iinfo(np.int16).max  # the session in which nodes of an unused class arrive
+TRAIN, VAL, TEST, CONTEXT = 0, 1, 2, 3  # roles of nodes; CONTEXT: those without a label, always visible
+NEVER = np.iinfo(np.int16).max  # of an unused class: the session in which its nodes arrive
 Count = TypeVar("Count", int, np.ndarray)
 
 
@@ -39,7 +39,7 @@ class Split:
     base: np.ndarray  # (B,) classes
     novel_train: np.ndarray  # (T,) classes, in the seed's order
     novel_test: np.ndarray  # (E,) classes, in the order in which they will arrive
-    role: np.ndarray  # (nodes,) TRAIN, VAL or TEST
+    role: np.ndarray  # (nodes,) TRAIN, VAL, TEST or CONTEXT
 
     @property
     def order(self) -> np.ndarray:
@@ -127,7 +127,7 @@ class Scenario:
     """
 
     seed: int
-    labels: np.ndarray  # (nodes,)
+    labels: np.ndarray  # (nodes,); UNLABELLED where the role is CONTEXT
     num_classes: int
     split: Split
     meta_classes: np.ndarray  # the novel-train classes that meta-training may use
@@ -162,4 +162,4 @@ class Scenario:
 
     def all_nodes_of(self, classes: np.ndarray) -> np.ndarray:
         """Every node labelled with one of ``classes``: what only a protocol that leaks may ask."""
-        return np.flatnonzero(np.isin(self.labels, classes))
+        return np.flatnonzero(np.isin(self.labels, classes) & (self.split.role != CONTEXT))

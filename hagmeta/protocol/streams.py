@@ -5,14 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.randomness import stream as random_stream
 from hagmeta.protocol import ProtocolSettings, make_protocol
-from hagmeta.protocol.scenario import NEVER, TEST, VAL, ClassNodes, Scenario, Stream, StreamPlan, mislabel
+from hagmeta.protocol.scenario import (
+    CONTEXT,
+    NEVER,
+    TEST,
+    VAL,
+    ClassNodes,
+    Scenario,
+    Stream,
+    StreamPlan,
+    mislabel,
+)
 from hagmeta.protocol.splits import class_members, make_split
 
 
-def make_scenario(dataset: NodeDataset, settings: ProtocolSettings, seed: int) -> Scenario:
+def make_scenario(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Scenario:
     """Draw one seed's split and streams."""
     assert settings.n_way and settings.k_shot
     split = make_split(dataset, settings, seed)
@@ -94,10 +104,12 @@ class _Builder:
                 arrival[self.nodes.members[c]] = number
         for c in there:
             arrival[self.nodes.members[c]] = 0
+        readable_from = arrival.copy()
+        arrival[self.nodes.role == CONTEXT] = 0  # there from the start; no label of theirs is ever read
         plan = StreamPlan(self.nodes, known, arriving, support, role)
         queries = self.protocol.queries(plan, self.query_rng)
         rehearsed = self.protocol.rehearsed(plan, self.seed)
-        return Stream(known, arriving, support, queries, arrival, arrival.copy(), rehearsed)
+        return Stream(known, arriving, support, queries, arrival, readable_from, rehearsed)
 
     def _support(self, c: int) -> np.ndarray:
         return self.rng.choice(self.protocol.support_candidates(self.nodes, c), self.k_shot, replace=False)

@@ -33,7 +33,6 @@ class GraphSettings(InputSettings):
         "visible",
         "degrees that normalise what is visible of the graph: its own, or those of the whole graph",
         choices=("visible", "whole"),
-        only_with=("encoder", "gcn"),
         birth="visible",
     )
 
@@ -96,6 +95,17 @@ class Graph:
         weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
         return matmul(self.features, weight) * rows.unsqueeze(-1)
 
+    def dense_inputs(self, view: View, nodes: Tensor) -> Tensor:
+        """Return the inputs of some nodes (nodes,) of one seed, written out: (nodes, inputs)."""
+        features = self._host_features[nodes.cpu().numpy()]
+        if not view.inputs:
+            dense = features if isinstance(features, np.ndarray) else features.toarray()
+            return torch.from_numpy(dense).to(self.device, torch.float32)
+        words, rows = view.inputs
+        host = words.cpu().numpy()
+        weighed = features @ host if host.ndim == 2 else features.multiply(host).toarray()
+        return torch.from_numpy(weighed).to(self.device, torch.float32) * rows[nodes].unsqueeze(-1)
+
     def narrow_inputs(self, view: View, weight: Tensor) -> Tensor:
         """The narrow inputs (`View.narrow`) of every node times a weight; zeros where it is out of sight."""
         return self.mapped(weight, view._replace(inputs=view.narrow)) * view.visible.unsqueeze(-1)
@@ -131,10 +141,25 @@ class Graph:
         """The same for a few nodes (nodes,) only."""
         return aggregate_at(self.adjacency, view.scale, hidden, nodes)
 
+    def neighbour_means(self, hidden: Tensor, view: View) -> Tensor:
+        """Average rows (nodes, width) over each node's visible neighbours, without the node itself.
+
+        Divide by the number of neighbours that ``view.scale`` counts. A node without any gets zeros.
+        """
+        around = self.aggregate(hidden, _unweighted(view))  # with the node itself
+        own = hidden * view.visible.unsqueeze(-1)
+        return (around - own) * neighbour_shares(view.scale).unsqueeze(-1)
+
+    def neighbour_means_at(self, hidden: Tensor, view: View, nodes: Tensor) -> Tensor:
+        """Average the same rows for a few nodes (nodes,) only."""
+        around = self.aggregate_at(hidden, _unweighted(view), nodes)
+        own = hidden[nodes] * view.visible[nodes].unsqueeze(-1)
+        return (around - own) * neighbour_shares(view.scale)[nodes].unsqueeze(-1)
+
     def hidden_layer(
         self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
     ) -> Tensor:
-        """The same with a bias, ReLU and, where there is a key, dropout."""
+        """Kipf and Welling's propagation with a bias, ReLU and, where there is a key, dropout."""
         scale = dropout_scale(rate, key)
         if not self.adjacency.on_gpu:
             return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
@@ -161,6 +186,17 @@ def _scaled(view: View, factor: float) -> Tensor:
     return view.scale if factor == 1 else view.scale * math.sqrt(factor)
 
 
+def _unweighted(view: View) -> View:
+    """Make propagation a plain sum over the visible nodes."""
+    return view._replace(scale=view.visible)
+
+
+def neighbour_shares(scale: Tensor) -> Tensor:
+    """Return 1 / neighbours, from a ``View.scale`` of any shape; 0 for invisible nodes and those without."""
+    neighbours = torch.where(scale > 0, scale, 1).pow(-2).round() - 1
+    return torch.where(neighbours > 0, 1 / neighbours.clamp(min=1), 0)
+
+
 class ClassMeans:
     """Averages embeddings over the nodes that a class is known by."""
 
@@ -178,6 +214,13 @@ class ClassMeans:
         if self._graph.adjacency.on_gpu:
             return SeedwiseMatrix.from_transposed(self._aggregated_transposed())
         return SeedwiseMatrix(self._members_aggregated(), self._graph.device)
+
+    @cached_property
+    def neighbouring(self) -> SeedwiseMatrix | PlainMatrix:
+        """The same after ``Graph.neighbour_means``."""
+        if self._graph.adjacency.on_gpu:
+            return SeedwiseMatrix.from_transposed(self._neighbouring_transposed())
+        return SeedwiseMatrix(self._members_neighbouring(), self._graph.device)
 
     @cached_property
     def most_labels(self) -> int:
@@ -209,15 +252,37 @@ class ClassMeans:
             matrices.append((members @ weights @ loops @ weights).tocsr())
         return matrices
 
+    def _members_neighbouring(self) -> list[scipy.sparse.csr_matrix]:
+        """Return one matrix (classes, nodes) per seed, computed on the host."""
+        loops = self._graph.loops
+        neighbours = loops - scipy.sparse.identity(loops.shape[0], dtype=loops.dtype)
+        matrices = []
+        for members, visible in zip(self._members, self._visible, strict=True):
+            scale = torch.from_numpy(self._graph.host_scale(visible).astype(np.float32))
+            shares = scipy.sparse.diags(neighbour_shares(scale).numpy())
+            seen = scipy.sparse.diags(visible.astype(np.float32))
+            matrices.append((members @ shares @ neighbours @ seen).tocsr())
+        return matrices
+
     def _aggregated_transposed(self) -> Tensor:
         """(nodes, pack, classes), computed on the device: on large graphs much faster."""
+        return self._graph.adjacency.scaled_product(self._graph.view(self._visible).scale, self._averages())
+
+    def _neighbouring_transposed(self) -> Tensor:
+        """Return (nodes, pack, classes), computed on the device."""
+        view = self._graph.view(self._visible)
+        weighed = self._averages() * neighbour_shares(view.scale).T.unsqueeze(-1)
+        return self._graph.adjacency.scaled_product(view.visible, weighed) - weighed
+
+    def _averages(self) -> Tensor:
+        """Return the averages themselves as (nodes, pack, classes), on the device."""
         device, pack = self._graph.device, len(self._members)
         averages = torch.zeros(self._graph.num_nodes, pack, self._members[0].shape[0], device=device)
         for seed, members in enumerate(self._members):
             entries = members.tocoo()
             node, label = (torch.from_numpy(index).long().to(device) for index in (entries.col, entries.row))
             averages[node, seed, label] = torch.from_numpy(entries.data).to(device)
-        return self._graph.adjacency.scaled_product(self._graph.view(self._visible).scale, averages)
+        return averages
 
 
 class EdgeIndex:

@@ -67,3 +67,8 @@ class PlainClassMeans(ClassMeans):
     def aggregated(self) -> PlainSparseMatrix:
         (members,) = self._members_aggregated()
         return PlainSparseMatrix(members, self._graph.device)
+
+    @cached_property
+    def neighbouring(self) -> PlainSparseMatrix:
+        (members,) = self._members_neighbouring()
+        return PlainSparseMatrix(members, self._graph.device)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,25 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.protocol import PROTOCOLS
 
 Write = Callable[..., Path]
+TITLES = {
+    **{"hag-meta": "HAG-Meta", "proto-gcn": "Proto-GCN", "proto-gat": "Proto-GAT", "meta-gnn": "Meta-GNN"},
+    **{"gpn": "GPN", "er-gnn": "ER-GNN", "icarl": "iCaRL", "cec": "CEC", "sgc-ncm": "SGC-NCM"},
+    **{"posterior-means": "Posterior means", "joint": "Joint", "frozen": "Frozen"},
+}
+ROLES = {"hag-meta": "studied", "posterior-means": "proposed", "joint": "bound", "frozen": "bound"}
+
+
+def traits(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says of its method."""
+    method = config["method"]
+    clause = "visible nodes without labels, queries among them, move its class means"
+    moved = any(config.get(key) for key in ("unlabelled", "coupling")) and "unlabelled" in config
+    return {
+        "title": TITLES.get(method, method),
+        "role": ROLES.get(method, "baseline"),
+        "oracle": method == "joint",
+        "transductive": clause if moved else "",
+    }
 
 
 def about(config: RunConfig) -> dict[str, Any]:
@@ -23,6 +42,7 @@ def about(config: RunConfig) -> dict[str, Any]:
         "unhashed": config.unhashed(),
         "births": config.births(),
         "revisions": config.revisions(),
+        "traits": traits(config.canonical()),
     }
 
 

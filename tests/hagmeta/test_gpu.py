@@ -27,6 +27,8 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 TRAINED = [name for name, method in METHODS.items() if method.meta_training is not MetaTraining.NONE]
 VARIANTS = [(name, "gcn", "raw") for name in TRAINED]
 VARIANTS += [(name, "gat", "raw") for name in ("hag-meta", "meta-gnn", "cec")]
+VARIANTS += [(name, encoder, "raw") for name in ("hag-meta", "meta-gnn") for encoder in ("sage", "sgc")]
+VARIANTS += [("hag-meta", "sage", "svd"), ("hag-meta", "sgc", "svd")]
 VARIANTS += [("hag-meta", "gcn", "tf-idf"), ("hag-meta", "gat", "tf-idf"), ("meta-gnn", "gat", "tf-idf")]
 VARIANTS += [("hag-meta", "gcn", "svd"), ("hag-meta", "gat", "svd"), ("meta-gnn", "gcn", "svd")]
 every_method = pytest.mark.parametrize(("method", "encoder", "inputs"), VARIANTS)
@@ -41,9 +43,9 @@ def trained(
         context = prepare(config, seeds, dataset, device, eager=eager)
         pack = pretrain(context, None, no_progress)
         key, answers = keys(seeds, "test"), []
-        training = context.propagated(pack, context.training())
+        training = context.knowledge.propagated(pack, context.knowledge.training())
         episodes = ahead(EPISODES[context.meta_training](context, training), device)
-        with context.capture() as capture:
+        with context.runtime.capture() as capture:
             steps = Steps(pack, config.learning_rate, config.weight_decay, capture)
             for number, episode in zip(range(STEPS), episodes, strict=False):
                 answers.append(episode.learn(steps, fold(key, number)).cpu())
@@ -164,9 +166,9 @@ def test_smoothed_answers_are_those_of_the_cpu(
             context = prepare(config, [0, 3, 1], dataset, device)
             pack = pretrain(context, None, no_progress)
             streams = [scenario.test for scenario in context.scenarios]
-            knowledge = context.session(streams, 2)
-            task = context.task(streams, 2, knowledge.all_averaged)
-            shared = context.shared(knowledge, len(streams[0].known), 2)
+            knowledge = context.knowledge.session(streams, 2)
+            task = context.tasks.session(streams, 2, knowledge.all_averaged)
+            shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
             scores.append(ReadOut(context).scores(pack, shared, knowledge, task).cpu())
     torch.testing.assert_close(*scores, rtol=1e-3, atol=1e-3)
 
@@ -197,7 +199,7 @@ def test_a_failure_within_a_capture_leaves_the_gpu_usable(dataset: NodeDataset, 
                 raise MemoryError("just now")
             return torch.ones(3, device=GPU).sum()
 
-        with context.capture() as capture:
+        with context.runtime.capture() as capture:
             assert capture.run("sum", fails_when_captured, ()).item() == 3
             with pytest.raises(MemoryError, match="just now"):
                 capture.run("sum", fails_when_captured, ())

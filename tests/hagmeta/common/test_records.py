@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hagmeta.common import record_schema
+from hagmeta.common.metrics import MetricDeclaration, to_record
 from hagmeta.common.records import StudyFolder, config_hash, read_record
 from hagmeta.config import RunConfig
 from hagmeta.packs.environment import environment
@@ -92,3 +93,49 @@ def test_a_record_that_is_no_file_is_damage(tmp_path: Path) -> None:
 def test_a_config_that_is_no_mapping_is_damage(tmp_path: Path, config: Any) -> None:
     with pytest.raises(ValueError, match="its config is"):
         read_record(written(tmp_path, config, "0" * 16))
+
+
+BY_SESSION = to_record(MetricDeclaration("lift", "lift", by_session=True), "Lift@012345678901")
+PER_RUN = to_record(MetricDeclaration("lift", "lift", by_session=False), "Lift@012345678901")
+TRAITS = {"title": "CEC", "role": "baseline", "oracle": False, "transductive": "", "revision": 1}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"metrics": {"lift": BY_SESSION}, "lift": [-12.5]},
+        {"metrics": {"lift": BY_SESSION}, "lift": [None]},
+        {"metrics": {"lift": PER_RUN}, "lift": 12},
+        {"metrics": {"lift": PER_RUN}, "lift": None},
+        {"traits": TRAITS},
+        {"traits": TRAITS | {"of later code": [1]}},
+    ],
+)
+def test_declared_metrics_and_traits_are_read_at_a_glance(tmp_path: Path, said: dict[str, Any]) -> None:
+    config = {"dataset": "debian", "method": "cec"}
+    assert said.items() <= read_record(written(tmp_path, config, config_hash(config), **said)).items()
+    known, others = record_schema.schema()["properties"], record_schema.schema()["additionalProperties"]
+    assert all(record_schema._holds(value, known.get(key, others)) for key, value in said.items())
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"lift": 0.5}, "its lift is 0.5, and no metric of this name is declared"),
+        ({"metrics": {"lift": PER_RUN}}, "its lift is declared as a metric and missing"),
+        ({"metrics": {"lift": PER_RUN}, "lift": [0.5]}, "its lift is [0.5], and declared as one value"),
+        ({"metrics": {"lift": BY_SESSION}, "lift": 0.5}, "its lift is 0.5, and declared by session"),
+        ({"metrics": {"lift": BY_SESSION}, "lift": [1, 2]}, "its lift has 2 sessions, its accuracy 1"),
+        ({"metrics": {"lift": BY_SESSION}, "lift": ["x"]}, 'its lift[0] is "x"'),
+        ({"metrics": {"pd": PER_RUN}}, "its pd is declared as an additional metric"),
+        ({"metrics": {"lift": {"title": "lift"}}, "lift": 1}, 'its metrics lift is {"title": "lift"}'),
+        ({"traits": TRAITS | {"title": 5}}, "its traits title is 5"),
+    ],
+)
+def test_a_value_that_is_not_as_declared_is_damage(
+    tmp_path: Path, said: dict[str, Any], problem: str
+) -> None:
+    config = {"dataset": "debian", "method": "cec"}
+    with pytest.raises(ValueError) as error:
+        read_record(written(tmp_path, config, config_hash(config), **said))
+    assert str(error.value) == problem

@@ -12,7 +12,7 @@ import scipy.io
 import scipy.sparse
 
 from hagmeta.datasets import NodeDataset
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.base import make_dataset
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.base import UNLABELLED, make_dataset
 
 EDGES = [[0, 1], [1, 2]]
 LABELS = [0, 1, 0]
@@ -34,6 +34,13 @@ def test_make_dataset_drops_names_of_absent_classes() -> None:
     assert dataset.class_names == ("a", "c")
 
 
+def test_make_dataset_keeps_nodes_without_a_label() -> None:
+    dataset = make_dataset("g", EDGES, [7, -1, 5], FEATURES, source="g")
+    assert dataset.labels.tolist() == [1, UNLABELLED, 0] and dataset.labels.dtype == np.int64
+    assert dataset.class_names == ("5", "7") and dataset.class_sizes.tolist() == [1, 1]
+    assert dataset.edges.tolist() == EDGES
+
+
 def test_make_dataset_merges_sparse_entries_without_touching_the_callers() -> None:
     given = scipy.sparse.csr_matrix(([1.0, 2.0, 0.0], [1, 1, 0], [0, 2, 3, 3]), shape=(3, 2))
     dataset = make_dataset("g", EDGES, LABELS, given, source="g")
@@ -46,7 +53,8 @@ def test_make_dataset_merges_sparse_entries_without_touching_the_callers() -> No
     ("changes", "says"),
     [
         ({"labels": []}, "'labels' is empty"),
-        ({"labels": [0, -1, 0]}, "'labels' holds -1 in row 1; valid are whole numbers from 0"),
+        ({"labels": [0, -2, 0]}, "'labels' holds -2 in row 1; valid are whole numbers from 0, or -1 for no"),
+        ({"labels": [-1, -1, -1]}, "'labels' holds no label at all; at least one class is needed"),
         ({"labels": [0, 0.5, 0]}, "'labels' holds 0.5 in row 1"),
         ({"labels": [0, np.nan, 0]}, "'labels' holds nan in row 1"),
         ({"labels": ["a", "b", "a"]}, "'labels' has type <U1"),

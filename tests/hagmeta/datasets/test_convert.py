@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hagmeta.__main__ import main
-from hagmeta.datasets import NodeDataset, npz
+from hagmeta.datasets import UNLABELLED, Dataset, npz
 
 NODES = "id,label,text\na,red,An Apple tree\nb,red,apple pie\nc,blue,apple sky\nd,blue,a SKY\ne,red,Sky sky\n"
 EDGES = "source,target\na,b\nb,c\nc,d\nd,e\n"
@@ -29,7 +29,7 @@ def run(nodes: str | bytes | None, edges: str | bytes | None, *options: str) -> 
     return main(["datasets", "convert", *files, *options])
 
 
-def converted(nodes: str | bytes, edges: str | bytes, *options: str) -> NodeDataset:
+def converted(nodes: str | bytes, edges: str | bytes, *options: str) -> Dataset:
     assert run(nodes, edges, *options) == 0
     return npz.load(Path("g.npz"), "g")
 
@@ -57,18 +57,23 @@ def test_numeric_columns_become_dense_features() -> None:
 
 
 def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    nodes = "key,kind,x,name\na,p,1,n\nb,q,2,n\nc,,3,n\nd,p,4,n\n"
-    edges = "a,b,0.5\nb,a,0.5\na,b,1\na,a,1\nc,d,1\nd,b,1\n"
+    nodes = "key,kind,x,name\na,p,1,n\nb,q,2,n\nc,p,3,n\n"
+    edges = "a,b,0.5\nb,a,0.5\na,b,1\na,a,1\nc,b,1\n"
     graph = converted(nodes, edges, "--id", "key", "--label", "kind", "--numeric", "x")
-    assert graph.edges.tolist() == [[0, 1], [1, 2]], "d is the third of those with a label"
-    assert graph.features.tolist() == [[1], [2], [4]]
-    assert capsys.readouterr().out.splitlines()[:4] == [
-        "nodes.csv: 1 node without a label left out, with all edges",
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+    assert capsys.readouterr().out.splitlines()[:3] == [
         "nodes.csv: not read: 'name'",
         "edges.csv: not read: 1 column after the first two",
-        "edges.csv: 6 edges, 1 of nodes without a label, 1 from a node to itself, "
-        "2 repeated, in either direction; 2 kept",
+        "edges.csv: 5 edges, 1 from a node to itself, 2 repeated, in either direction; 2 kept",
     ]
+
+
+@pytest.mark.parametrize("empty", ["", " ", "-1"])
+def test_nodes_without_a_label_are_kept_as_context(empty: str, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = converted(f"id,label,x\na,1,1\nb,{empty},2\nc,0,3\n", "a,b\nb,c\n")
+    assert graph.labels.tolist() == [1, UNLABELLED, 0] and graph.class_names == ("0", "1")
+    assert graph.edges.tolist() == [[0, 1], [1, 2]] and graph.features.tolist() == [[1], [2], [3]]
+    assert capsys.readouterr().out.splitlines()[0] == "nodes.csv: 1 node without a label, kept as context"
 
 
 @pytest.mark.parametrize(

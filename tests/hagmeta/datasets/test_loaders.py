@@ -17,7 +17,7 @@ from torch_geometric.datasets import NELL
 
 from hagmeta.common.errors import UserError
 from hagmeta.datasets import NodeDataset, arxiv, load, pyg, sources
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets.base import make_dataset
 from hagmeta.datasets.download import RemoteFile
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import NodeDataset, fingerprint, load, npz
+from hagmeta.datasets import UNLABELLED, Dataset, fingerprint, load, npz
 
 
-def load_npz(path: Path) -> NodeDataset:
+def load_npz(path: Path) -> Dataset:
     return load(f"npz:{path}", root=path.parent)
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_round_trip_keeps_everything(graph: NodeDataset, tmp_path: Path, dense: bool) -> None:
+def test_round_trip_keeps_everything(graph: Dataset, tmp_path: Path, dense: bool) -> None:
     original = replace(graph, features=graph.features.toarray()) if dense else graph
     npz.save(tmp_path / "g.npz", original)
     back = load_npz(tmp_path / "g.npz")
@@ -29,14 +29,22 @@ def test_round_trip_keeps_everything(graph: NodeDataset, tmp_path: Path, dense: 
     assert [path.name for path in tmp_path.iterdir()] == ["g.npz"]  # no temporary file is left
 
 
-def test_save_writes_the_same_bytes_twice(graph: NodeDataset, tmp_path: Path) -> None:
+def test_round_trip_keeps_nodes_without_a_label(graph: Dataset, tmp_path: Path) -> None:
+    labels = graph.labels.copy()
+    labels[::7] = UNLABELLED
+    original = replace(graph, labels=labels)
+    npz.save(tmp_path / "g.npz", original)
+    assert fingerprint(load_npz(tmp_path / "g.npz")) == fingerprint(original)
+
+
+def test_save_writes_the_same_bytes_twice(graph: Dataset, tmp_path: Path) -> None:
     for name in ("a.npz", "b.npz"):
         npz.save(tmp_path / name, graph)
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
 def test_failed_save_leaves_the_old_file(
-    graph: NodeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    graph: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "g.npz").write_bytes(b"old")
 

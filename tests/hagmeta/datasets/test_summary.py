@@ -8,9 +8,10 @@ import pytest
 import scipy.sparse
 
 from hagmeta.__main__ import main
-from hagmeta.datasets import DatasetInfo, NodeDataset, npz
-from hagmeta.datasets.clean import make_dataset
+from hagmeta.datasets import UNLABELLED, Dataset, DatasetInfo, npz
+from hagmeta.datasets.base import make_dataset
 from hagmeta.datasets.probes import TEST, TRAIN, VAL, _neighbour_classes, _split
+from hagmeta.datasets.show import facts
 from hagmeta.datasets.summary import Fold, Summary, summary_of
 
 INFO = DatasetInfo("g", "a graph", "here")
@@ -60,7 +61,7 @@ def test_many_classes_are_folded_in_the_middle() -> None:
     assert len(few) == 20 and not any(isinstance(row, Fold) for row in few)
 
 
-def planted(*, features: bool, neighbours: bool, dense: bool) -> NodeDataset:
+def planted(*, features: bool, neighbours: bool, dense: bool) -> Dataset:
     """Four classes of 50 that show in the features, in the neighbours, in both or in neither."""
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(4), 50)
@@ -101,6 +102,26 @@ def test_labels_of_test_nodes_are_not_used() -> None:
     assert summary.probes[1].accuracy <= 0.25
 
 
+@pytest.mark.parametrize("dense", [True, False])
+def test_nodes_without_a_label_are_counted_and_not_asked(dense: bool) -> None:
+    dataset = planted(features=True, neighbours=True, dense=dense)
+    labels = dataset.labels.copy()
+    labels[:25] = UNLABELLED  # half of a class
+    summary = summary_of(replace(dataset, labels=labels), INFO)
+    assert ("nodes without a label", "25 (12.5 %)") in facts(summary)
+    assert dict(summary.classes) == {"0": 25, "1": 50, "2": 50, "3": 50}
+    assert summary.homophily == 1  # of edges between two nodes with labels
+    by_features, by_neighbours, _ = (probe.accuracy for probe in summary.probes)
+    assert by_features == 1 and by_neighbours > 0.95
+    assert "nodes without a label" not in dict(facts(summary_of(dataset, INFO)))
+
+
+def test_a_graph_whose_labelled_nodes_share_no_edge_is_described() -> None:
+    dataset = make_dataset("g", [[0, 1], [1, 2]], [0, -1, 1], np.ones((3, 1)), source="g")
+    summary = summary_of(dataset, INFO)
+    assert (summary.homophily, summary.homophily_by_chance, summary.probes) == (0, 0, [])
+
+
 def test_classes_of_neighbours_are_those_of_train_nodes_and_not_its_own() -> None:
     dataset = make_dataset("g", [[0, 1], [0, 2], [0, 3], [1, 2]], [0, 1, 1, 0], np.ones((4, 1)), source="g")
     shares = _neighbour_classes(dataset, np.array([TRAIN, TRAIN, TEST, TRAIN]))
@@ -124,7 +145,7 @@ def test_debian_is_described_within_80_columns(
 
 
 def test_a_file_is_described_and_its_names_are_shown_to_the_letter(
-    graph: NodeDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    graph: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("[bold]", "a\nb", ":cat:", "x" * 200, "\x1b[31m")
     npz.save(tmp_path / "g.npz", replace(graph, class_names=names))

@@ -6,11 +6,12 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hagmeta.__main__ import main
-from hagmeta.datasets import npz
+from hagmeta.datasets import UNLABELLED, npz
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "your_data.md").read_text()
@@ -45,8 +46,13 @@ def test_every_command_with_an_output_gives_it(capsys: pytest.CaptureFixture[str
         assert shown(printed.out + printed.err) == shown(output)
 
 
-def test_the_array_example_is_a_dataset(folder: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(code, {})
+def test_the_examples_in_python_make_datasets(folder: Path) -> None:
+    in_memory, arrays = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(in_memory, made)
+    assert made["karate"].class_names == ("Mr. Hi", "Officer") and made["karate"].features.shape == (34, 2)
+    assert made["karate"].identity == f"karate@{made['karate'].fingerprint[:12]}"
+    assert made["pairs"].labels.tolist() == [1, 0, 1, UNLABELLED]
+    exec(arrays, {})
     dataset = npz.load(folder / "graph.npz", "graph")
     assert dataset.class_names == ("sun", "moon") and dataset.features.shape == (4, 8)

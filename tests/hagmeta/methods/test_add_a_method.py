@@ -70,7 +70,8 @@ def run_in_a_fresh_process(package: Path, *arguments: str) -> Any:
 
 
 def test_the_page_followed_to_the_letter_runs(followed: Path) -> None:
-    assert run_in_a_fresh_process(followed)["config"]["method"] == "cosine-mean"
+    record = run_in_a_fresh_process(followed)
+    assert record["config"]["method"] == "cosine-mean" and record["traits"]["title"] == "CosineMean"
 
 
 def test_the_settings_of_the_page_are_given_and_recorded(followed: Path) -> None:
@@ -79,6 +80,7 @@ def test_the_settings_of_the_page_are_given_and_recorded(followed: Path) -> None
     file.write_text(blocks("python")[1] + "\n" + code[code.index("    def encode") :])
     record = run_in_a_fresh_process(followed, "--set", "cosine_start=5")
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
+    assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
 
 
 def test_it_is_short(written: str) -> None:

@@ -17,7 +17,7 @@ from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS, Sizes, make_method
 from hagmeta.methods.hag_meta import HagMeta
-from hagmeta.packs.pack import State, no_progress
+from hagmeta.packs.pack import Parameters, no_progress
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
 from hagmeta.pipeline import live, prepare, pretrain, run
@@ -46,7 +46,7 @@ def records(config: RunConfig, dataset: NodeDataset, **options: Any) -> list[Rec
 class Lived(NamedTuple):
     """A whole run: the parameters after it, and what it told of itself."""
 
-    parameters: State
+    parameters: Parameters
     evaluators: list[Evaluator]
 
 
@@ -57,20 +57,20 @@ def lived(config: RunConfig, dataset: NodeDataset, *, plain: bool = False) -> Li
     return Lived(pack.snapshot(), evaluators)
 
 
-def same(one: State, other: State) -> bool:
+def same(one: Parameters, other: Parameters) -> bool:
     shared = one.keys() & other.keys()
     return bool(shared) and all(torch.equal(one[name], other[name]) for name in shared)
 
 
 @pytest.fixture(scope="module")
-def usual() -> dict[str, State]:
+def usual() -> dict[str, Parameters]:
     """Filled by the first that needs it."""
     return {}
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_every_setting_makes_another_run_alike_in_packs_and_in_plain_mode(
-    tiny_graph: NodeDataset, tiny: Tiny, usual: dict[str, State], changes: dict[str, Any]
+    tiny_graph: NodeDataset, tiny: Tiny, usual: dict[str, Parameters], changes: dict[str, Any]
 ) -> None:
     if not usual:
         usual.update(default=lived(tiny(), tiny_graph).parameters)
@@ -131,8 +131,8 @@ def test_nla_has_its_own_rate_and_decay_in_training_and_in_sessions(
     config = tiny(learning_rate=0.01, finetune_rate=0.002, nla_rate=0.05, nla_decay=0.1)
     context = prepare(config, [0], tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
-    with context.capture() as capture:
-        steps = context.steps(pack, getattr(config, phase), capture)
+    with context.runtime.capture() as capture:
+        steps = context.runtime.steps(pack, getattr(config, phase), capture)
     common, own = steps._optimizer.param_groups
     assert (common["lr"], common["weight_decay"]) == (getattr(config, phase), config.weight_decay)
     assert own["lr"] == pytest.approx(5 * common["lr"]) and own["weight_decay"] == 0.1
@@ -144,8 +144,9 @@ def test_nla_has_its_own_rate_and_decay_in_training_and_in_sessions(
 def test_a_rate_or_decay_alone_leaves_the_other_common(tiny_graph: NodeDataset, tiny: Tiny) -> None:
     for changes, expected in (({"nla_rate": 0.05}, (0.05, 0.0005)), ({"nla_decay": 0.0}, (0.005, 0.0))):
         context = prepare(tiny(**changes), [0], tiny_graph, CPU)
-        assert context._own_steps(0.005) == {"node_attention.": pytest.approx(expected)}
-    assert prepare(tiny(), [0], tiny_graph, CPU)._own_steps(0.005) == {}
+        own = context.runtime._own_steps(HagMeta, 0.005)
+        assert own == {"node_attention.": pytest.approx(expected)}
+    assert prepare(tiny(), [0], tiny_graph, CPU).runtime._own_steps(HagMeta, 0.005) == {}
 
 
 def test_nla_at_the_common_rate_is_nla_as_it_was(tiny_graph: NodeDataset, tiny: Tiny) -> None:
@@ -161,9 +162,9 @@ def gradients(tiny_graph: NodeDataset, config: RunConfig) -> dict[str, torch.Ten
     context = prepare(config, SEEDS, tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.session(streams, 1)
-    shared = context.shared(knowledge, len(streams[0].known), 1)
-    task = context.task(streams, 1)._replace(query=torch.arange(12).view(2, 6))
+    knowledge = context.knowledge.session(streams, 1)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    task = context.tasks.session(streams, 1)._replace(query=torch.arange(12).view(2, 6))
     target, key = torch.arange(6).expand(2, -1), keys(SEEDS, "dropout")
     losses, _ = pack.run("loss", (shared,), knowledge.view, task, target, key)
     losses.sum().backward()
@@ -252,9 +253,9 @@ def test_oracle_prototypes_are_nearer_to_the_true_means_than_any_others(
         context = prepare(tiny(nla_weights=form, pretrain_epochs=5), SEEDS, tiny_graph, CPU)
         pack = pretrain(context, None, no_progress)
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.session(streams, 2)
-        shared = context.shared(knowledge, len(streams[0].known), 2)
-        prototypes = pack.run("prototypes", (shared,), knowledge.view, context.task(streams, 2))
+        knowledge = context.knowledge.session(streams, 2)
+        shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+        prototypes = pack.run("prototypes", (shared,), knowledge.view, context.tasks.session(streams, 2))
         every = torch.arange(401).expand(2, -1)
         embedded = pack.run("embeddings", (shared,), knowledge.view, every)
         distances[form] = torch.stack(

@@ -11,7 +11,8 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.packs.pack import Pack, no_progress
-from hagmeta.phases.context import Context, Knowledge
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import Knowledge, KnowledgeSource
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import live, prepare, pretrain, run
@@ -77,7 +78,7 @@ def test_meta_training_passes_over_the_graph_once_for_each_setting(
 def test_records_are_those_of_a_pass_in_every_step(
     dataset: NodeDataset, small: Small, encoder: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unchanged(context: Context, pack: Pack, knowledge: Knowledge) -> Knowledge:
+    def unchanged(source: KnowledgeSource, pack: Pack, knowledge: Knowledge) -> Knowledge:
         return knowledge
 
     def records() -> list[dict[str, Any]]:
@@ -86,7 +87,7 @@ def test_records_are_those_of_a_pass_in_every_step(
         return [{name: r[name] for name in r.keys() - {"seconds", "environment"}} for r in found]
 
     once = records()
-    monkeypatch.setattr(Context, "propagated", unchanged)
+    monkeypatch.setattr(KnowledgeSource, "propagated", unchanged)
     assert records() == once
     context = prepare(small(method="cec", encoder=encoder, **changes), [0, 5], dataset, CPU)
     assert passes(context, monkeypatch) > 12  # a pass for each episode: the comparison is with something else
@@ -115,11 +116,11 @@ def test_answers_are_scaled_cosines_to_adapted_vectors(dataset: NodeDataset, sma
     context = prepare(small(method="cec", cosine_scale=10.0), [0, 5], dataset, CPU)
     pack = pretrain(context, None, no_progress)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.session(streams, 1)
-    shared = context.shared(knowledge, len(streams[0].known), 1)
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, 1),))
+    knowledge = context.knowledge.session(streams, 1)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 1),))
     assert logits.abs().max() <= 10.001
     # What attention finds moves the vectors: without it they are the plain means.
     pack.parameters["evolution.value.weight"].zero_()
-    (plain,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, 1),))
+    (plain,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 1),))
     assert not torch.allclose(plain, logits)

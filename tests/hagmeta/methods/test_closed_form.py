@@ -19,7 +19,7 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS, closed_form
 from hagmeta.methods.closed_form import OF_THE_ENCODER, ClosedForm
 from hagmeta.nn import statistics
-from hagmeta.nn.statistics import ClassNodes, ridged, shrunk, solve
+from hagmeta.nn.statistics import LabelledRows, ridged, shrunk, solve
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.pipeline import prepare, pretrain, run
@@ -64,11 +64,11 @@ def lived(config: RunConfig, dataset: NodeDataset) -> Lived:
     context = prepare(config, [7, SEED], dataset, CPU)
     pack = pretrain(context, None, no_progress)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.session(streams, SESSION)
-    shared = context.shared(knowledge, len(streams[0].known), SESSION)
+    knowledge = context.knowledge.session(streams, SESSION)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), SESSION)
     everyone = torch.arange(context.graph.num_nodes).expand(2, -1)
     features = pack.run("embeddings", (shared,), knowledge.view, everyone)[1].double().numpy()
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, SESSION),))
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, SESSION),))
     scenario, stream = context.scenarios[1], streams[1]
     nodes = [scenario.nodes_of(np.array([c]), TRAIN) for c in stream.known]
     nodes += list(stream.support[:SESSION].reshape(-1, stream.support.shape[-1]))
@@ -166,7 +166,7 @@ def test_features_are_raised_part_by_part_and_a_random_projection_stands_beside_
     def made(**more: float) -> tuple[Pack, np.ndarray]:
         context = prepare(tiny(**settings, **more), [7, SEED], tiny_graph, CPU)
         pack = pretrain(context, None, no_progress)
-        view = context.session([scenario.test for scenario in context.scenarios], 1).view
+        view = context.knowledge.session([scenario.test for scenario in context.scenarios], 1).view
         return pack, pack.run("propagate", (context.graph,), view).double().numpy()
 
     _, plain = made()
@@ -187,12 +187,12 @@ def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: NodeData
     pack = pretrain(context, None, no_progress)
     for session in (0, 1):
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.session(streams, session)
+        knowledge = context.knowledge.session(streams, session)
         features = pack.run("propagate", (context.graph,), knowledge.view)[1].double().numpy()
         visible = streams[1].arrived(session)
         adjacency = tiny_graph.adjacency.toarray() * np.outer(visible, visible)
         scale = 1 / np.sqrt(np.maximum(adjacency.sum(1), 1))
-        words, rows = (part[1].double().numpy() for part in context.narrow)
+        words, rows = (part[1].double().numpy() for part in context.knowledge.views.narrow)
         hop = visible[:, None] * rows[:, None] * (tiny_graph.features.toarray() @ words)
         expected = []
         for _ in range(3):
@@ -228,7 +228,7 @@ def test_nodes_that_count_nothing_change_no_bit(monkeypatch: pytest.MonkeyPatch)
     nodes = torch.randint(50, (3, 12), generator=rng)
     share = torch.where(torch.arange(12) < torch.tensor([[5], [8], [7]]), 0.125, 0.0)
     short, long = (
-        ClassNodes(nodes[:, :most], share[:, :most], lambda nodes: numbers[nodes], counting)
+        LabelledRows(nodes[:, :most], share[:, :most], lambda nodes: numbers[nodes], counting)
         for most, counting in ((8, 20), (12, 33))
     )
     means = short.means()
@@ -288,9 +288,9 @@ def test_features_that_are_not_counts_stay_as_they_are_unless_they_are_too_many(
     dense = replace(tiny_graph, features=tiny_graph.features.toarray() - 0.5)
     context = prepare(tiny(method="sgc-lda", hops=1), [0], dense, CPU)
     features = pretrain(context, None, no_progress).run(
-        "propagate", (context.graph,), context.training().view
+        "propagate", (context.graph,), context.knowledge.training().view
     )
-    visible = context.seen_first(context.scenarios[0])
+    visible = context.knowledge.views.seen_first(context.scenarios[0])
     np.testing.assert_allclose(features[0, visible, :60], unit(dense.features[visible]), atol=1e-5)
     run(tiny(method="sgc-lda", features="both"), [0], dataset=dense, device=CPU)
     wide = replace(dense, features=np.tile(dense.features, (1, 20)))

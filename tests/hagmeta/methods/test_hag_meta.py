@@ -89,7 +89,7 @@ def test_supervised_instead_of_gpil_runs_alone_in_a_pack_and_plain(
 
 
 def packed(context: Context) -> tuple[Pack, list[Method]]:
-    sizes = Sizes(context.graph.num_features, len(context.scenarios[0].split.base), context.n_way, 14)
+    sizes = Sizes(context.graph.num_features, len(context.scenarios[0].split.base), context.tasks.n_way, 14)
     methods = [make_method(context.settings, sizes, seed) for seed in SEEDS]
     return Pack(methods, CPU), methods
 
@@ -127,9 +127,9 @@ def test_answers_are_distances_to_train_means_and_weighted_supports(
     context = prepare(small(nla=nla), SEEDS, dataset, CPU)
     pack, methods = packed(context)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.session(streams, 2)
-    shared = context.shared(knowledge, len(streams[0].known), 2)
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, 2),))
+    knowledge = context.knowledge.session(streams, 2)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 2),))
     for index, (scenario, stream, method) in enumerate(zip(context.scenarios, streams, methods, strict=True)):
         visible, support = stream.arrived(2), stream.support.reshape(-1, 3)
         embedded = embeddings(context, method.encoder, visible)
@@ -149,10 +149,10 @@ def test_tla_weighs_the_loss_of_a_class_by_one_plus_its_weight(dataset: NodeData
     for tla in (False, True):
         context = prepare(small(tla=tla, dropout=0.0), SEEDS, dataset, CPU)
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.session(streams, 1)
-        shared = context.shared(knowledge, len(streams[0].known), 1)
+        knowledge = context.knowledge.session(streams, 1)
+        shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
         target = torch.arange(11).expand(2, -1)
-        task = context.task(streams, 1)._replace(query=torch.arange(22).view(2, 11))
+        task = context.tasks.session(streams, 1)._replace(query=torch.arange(22).view(2, 11))
         key = keys(SEEDS, "dropout")
         losses[tla], logits[tla] = packed(context)[0].run(
             "loss", (shared,), knowledge.view, task, target, key

@@ -26,7 +26,7 @@ Small = Callable[..., RunConfig]
 def trained_a_little(config: RunConfig, dataset: NodeDataset) -> tuple[Context, Pack, Episode]:
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context, None, no_progress)
-    (episode,) = islice(few_shot_episodes(context, context.training()), 1)
+    (episode,) = islice(few_shot_episodes(context, context.knowledge.training()), 1)
     return context, pack, episode
 
 
@@ -82,10 +82,10 @@ def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: NodeDat
         context = prepare(small(method=method, inner_steps=0, pretrain_on="base"), SEEDS, dataset, CPU)
         pack = pretrain(context, None, no_progress)
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.session(streams, 2)
-        shared = context.shared(knowledge, len(streams[0].known), 2)
+        knowledge = context.knowledge.session(streams, 2)
+        shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
         with torch.no_grad():
-            logits += pack.run("logits", (shared,), knowledge.view, (context.task(streams, 2),))
+            logits += pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 2),))
     torch.testing.assert_close(logits[0], logits[1], rtol=1e-4, atol=1e-4)
 
 

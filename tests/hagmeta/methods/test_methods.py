@@ -132,7 +132,7 @@ def test_joint_learns_from_train_nodes_of_every_class_met(dataset: NodeDataset, 
             nodes = scenario.train_nodes_met(scenario.test, session)
             assert set(scenario.labels[nodes]) == set(scenario.test.met(session))
             assert (scenario.split.role[nodes] == TRAIN).all()
-    task = context.task([scenario.test for scenario in context.scenarios], 2, all_averaged=True)
+    task = context.tasks.session([scenario.test for scenario in context.scenarios], 2, all_averaged=True)
     assert task.averaged.shape == (2, 13) and task.support.shape == (2, 0, 3)
     assert "oracle" in " ".join(remarks(context.settings))
     (record,) = run(small(method="joint"), [0], dataset=dataset, device=CPU)
@@ -150,7 +150,7 @@ def test_joint_is_above_frozen(dataset: NodeDataset, small: Small) -> None:
 
 def test_ordinary_episodes_are_of_n_novel_train_classes(dataset: NodeDataset, small: Small) -> None:
     context = prepare(small(method="gpn", query_shot=4), [0, 5], dataset, CPU)
-    for episode in islice(few_shot_episodes(context, context.training()), 10):
+    for episode in islice(few_shot_episodes(context, context.knowledge.training()), 10):
         assert episode.task.averaged.shape == (2, 0)
         for seed, scenario in enumerate(context.scenarios):
             classes = episode.task.classes[seed].numpy()
@@ -168,7 +168,7 @@ def test_supervised_batches_are_of_every_class_that_training_may_know(
 ) -> None:
     context = prepare(small(val_classes=2, **settings), [0, 5], dataset, CPU)
     assert context.meta_training is MetaTraining.SUPERVISED
-    for episode in islice(supervised_episodes(context, context.training()), 5):
+    for episode in islice(supervised_episodes(context, context.knowledge.training()), 5):
         for seed, scenario in enumerate(context.scenarios):
             assert list(episode.task.classes[seed]) == [*scenario.split.base, *scenario.meta_classes]
             query = episode.task.query[seed].numpy()
@@ -191,10 +191,10 @@ def test_gpn_has_hag_meta_s_prototypes(dataset: NodeDataset, small: Small) -> No
     logits = []
     for context in contexts:
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.session(streams, 2)
-        shared = context.shared(knowledge, len(streams[0].known), 2)
+        knowledge = context.knowledge.session(streams, 2)
+        shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
         pack = pretrain(context, None, no_progress)
-        logits.append(pack.run("logits", (shared,), knowledge.view, (context.task(streams, 2),))[0])
+        logits.append(pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 2),))[0])
     assert torch.equal(*logits)
 
 

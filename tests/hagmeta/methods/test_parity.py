@@ -21,11 +21,12 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import Sizes
 from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.hag_meta import HagMeta
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack, Step, no_progress
 from hagmeta.packs.plain import PlainPack
 from hagmeta.packs.randomness import part
 from hagmeta.phases import meta_training
 from hagmeta.phases.context import Context
+from hagmeta.phases.runtime import Runtime
 from hagmeta.phases.sessions import play
 from hagmeta.protocol.episodes import PseudoStream
 from hagmeta.protocol.released import Released
@@ -153,7 +154,7 @@ class Watched(Pack):
         super().__init__(modules, device)
         self.steps: list[list[Numbers]] = []  # by step, and by seed
 
-    def run(self, step: str, shared: tuple[Any, ...], *seedwise: Any) -> Any:
+    def run(self, step: Step, shared: tuple[Any, ...], *seedwise: Any) -> Any:
         if step not in ("loss", "session_loss"):
             return super().run(step, shared, *seedwise)
         self.look()
@@ -196,7 +197,9 @@ def our_steps(
     """What our six steps tell, of some seeds that all do the same: under `released`, but for ``changes``."""
     settings = replace(resolve(SETTINGS), **changes)
     graph = (PlainGraph if plain else Graph)(their_dataset(), device, settings.normalisation)
-    context = Context(graph, [their_scenario()] * seeds, settings, eager=True, plain=plain)
+    context = Context(
+        graph, [their_scenario()] * seeds, settings, Runtime(device, settings, eager=True, plain=plain)
+    )
     methods = [Telling(settings, Sizes(14, BASE, WAYS, 16), 0) for _ in range(seeds)]
     for method in methods:
         method.load_state_dict(

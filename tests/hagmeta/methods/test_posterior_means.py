@@ -245,8 +245,8 @@ def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
     context = prepare(tiny(method="posterior-means"), [0], tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge, task = context.session(streams, 1), context.task(streams, 1)
-    shared = context.shared(knowledge, len(streams[0].known), 1)
+    knowledge, task = context.knowledge.session(streams, 1), context.tasks.session(streams, 1)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
     with torch.no_grad():
         shares, rows = pack.run("recall", (shared,), knowledge.view, task)
     (shares,), (rows,), (visible,) = shares, rows, knowledge.view.visible

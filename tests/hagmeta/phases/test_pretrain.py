@@ -17,7 +17,7 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from hagmeta.packs.pack import State
+from hagmeta.packs.pack import Parameters
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.pretrain import pretrained_encoders
 from hagmeta.pipeline import prepare
@@ -30,7 +30,7 @@ Small = Callable[..., RunConfig]
 
 def encoders(
     config: RunConfig, seeds: list[int], dataset: NodeDataset, folder: Path | None
-) -> tuple[list[State], int]:
+) -> tuple[list[Parameters], int]:
     """The encoders, and how many validations it took to get them."""
     calls: list[str] = []
 
@@ -41,7 +41,7 @@ def encoders(
     return pretrained_encoders(prepare(config, seeds, dataset, CPU), cache, watch), len(calls)
 
 
-def same(one: list[State], other: list[State]) -> bool:
+def same(one: list[Parameters], other: list[Parameters]) -> bool:
     pairs = zip(one, other, strict=True)
     return all(torch.equal(value, right[name]) for left, right in pairs for name, value in left.items())
 
@@ -92,7 +92,8 @@ def test_an_svd_is_computed_once_and_what_is_read_is_what_was_computed(
     dataset: NodeDataset, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def inputs(seeds: list[int], cache: Cache | None, **settings: str) -> tuple[Tensor, ...]:
-        return prepare(small(**{"inputs": "svd"} | settings), seeds, dataset, CPU, cache=cache).inputs
+        context = prepare(small(**{"inputs": "svd"} | settings), seeds, dataset, CPU, cache=cache)
+        return context.knowledge.views.inputs
 
     cache = Cache(tmp_path / "new", datasets.fingerprint(dataset))
     computed, first = inputs([0, 1], None), inputs([0, 1], cache)

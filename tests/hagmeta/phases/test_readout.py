@@ -29,9 +29,9 @@ HELD_OUT: dict[str, Any] = {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2}
 def read_out(context: Context, pack: Pack, session: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The logits of a session's queries, and the scores that answer them."""
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.session(streams, session)
-    task = context.task(streams, session, knowledge.all_averaged)
-    shared = context.shared(knowledge, len(streams[0].known), session)
+    knowledge = context.knowledge.session(streams, session)
+    task = context.tasks.session(streams, session, knowledge.all_averaged)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
     (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
     return logits, ReadOut(context).scores(pack, shared, knowledge, task)
 
@@ -102,9 +102,9 @@ def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: NodeDatas
     pack = pretrain(context, None, no_progress)
     _, scores = read_out(context, pack, 2)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.session(streams, 2)
-    shared = context.shared(knowledge, len(streams[0].known), 2)
-    task = context.task(streams, 2)
+    knowledge = context.knowledge.session(streams, 2)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+    task = context.tasks.session(streams, 2)
     halves = [part.expand(2, -1) for part in torch.arange(401).split(201)]
     tasks = tuple(task._replace(query=half) for half in halves)
     with torch.no_grad():
@@ -199,7 +199,9 @@ def test_wrong_labels_are_held_as_they_were_given(tiny_graph: NodeDataset, tiny:
     config = tiny(method="proto-gcn", k_shot=3, mislabelled=1, smoothing=0.5)
     context = prepare(config, SEEDS, tiny_graph, CPU)
     streams = [scenario.test for scenario in context.scenarios]
-    found = list(ReadOut(context)._labels(context.session(streams, 2), context.task(streams, 2)))
+    found = list(
+        ReadOut(context)._labels(context.knowledge.session(streams, 2), context.tasks.session(streams, 2))
+    )
     for labels, scenario, stream in zip(found, context.scenarios, streams, strict=True):
         place = dict(zip(labels.nodes, labels.position, strict=True))
         given = np.array([[place[node] for node in row] for row in stream.support.reshape(4, 3)])
@@ -211,9 +213,9 @@ def test_supports_that_are_repeated_count_once(tiny_graph: NodeDataset, tiny: Ti
     # One label of earlier classes beside three of the new ones: rows of one length have it three times.
     context = prepare(tiny(method="frozen", k_shot=3, rehearsal="1", smoothing=0.5), SEEDS, tiny_graph, CPU)
     streams = [scenario.test for scenario in context.scenarios]
-    task = context.task(streams, 2)
+    task = context.tasks.session(streams, 2)
     assert task.support.shape == (2, 4, 3)
-    for labels in ReadOut(context)._labels(context.session(streams, 2), task):
+    for labels in ReadOut(context)._labels(context.knowledge.session(streams, 2), task):
         assert np.bincount(labels.position).tolist() == [1, 1, 1, 1, 1, 1, 3, 3]
         assert len(set(labels.nodes)) == len(labels.nodes)
 

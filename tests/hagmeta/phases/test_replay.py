@@ -98,7 +98,7 @@ def test_new_and_replayed_nodes_weigh_the_same() -> None:
 def prepared(config: RunConfig, dataset: NodeDataset) -> tuple[Context, Pack]:
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context, None, no_progress)
-    meet_trained(context, pack, context.training())
+    meet_trained(context, pack, context.knowledge.training())
     return context, pack
 
 
@@ -114,7 +114,7 @@ def test_memory_keeps_so_many_train_nodes_or_supports_a_class(
     streams = [scenario.test for scenario in context.scenarios]
     memory = Memory(context, streams)
     for session in range(3):
-        memory.keep(pack, context.session(streams, session), session)
+        memory.keep(pack, context.knowledge.session(streams, session), session)
     for scenario, stream, (known, *later) in zip(context.scenarios, streams, memory.kept, strict=True):
         assert known.shape == (9, size) and [rows.shape for rows in later] == [(2, min(size, 3))] * 2
         assert (scenario.labels[known] == stream.known[:, None]).all()
@@ -134,7 +134,7 @@ def test_a_class_smaller_than_the_memory_keeps_all_its_nodes(dataset: NodeDatase
     context, pack = prepared(small(method="icarl", memory=200), dataset)
     streams = [scenario.test for scenario in context.scenarios]
     memory = Memory(context, streams)
-    memory.keep(pack, context.session(streams, 0), 0)
+    memory.keep(pack, context.knowledge.session(streams, 0), 0)
     for scenario, stream, (known,) in zip(context.scenarios, streams, memory.kept, strict=True):
         for row, c in zip(known, stream.known, strict=True):
             assert set(row) == set(scenario.nodes_of(np.array([c]), TRAIN))
@@ -144,11 +144,11 @@ def lesson_at(context: Context, pack: Pack, session: int) -> ReplayLesson:
     streams = [scenario.test for scenario in context.scenarios]
     memory = Memory(context, streams)
     for number in range(session):
-        memory.keep(pack, context.session(streams, number), number)
-    knowledge = context.session(streams, session)
+        memory.keep(pack, context.knowledge.session(streams, number), number)
+    knowledge = context.knowledge.session(streams, session)
     meet(context, pack, knowledge, streams, session)
     lesson = ReplayLesson(context, memory)
-    shared = context.shared(knowledge, len(streams[0].known), session)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
     lesson.begin(pack, shared, knowledge.view, streams, session)
     return lesson
 
@@ -192,8 +192,8 @@ def test_a_session_of_icarl_starts_without_distillation_loss(dataset: NodeDatase
         task, target = lesson_at(context, pack, 1).task(1)
         assert task.recalled[0].shape == (2, task.query.shape[1], 9)
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.session(streams, 1)
-        shared = context.shared(knowledge, len(streams[0].known), 1)
+        knowledge = context.knowledge.session(streams, 1)
+        shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
         key = keys(SEEDS, "dropout")
         losses.append(pack.run("session_loss", (shared,), knowledge.view, task, target, key)[0])
     torch.testing.assert_close(losses[0], losses[1])
@@ -217,7 +217,7 @@ def test_no_class_is_started_twice(dataset: NodeDataset, small: Small, method: s
     streams = [scenario.test for scenario in context.scenarios]
     for session in range(3):
         before = pack.snapshot()["head.weight"]
-        meet(context, pack, context.session(streams, session), streams, session)
+        meet(context, pack, context.knowledge.session(streams, session), streams, session)
         moved = (pack.snapshot()["head.weight"] != before).any(-1)  # (classes, pack)
         for seed, stream in enumerate(streams):
             arrived = stream.arriving[session - 1] if session else []

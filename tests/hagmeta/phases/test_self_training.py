@@ -15,6 +15,7 @@ from hagmeta.methods import METHODS, SessionLearning
 from hagmeta.packs.pack import no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.readout import ReadOut
+from hagmeta.phases.tasks import TaskMaker
 from hagmeta.pipeline import prepare, pretrain, run
 
 CPU = torch.device("cpu")
@@ -24,15 +25,16 @@ Tiny = Callable[..., RunConfig]
 ABLE = [
     name
     for name, method in METHODS.items()
-    if method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT) and not method.oracle
+    if method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT)
+    and not method.traits.oracle
 ]
 
 
 def guesses(context: Context, session: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Nodes (pack, classes, COUNT), and the scores (pack, nodes, classes) that they were chosen by."""
     pack, streams = pretrain(context, None, no_progress), [scenario.test for scenario in context.scenarios]
-    knowledge, task = context.session(streams, session), context.task(streams, session)
-    shared, read_out = context.shared(knowledge, len(streams[0].known), session), ReadOut(context)
+    knowledge, task = context.knowledge.session(streams, session), context.tasks.session(streams, session)
+    shared, read_out = context.tasks.shared(knowledge, len(streams[0].known), session), ReadOut(context)
     nodes = torch.arange(context.graph.num_nodes).expand(len(SEEDS), -1)
     scores = read_out.scores(pack, shared, knowledge, task._replace(query=nodes))
     return read_out.guesses(pack, shared, knowledge, task, COUNT), scores
@@ -51,7 +53,7 @@ def test_guesses_are_visible_nodes_without_labels_that_score_highest(
     context = prepare(tiny(method="sgc-ncm", smoothing=smoothing), SEEDS, tiny_graph, CPU)
     found, scores = guesses(context, 2)
     shares = scores / scores.sum(-1, keepdim=True) if smoothing else scores.softmax(-1)
-    classes = 2 * context.n_way  # that came since session 0
+    classes = 2 * context.tasks.n_way  # that came since session 0
     assert found.shape == (len(SEEDS), classes, COUNT)
     for scenario, nodes, share in zip(context.scenarios, found, shares, strict=True):
         stream = scenario.test
@@ -85,14 +87,14 @@ def test_supports_are_joined_by_the_guesses_of_the_session(
     tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, rehearsal: str
 ) -> None:
     seen: list[tuple[int, ...]] = []
-    task = Context.task
+    task = TaskMaker.session
 
-    def watched(self: Context, *arguments: Any) -> Any:
+    def watched(self: TaskMaker, *arguments: Any) -> Any:
         made = task(self, *arguments)
         seen.append(tuple(made.support.shape[1:]))
         return made
 
-    monkeypatch.setattr(Context, "task", watched)
+    monkeypatch.setattr(TaskMaker, "session", watched)
     config = tiny(method="sgc-ncm", k_shot=3, rehearsal=rehearsal, self_training=COUNT)
     run(config, [0], dataset=tiny_graph, device=CPU)
     ways = resolve(config).n_way

@@ -25,14 +25,16 @@ def test_validation_counts_every_class_the_same(dataset: NodeDataset, small: Sma
     for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
         sessions = []
         for session in range(stream.sessions + 1):
-            knowledge = context.session(streams, session)
-            shared = context.shared(knowledge, len(stream.known), session)
+            knowledge = context.knowledge.session(streams, session)
+            shared = context.tasks.shared(knowledge, len(stream.known), session)
             with torch.no_grad():
-                (logits,) = pack.run("logits", (shared,), knowledge.view, (context.task(streams, session),))
+                (logits,) = pack.run(
+                    "logits", (shared,), knowledge.view, (context.tasks.session(streams, session),)
+                )
             nodes = stream.queries[session]
             answers = stream.met(session)[logits[seed].argmax(-1).numpy()[: len(nodes)]]
             truth = scenario.labels[nodes]
             sessions.append(np.mean([(answers[truth == c] == c).mean() for c in stream.met(session)]))
         by_hand.append(np.mean(sessions))
-    with context.capture() as capture:
+    with context.runtime.capture() as capture:
         assert Validation(context, pack, capture).accuracy() == pytest.approx(by_hand)

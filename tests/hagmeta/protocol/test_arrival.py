@@ -40,6 +40,7 @@ from hagmeta.packs.capture import Capture
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases import sessions
 from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import KnowledgeSource
 from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson
 from hagmeta.phases.meta_training import Trained, meta_train
 from hagmeta.phases.readout import Labels, ReadOut
@@ -178,7 +179,7 @@ def lived(
 
 
 def fresh_method(context: Context) -> Method:
-    return make_method(context.settings, context.sizes, context.scenarios[0].seed)
+    return make_method(context.settings, context.knowledge.views.sizes, context.scenarios[0].seed)
 
 
 def held_by(method: nn.Module) -> Iterator[Leaf]:
@@ -248,7 +249,7 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
         now = np.stack([context.protocol.visible(*pair, session) for pair in pairs])
         for part in (each for some in seedwise for each in (some if type(some) is tuple else (some,))):
             if isinstance(part, View):
-                view = context.view(context.scenarios, list(now))
+                view = context.knowledge.views.view(context.scenarios, list(now))
                 if part.propagated:
                     view = view._replace(propagated=(life.pack.run("propagate", (context.graph,), view),))
                 found &= same(list(leaves(part._replace(settled=()))), list(leaves(view)))
@@ -276,7 +277,7 @@ def labelled_nodes(life: Life, seed: int) -> np.ndarray:
     """Whose labels have been shown by the last session; to an oracle, or where all leaks, many more."""
     context, stream, scenario = life.context, life.streams[seed], life.context.scenarios[seed]
     nodes = [context.protocol.labelled(scenario, stream.known), stream.support.ravel()]
-    if context.oracle:
+    if context.knowledge.oracle:
         nodes.append(scenario.train_nodes_met(stream, stream.sessions))
     if context.protocol.leaks:
         nodes.append(scenario.all_nodes_of(stream.met(stream.sessions)))
@@ -429,14 +430,14 @@ def test_a_mask_handed_on_by_the_loops_is_noticed(
     tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Arrival given away with the view: the arguments are no longer what they were.
-    honest = Context.session
+    honest = KnowledgeSource.session
 
-    def with_times(self: Context, streams: list[Stream], session: int) -> Any:
+    def with_times(self: KnowledgeSource, streams: list[Stream], session: int) -> Any:
         knowledge = honest(self, streams, session)
         times = torch.from_numpy(np.stack([stream.arrival for stream in streams])).float()
         return replace(knowledge, view=knowledge.view._replace(log_degree=times))
 
-    monkeypatch.setattr(Context, "session", with_times)
+    monkeypatch.setattr(KnowledgeSource, "session", with_times)
     config = tiny(method="proto-gcn")
     lives = [lived(config, tiny_graph, monkeypatch, anew=anew) for anew in (False, True)]
     assert not lives[0].same_steps(lives[1])
@@ -446,14 +447,14 @@ def test_nor_can_the_loops_hand_on_an_older_view(
     tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What was true when it was kept is not changed by arrivals dealt later: it is looked for by itself.
-    honest, older = Context.session, []
+    honest, older = KnowledgeSource.session, []
 
-    def with_the_last(self: Context, streams: list[Stream], session: int) -> Any:
+    def with_the_last(self: KnowledgeSource, streams: list[Stream], session: int) -> Any:
         knowledge = honest(self, streams, session)
         older.append(knowledge.view.visible)
         return replace(knowledge, view=knowledge.view._replace(log_degree=older[max(session - 1, 0)]))
 
     config = tiny(method="proto-gcn")
     assert knows_what_is_visible_now_alone(lived(config, tiny_graph, monkeypatch, anew=False))
-    monkeypatch.setattr(Context, "session", with_the_last)
+    monkeypatch.setattr(KnowledgeSource, "session", with_the_last)
     assert not knows_what_is_visible_now_alone(lived(config, tiny_graph, monkeypatch, anew=False))

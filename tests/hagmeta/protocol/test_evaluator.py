@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hagmeta.protocol.evaluator import Evaluator, calibration_error
-from hagmeta.protocol.metrics import accuracy_matrix, novel_accuracy
+from hagmeta.protocol.metrics import matrix, novel_accuracy
 from hagmeta.protocol.scenario import Stream
 
 LABELS = np.array([2, 2, 0, 0, 1, 1, 3, 3])
@@ -42,7 +42,7 @@ def test_positions_are_read_in_the_order_in_which_classes_were_met() -> None:
 def test_accuracies_over_all_by_task_and_over_novel_classes() -> None:
     evaluator = answered()
     assert evaluator.accuracy() == [0.75, 0.8, 0.5]
-    assert accuracy_matrix(evaluator.predictions) == [[0.75], [0.75, 1.0], [0.5, 1.0, 0.0]]
+    assert matrix(evaluator.predictions) == [[0.75], [0.75, 1.0], [0.5, 1.0, 0.0]]
     assert novel_accuracy(evaluator.predictions) == [None, 1.0, 0.5]
 
 

@@ -18,13 +18,15 @@ from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS, SessionLearning
-from hagmeta.packs.pack import Pack, State, no_progress
-from hagmeta.phases.context import Context, levelled
+from hagmeta.methods.parts import RereadsMany
+from hagmeta.packs.pack import Pack, Parameters, no_progress
+from hagmeta.phases.context import Context
 from hagmeta.phases.lessons import HeldOutLesson
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.pretrain import pretrained_encoders
 from hagmeta.phases.sessions import play
+from hagmeta.phases.tasks import TaskMaker, levelled
 from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.protocol.episodes import training_pools
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario, Stream
@@ -52,7 +54,7 @@ def with_garbage_at(context: Context, forbidden: Callable[[Scenario], np.ndarray
 
 
 def same_encoders(one: Context, other: Context) -> bool:
-    states: list[list[State]] = [pretrained_encoders(each, None, no_progress) for each in (one, other)]
+    states: list[list[Parameters]] = [pretrained_encoders(each, None, no_progress) for each in (one, other)]
     pairs = zip(*states, strict=True)
     return all(torch.equal(value, right[name]) for left, right in pairs for name, value in left.items())
 
@@ -146,9 +148,9 @@ def test_supervised_training_reads_novel_train_labels_and_no_held_out_novel_test
 
 # Rehearsal.
 
-LIMITED = [name for name, method in METHODS.items() if not method.oracle and name != "proto-gat"]  # slow
+LIMITED = [n for n, method in METHODS.items() if not method.traits.oracle and n != "proto-gat"]  # slow
 QUICK: dict[str, Any] = {"pretrain_epochs": 1, "episodes": 1, "finetune_steps": 2, "inner_steps": 1}
-Outcome = tuple[State, list[list[np.ndarray]]]
+Outcome = tuple[Parameters, list[list[np.ndarray]]]
 
 
 class Life:
@@ -241,7 +243,7 @@ def plant_a_leak(monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str) -
     if rehearsal == "none":
         monkeypatch.setattr(Stream, "supports", all_supports)
     monkeypatch.setattr(Strict, "known_in_session", lambda self, w, s, session: w.nodes_of(s.known, TRAIN))
-    monkeypatch.setattr(Context, "keeps_prototypes", False)
+    monkeypatch.setattr(TaskMaker, "keeps_prototypes", False)
     if METHODS[method].session_learning is SessionLearning.REPLAY:
         monkeypatch.setattr(Strict, "most_rehearsed", 2)
         monkeypatch.setattr(Memory, "nodes", leaking_memory)
@@ -255,7 +257,7 @@ def test_labels_that_may_not_be_read_again_change_nothing_after_their_session(
     life = Life(tiny(method=method, rehearsal=rehearsal, **QUICK), tiny_graph)
     assert same(life.sessions(False, monkeypatch), life.sessions(True, monkeypatch))
     # The check must find a leak that is there.
-    plant_a_leak(monkeypatch, method, "none" if METHODS[method].rereads_from > 2 else rehearsal)
+    plant_a_leak(monkeypatch, method, "none" if issubclass(METHODS[method], RereadsMany) else rehearsal)
     assert not same(life.sessions(False, monkeypatch), life.sessions(True, monkeypatch))
 
 

@@ -33,6 +33,8 @@ WAYS: dict[str, dict[str, Any]] = {method: {"method": method} for method in METH
 WAYS |= {"hag-meta supervised": SUPERVISED}
 VARIANTS = {
     "hag-meta over a gat": {"method": "hag-meta", "encoder": "gat"},
+    "hag-meta over sage": {"method": "hag-meta", "encoder": "sage"},
+    "hag-meta over sgc": {"method": "hag-meta", "encoder": "sgc"},
     "icarl over an mlp": {"method": "icarl", "encoder": "mlp"},
     **WAYS,
 }
@@ -62,7 +64,7 @@ def forbidden_nodes(context: Context, scenario: Scenario) -> np.ndarray:
     """
     forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
     forbidden[scenario.test.support.ravel()] = False
-    if context.method.oracle:
+    if context.method.traits.oracle:
         forbidden[scenario.split.role == TRAIN] = False
     return np.flatnonzero(forbidden)
 
@@ -97,7 +99,7 @@ def test_strict_ignores_the_labels_of_test_and_unsupported_novel_nodes(
 
 def test_an_oracle_is_one_because_other_labels_change_it(dataset: NodeDataset, small: Small) -> None:
     # What it is allowed beyond the others does matter: with those labels replaced too, it answers otherwise.
-    oracles = [name for name, method in METHODS.items() if method.oracle]
+    oracles = [name for name, method in METHODS.items() if method.traits.oracle]
     assert oracles == ["joint"]
     context = prepare(small(method="joint"), SEEDS, dataset, CPU)
     honest = prepare(small(method="frozen"), SEEDS, dataset, CPU)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
+from hagmeta.common.errors import UserError
+from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
+from hagmeta.common.record_schema import NOT_BY_SESSION, schema
 from hagmeta.protocol.evaluator import Evaluator
-from hagmeta.protocol.metrics import backward_transfer, forgetting, harmonic_mean, metrics_of
+from hagmeta.protocol.metrics import METRICS, Metric, harmonic_mean, metrics_of, with_metrics
 from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.scenario import Stream
 
@@ -60,7 +64,7 @@ def test_a_model_that_is_always_wrong_has_no_relative_drop() -> None:
 
 
 def test_forgetting_is_measured_from_the_best_and_may_be_negative() -> None:
-    assert forgetting([[0.5], [0.75, 0.25], [0.25, 0.5, 1.0]]) == [0.5, -0.25]
+    assert metrics_of(answered([[5], [7, 2], [2, 4, 9]]))["forgetting"] == pytest.approx([0.5, -0.2])
 
 
 def test_the_harmonic_mean_is_zero_when_one_side_is() -> None:
@@ -125,7 +129,108 @@ def test_macro_and_plain_accuracy_are_one_where_classes_have_equally_many_querie
 
 
 def test_backward_transfer_is_measured_from_a_task_s_own_session() -> None:
-    # The base task goes from 0.5 to 0.25, the next from 0.25 to 0.75: (-0.25 + 0.5) / 2.
-    assert backward_transfer([[0.5], [0.75, 0.25], [0.25, 0.75, 1.0]]) == 0.125
-    assert backward_transfer([[0.5]]) is None
+    # The base task goes from 0.5 to 0.2, the next from 0.2 to 0.7: (-0.3 + 0.5) / 2.
+    record = metrics_of(answered([[5], [7, 2], [2, 7, 9]]))
+    assert record["backward_transfer"] == pytest.approx(0.1)
+    assert metrics_of(answered([[5]]))["backward_transfer"] is None
     assert metrics_of(answered([[8], [6, 4], [7, 2, 3]]))["backward_transfer"] == pytest.approx(-0.15)
+
+
+class WorstClass(Metric):
+    name, title, by_session = "worst_class", "worst class", False
+
+    def compute(self, predictions: Predictions) -> float:
+        last = predictions.counts()[-1]
+        return float((last.right / last.asked).min())
+
+
+class Errors(Metric):
+    name, title, by_session, higher_is_better = "errors", "wrong answers", True, False
+
+    def compute(self, predictions: Predictions) -> Any:
+        return np.array([(~correct).sum() for correct in predictions.correct()])
+
+
+PREDICTIONS = answered([[8], [6, 4], [7, 2, 3]])
+ADDITIONAL: dict[str, type[Metric]] = {"WorstClass@012345678901": WorstClass, "Errors@abcdefabcdef": Errors}
+
+
+def test_declarations_schema_and_computation_agree() -> None:
+    properties, declared = schema()["properties"], {each.name: each for each in BUILT_IN}
+    assert METRICS.keys() == metrics_of(PREDICTIONS).keys() == declared.keys() <= properties.keys()
+    for name, each in declared.items():
+        is_list = properties[name]["type"] == "array"
+        assert is_list or not each.by_session, name
+        assert (name in NOT_BY_SESSION) != each.by_session, name
+        assert isinstance(metrics_of(PREDICTIONS)[name], list) == is_list, name
+        if each.score:
+            limits = properties[name]["items"]
+            assert each.by_session and (limits["minimum"], limits["maximum"]) == (0, 1), name
+    assert not {each.name for each in DIAGNOSTICS} & properties.keys()
+
+
+def test_additional_metrics_follow_the_built_in_ones() -> None:
+    found = metrics_of(PREDICTIONS, ADDITIONAL)
+    assert list(found) == [*metrics_of(PREDICTIONS), "worst_class", "errors"]
+    assert found["worst_class"] == 0.2 and found["errors"] == [2.0, 10.0, 18.0]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_metric_that_comes_later_is_added_to_a_record_with_its_declaration() -> None:
+    record = metrics_of(PREDICTIONS)
+    first = dict(list(ADDITIONAL.items())[:1])
+    found = with_metrics(with_metrics(record, PREDICTIONS, first), PREDICTIONS, ADDITIONAL)
+    assert {name: found[name] for name in record} == record and "metrics" not in record
+    assert found["errors"] == [2.0, 10.0, 18.0]
+    assert found["metrics"]["worst_class"] == {
+        "title": "worst class",
+        "by_session": False,
+        "higher_is_better": True,
+        "shown": True,
+        "source": "WorstClass@012345678901",
+    }
+    assert with_metrics(record, PREDICTIONS, {}) == record
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.5, "metric errors: it returned 0.5; return a list of 3 values, one per session."),
+        ([1, 2], "metric errors: it returned 2 values for 3 sessions."),
+        ([1, float("nan"), 2], "metric errors: it returned nan; return finite numbers, or None."),
+        ([1, "2", 3], "metric errors: it returned '2'; return finite numbers, or None."),
+        ([1, True, 3], "metric errors: it returned True; return finite numbers, or None."),
+    ],
+)
+def test_a_metric_with_wrong_values_is_named(value: Any, words: str) -> None:
+    wrong = type("Wrong", (Errors,), {"compute": lambda self, predictions: value})
+    with pytest.raises(UserError) as error:
+        metrics_of(PREDICTIONS, {"Wrong@012345678901": wrong})
+    assert str(error.value) == words
+
+
+@pytest.mark.parametrize(
+    ("attribute", "words"),
+    [
+        ({"name": "accuracy"}, "metric accuracy: a built-in value has this name. Rename the metric."),
+        ({"name": "nla_entropy"}, "metric nla_entropy: a built-in value has this name. Rename the metric."),
+        ({"name": "Worst!"}, "metric Mine: its name is 'Worst!'; use lower-case letters, digits and _."),
+        ({"title": ""}, "metric Mine: its title is ''; set it to a str."),
+        ({"by_session": 1}, "metric Mine: its by_session is 1; set it to a bool."),
+    ],
+)
+def test_a_metric_that_is_declared_wrongly_is_named(attribute: dict[str, Any], words: str) -> None:
+    mine = type("Mine", (WorstClass,), attribute)
+    with pytest.raises(UserError) as error:
+        metrics_of(PREDICTIONS, {"Mine@012345678901": mine})
+    assert str(error.value) == words
+
+
+def test_two_metrics_of_one_name_are_refused() -> None:
+    class Twin(WorstClass):
+        title: ClassVar[str] = "twin"
+
+    with pytest.raises(UserError, match="metric worst_class: another metric has this name"):
+        metrics_of(PREDICTIONS, {**ADDITIONAL, "Twin@012345678901": Twin})
+    with pytest.raises(UserError, match="metric worst_class: records have another value of this name"):
+        with_metrics({"worst_class": [0.0]}, PREDICTIONS, ADDITIONAL)

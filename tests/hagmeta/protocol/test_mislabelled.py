@@ -20,6 +20,7 @@ from hagmeta.methods import METHODS, Task
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.memory import Memory
+from hagmeta.phases.tasks import TaskMaker
 from hagmeta.pipeline import live as meta_train_and_play
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.episodes import EpisodeSampler, TaskSampler
@@ -28,7 +29,7 @@ from hagmeta.protocol.streams import make_scenario
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
-HONEST = [name for name, method in METHODS.items() if not method.oracle]
+HONEST = [name for name, method in METHODS.items() if not method.traits.oracle]
 
 
 def test_mislabelling_hands_supports_to_the_class_before_and_no_node_twice() -> None:
@@ -176,9 +177,11 @@ def test_the_check_finds_a_memory_that_looks_up_true_labels(
 def test_the_check_finds_supports_that_are_put_right(
     tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    honest = Context.task
+    honest = TaskMaker.session
 
-    def put_right(self: Context, streams: Sequence[Stream], session: int, all_averaged: bool = False) -> Task:
+    def put_right(
+        self: TaskMaker, streams: Sequence[Stream], session: int, all_averaged: bool = False
+    ) -> Task:
         task = honest(self, streams, session, all_averaged)
         pairs = zip(self.scenarios, streams, task.support.numpy(), strict=True)
         rows = [w.positions(s.met(session))[w.labels[nodes]].ravel() for w, s, nodes in pairs]
@@ -186,7 +189,7 @@ def test_the_check_finds_supports_that_are_put_right(
         return task._replace(support=task.support.flatten(1).gather(1, order).view_as(task.support))
 
     context = prepare(tiny(method=method, k_shot=3, mislabelled=1), [0], tiny_graph, CPU)
-    monkeypatch.setattr(Context, "task", put_right)
+    monkeypatch.setattr(TaskMaker, "session", put_right)
     assert not same(live(context), live(without_the_truth(context)))
 
 

@@ -17,11 +17,12 @@ import torch
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS, SessionLearning, Task
-from hagmeta.packs.pack import Pack, no_progress
-from hagmeta.phases.context import Context, Knowledge
+from hagmeta.packs.pack import Pack, Step, no_progress
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.meta_training import meta_train
-from hagmeta.phases.readout import Labels, ReadOut
+from hagmeta.phases.readout import Labels, ReadOut, smoothed
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario, Stream
@@ -29,7 +30,7 @@ from hagmeta.protocol.scenario import TEST, TRAIN, Scenario, Stream
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
 BOTH: dict[str, Any] = {"smoothing": 0.75, "logit_adjustment": 1.0, "self_training": 2}
-HONEST = [name for name, method in METHODS.items() if not method.oracle]
+HONEST = [name for name, method in METHODS.items() if not method.traits.oracle]
 REPLAYING = [name for name, m in METHODS.items() if m.session_learning is SessionLearning.REPLAY]
 Tiny = Callable[..., RunConfig]
 Answers = list[list[np.ndarray]]  # by seed and session
@@ -69,7 +70,7 @@ def reading_more(nodes: Nodes) -> Callable[..., Iterator[Labels]]:
     def labels(self: ReadOut, knowledge: Knowledge, task: Task) -> Iterator[Labels]:
         for seed, (known, position) in enumerate(honest_labels(self, knowledge, task)):
             scenario, classes = self._context.scenarios[seed], task.classes[seed].numpy()
-            session = (len(classes) - len(scenario.test.known)) // self._context.n_way
+            session = (len(classes) - len(scenario.test.known)) // self._context.tasks.n_way
             more = np.setdiff1d(nodes(scenario, session), known)
             at = scenario.positions(classes)[scenario.labels[more]]
             met = at >= 0
@@ -87,7 +88,7 @@ def with_other_labels(context: Context) -> Context:
     for scenario in context.scenarios:
         forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
         forbidden[scenario.test.support.ravel()] = False
-        if context.method.oracle:
+        if context.method.traits.oracle:
             forbidden[scenario.split.role == TRAIN] = False
         labels = scenario.labels.copy()
         labels[forbidden] = rng.permutation(labels[forbidden])
@@ -114,7 +115,7 @@ def test_labels_that_nobody_may_know_change_no_answer(
     assert same(life.sessions(life.context), life.sessions(other))
     monkeypatch.setattr(ReadOut, "_labels", reading_more(some_queries))
     assert not same(life.sessions(life.context), life.sessions(other))
-    if not METHODS[method].oracle:
+    if not METHODS[method].traits.oracle:
         monkeypatch.setattr(ReadOut, "_labels", reading_more(unlabelled_nodes_of_novel_classes))
         assert not same(life.sessions(life.context), life.sessions(other))
 
@@ -185,8 +186,8 @@ def held_nodes(life: Life, monkeypatch: pytest.MonkeyPatch) -> list[list[dict[in
     found: list[list[dict[int, int]]] = []
     ordinary = Pack.run
 
-    def watched(self: Pack, step: str, shared: tuple[Any, ...], *seedwise: Any) -> Any:
-        if step == "smoothed":
+    def watched(self: Pack, step: Step, shared: tuple[Any, ...], *seedwise: Any) -> Any:
+        if step is smoothed:
             pairs = zip(*(part.tolist() for part in seedwise[-2:]), strict=True)
             found.append([dict(zip(*pair, strict=True)) for pair in pairs])
         return ordinary(self, step, shared, *seedwise)

@@ -9,21 +9,21 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.protocol.scenario import TEST, TRAIN, VAL, Split
-from hagmeta.protocol.splits import make_split
+from hagmeta.protocol.splits import make_split, proposed_classes
 from hagmeta.protocol.streams import make_scenario
 
 Small = Callable[..., RunConfig]
 COUNTS = (12, 30, 3, 25, 20, 40, 11, 4)  # two classes are too small for 3 supports and 3 queries
 
 
-def with_counts(counts: tuple[int, ...] = COUNTS) -> NodeDataset:
+def with_counts(counts: tuple[int, ...] = COUNTS) -> Dataset:
     """Classes of these sizes, their nodes in a random order; no edges."""
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
     features = scipy.sparse.csr_matrix(np.ones((len(labels), 1), dtype=np.float32))
     names = tuple(f"class {c}" for c in range(len(counts)))
-    return NodeDataset("hand-made", np.empty((0, 2), dtype=np.int64), labels, features, names)
+    return Dataset("hand-made", np.empty((0, 2), dtype=np.int64), labels, features, names)
 
 
 def three_shot(**changes: Any) -> RunConfig:
@@ -31,7 +31,7 @@ def three_shot(**changes: Any) -> RunConfig:
     return RunConfig(**(settings | changes))
 
 
-def test_base_classes_are_the_largest_whatever_the_seed(dataset: NodeDataset, small: Small) -> None:
+def test_base_classes_are_the_largest_whatever_the_seed(dataset: Dataset, small: Small) -> None:
     config = resolve(small())
     counts = np.bincount(dataset.labels)
     for seed in range(5):
@@ -48,7 +48,7 @@ def test_of_equally_large_classes_the_seed_chooses_the_base() -> None:
     assert {c for base in bases for c in base} == set(range(6))
 
 
-def test_the_seed_shuffles_the_other_classes_and_the_nodes(dataset: NodeDataset, small: Small) -> None:
+def test_the_seed_shuffles_the_other_classes_and_the_nodes(dataset: Dataset, small: Small) -> None:
     config = resolve(small())
     splits = [make_split(dataset, config, seed) for seed in (0, 1, 0)]
 
@@ -60,7 +60,7 @@ def test_the_seed_shuffles_the_other_classes_and_the_nodes(dataset: NodeDataset,
     assert same == [True, False, False, False]
 
 
-def test_each_class_is_divided_60_20_20(dataset: NodeDataset, small: Small) -> None:
+def test_each_class_is_divided_60_20_20(dataset: Dataset, small: Small) -> None:
     split = make_split(dataset, resolve(small()), 0)
     for c, count in enumerate(np.bincount(dataset.labels)):
         roles = np.bincount(split.role[dataset.labels == c], minlength=3)
@@ -130,7 +130,56 @@ def test_more_classes_than_there_are_is_an_error() -> None:
 def test_released_with_few_training_queries_needs_twenty_nodes_all_the_same() -> None:
     labels = np.repeat(np.arange(3), (50, 50, 15))
     features = scipy.sparse.csr_matrix(np.ones((115, 1), dtype=np.float32))
-    dataset = NodeDataset("d", np.empty((0, 2), dtype=np.int64), labels, features, ("a", "b", "c"))
+    dataset = Dataset("d", np.empty((0, 2), dtype=np.int64), labels, features, ("a", "b", "c"))
     config = RunConfig(classes=(1, 1, 1), n_way=1, k_shot=3, query_shot=3, protocol="released")
     with pytest.raises(UserError):
         make_scenario(dataset, config, 0)
+
+
+@pytest.mark.parametrize(
+    ("classes", "n_way", "split"),
+    [
+        (51, 3, (12, 12, 27)),  # Debian's own
+        (45, 3, (12, 12, 21)),  # WordNet's own
+        (40, 3, (10, 9, 21)),  # FOLDOC's has one novel-train session more
+        (76, 5, (21, 20, 35)),  # Metamath's has one novel-test session more
+        (22, 10, (2, 10, 10)),
+        (8, 3, (2, 3, 3)),
+        (7, 2, (3, 2, 2)),
+        (4, 1, (2, 1, 1)),
+    ],
+)
+def test_a_proposed_split_has_the_proportions_of_the_embedded(
+    classes: int, n_way: int, split: tuple[int, int, int]
+) -> None:
+    assert proposed_classes(with_counts((20,) * classes), n_way, k_shot=5) == split
+
+
+@pytest.mark.parametrize("n_way", range(1, 12))
+def test_a_proposed_split_uses_all_classes_in_whole_sessions(n_way: int) -> None:
+    for classes in range(2 + 2 * n_way, 120):
+        dataset = with_counts((10,) * classes)
+        base, novel_train, novel_test = proposed_classes(dataset, n_way, k_shot=1)
+        assert base + novel_train + novel_test == classes and base >= 2
+        assert novel_train >= n_way and novel_test >= n_way
+        assert novel_train % n_way == novel_test % n_way == 0
+
+
+def test_a_proposed_split_counts_classes_that_are_large_enough_and_can_be_run() -> None:
+    dataset = with_counts((*COUNTS, 30, 30))
+    split = proposed_classes(dataset, n_way=1, k_shot=3)
+    assert sum(split) == 8  # of ten; two are too small
+    make_split(dataset, three_shot(classes=split, drop_small=True), 0)
+    assert sum(proposed_classes(dataset, 1, 3, query_shot=8)) == 6
+    assert sum(proposed_classes(dataset, 1, 3, "released")) == 5  # 20 queries
+
+
+def test_nodes_without_a_label_do_not_count_for_a_proposed_split() -> None:
+    dataset = with_counts((20, 20, 20, 20))
+    dataset.labels[dataset.labels == 3] = UNLABELLED
+    with pytest.raises(UserError) as error:
+        proposed_classes(dataset, n_way=1, k_shot=3)
+    assert str(error.value) == (
+        "hand-made has 3 classes with enough nodes for 3-shot (of 4); 1-way needs 4: 2 base, 1 novel-train "
+        "and 1 novel-test. Lower n_way or k_shot."
+    )

@@ -18,6 +18,7 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
+from hagmeta.phases.views import Views
 from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.scenario import Scenario
@@ -45,10 +46,12 @@ def trained(context: Context) -> Pack:
 def ignores(context: Context, dataset: NodeDataset, nodes: np.ndarray) -> bool:
     """Whether weights of words, and all that is trained with them, are the same with other words there."""
     other = with_other_words(context, dataset, nodes)
-    assert not torch.equal(context.inputs[1], other.inputs[1])  # they have lengths of their own
+    assert not torch.equal(
+        context.knowledge.views.inputs[1], other.knowledge.views.inputs[1]
+    )  # they have lengths of their own
     one, two = trained(context), trained(other)
     same = all(torch.equal(value, two.parameters[name]) for name, value in one.parameters.items())
-    assert same == torch.equal(context.inputs[0], other.inputs[0])
+    assert same == torch.equal(context.knowledge.views.inputs[0], other.knowledge.views.inputs[0])
     return same
 
 
@@ -89,12 +92,12 @@ def test_a_basis_of_the_test_stream_s_first_session_is_noticed(
     context = prepare(config, [0], tiny_graph, CPU)
     nodes = hidden(context)
 
-    def later(self: Context, scenario: Scenario) -> np.ndarray:
+    def later(self: Views, scenario: Scenario) -> np.ndarray:
         return self.protocol.visible(scenario, scenario.test, 0)
 
-    monkeypatch.setattr(Context, "seen_first", later)
+    monkeypatch.setattr(Views, "seen_first", later)
     other = with_other_words(replace(context), tiny_graph, nodes)
-    assert not torch.equal(replace(context).inputs[0], other.inputs[0])
+    assert not torch.equal(replace(context).knowledge.views.inputs[0], other.knowledge.views.inputs[0])
 
 
 @kinds
@@ -102,7 +105,7 @@ def test_with_the_whole_graph_there_its_words_are_too(tiny_graph: NodeDataset, t
     arriving, whole = (
         prepare(tiny(inputs=kind, visibility=name), [0], tiny_graph, CPU) for name in ("arriving", "whole")
     )
-    assert not torch.equal(arriving.inputs[0], whole.inputs[0])
+    assert not torch.equal(arriving.knowledge.views.inputs[0], whole.knowledge.views.inputs[0])
     assert not ignores(whole, tiny_graph, hidden(arriving))
 
 
@@ -123,7 +126,14 @@ def test_inputs_stay_the_same_from_training_to_the_last_session(tiny_graph: Node
     config = tiny(inputs="svd", val_classes=2, n_way=1, classes=(2, 3, 4))
     context = prepare(config, [0, 1], tiny_graph, CPU)
     streams = [scenario.test for scenario in context.scenarios]
-    views = [context.training().view, *(context.session(streams, session).view for session in (0, 1, 2))]
-    assert all(view.inputs is context.inputs for view in views)
-    second = context.view(context.scenarios[1:], [context.seen_first(context.scenarios[1])])
-    assert all(torch.equal(a[0], b[1]) for a, b in zip(second.inputs, context.inputs, strict=True))
+    views = [
+        context.knowledge.training().view,
+        *(context.knowledge.session(streams, session).view for session in (0, 1, 2)),
+    ]
+    assert all(view.inputs is context.knowledge.views.inputs for view in views)
+    second = context.knowledge.views.view(
+        context.scenarios[1:], [context.knowledge.views.seen_first(context.scenarios[1])]
+    )
+    assert all(
+        torch.equal(a[0], b[1]) for a, b in zip(second.inputs, context.knowledge.views.inputs, strict=True)
+    )

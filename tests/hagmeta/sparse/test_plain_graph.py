@@ -67,6 +67,11 @@ OPERATIONS: dict[str, tuple[int, Operation]] = {  # with the rows of what they a
     "aggregate": (NODES, lambda graph, means, seen, x: graph.aggregate(x, seen.view)),
     "aggregate by a factor": (NODES, lambda graph, means, seen, x: graph.aggregate(x, seen.view, 1.7)),
     "aggregate at": (NODES, lambda graph, means, seen, x: graph.aggregate_at(x, seen.view, seen.rows)),
+    "neighbour means": (NODES, lambda graph, means, seen, x: graph.neighbour_means(x, seen.view)),
+    "neighbour means at": (
+        NODES,
+        lambda graph, means, seen, x: graph.neighbour_means_at(x, seen.view, seen.rows),
+    ),
     # The last row is the bias.
     "training": (
         NODES + 1,
@@ -79,6 +84,7 @@ OPERATIONS: dict[str, tuple[int, Operation]] = {  # with the rows of what they a
     ),
     "means": (NODES, lambda graph, means, seen, x: matmul(means.direct, x)),
     "means aggregated": (NODES, lambda graph, means, seen, x: matmul(means.aggregated, x)),
+    "means neighbouring": (NODES, lambda graph, means, seen, x: matmul(means.neighbouring, x)),
     "from targets": (NODES, lambda graph, means, seen, x: matmul(graph.edges.into.transposed, x)),
     "from sources": (NODES, lambda graph, means, seen, x: matmul(graph.edges.out_of.transposed, x)),
     "into": (0, lambda graph, means, seen, x: matmul(graph.edges.into, x)),
@@ -94,7 +100,8 @@ def values_for(graph: Graph, rows: int) -> Tensor:
 def packed(operation: Operation, graph: Graph) -> Callable[[Tensor], Tensor]:
     """As a pack of one seed runs it, the axis beside the columns."""
     means = class_means(graph)
-    _ = means.direct, means.aggregated, graph.edges  # on a GPU they are not to be made in the midst of vmap
+    # On a GPU they are not to be made in the midst of vmap.
+    _ = means.direct, means.aggregated, means.neighbouring, graph.edges
     one = vmap(lambda seen, x: operation(graph, means, seen, x), in_dims=(0, 1))
     return lambda x: one(seen(graph), x.unsqueeze(1))[0]
 

@@ -1,0 +1,96 @@
+"""What methods are called and what they are there for, as records say it: no method is known by name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hagmeta.common.records import OpenRecord
+
+ROLES = ("studied", "baseline", "proposed", "bound")  # in the order of tables
+USUAL = "baseline"
+BY_SOURCE = re.compile(r"(?P<name>.+)@(?P<hash>[0-9a-f]{12})")  # plug-ins, and graphs made in memory
+DIGITS = 6  # of a hash, where a name is not enough
+
+
+class Traits(NamedTuple):
+    """What a report needs to know of the method of a run."""
+
+    title: str
+    role: str = USUAL
+    transductive: str = ""  # why its answers depend on nodes without labels; empty where they do not
+
+    @property
+    def place(self) -> tuple[int, str, str]:
+        """Order methods by role, then by title."""
+        role = self.role if self.role in ROLES else USUAL
+        return (ROLES.index(role), self.title.casefold(), self.title)
+
+
+def with_traits(records: Sequence[OpenRecord], launches: Iterable[Mapping[str, Any]]) -> list[OpenRecord]:
+    """Return the records, each with its `Traits`.
+
+    Records from before there were traits take those of the same configuration, or else of the same method,
+    in other records or in the launches. A method that nobody describes is called by its own name.
+    """
+    by_config = {record["config_hash"]: record["traits"] for record in reversed(records) if _told(record)}
+    by_method = {method: said for launch in launches for method, said in _of_launch(launch)}
+    by_method |= {
+        record["config"]["method"]: record["traits"] for record in reversed(records) if _told(record)
+    }
+    methods = {record["config"]["method"] for record in records}
+    oracles = methods - {record["config"]["method"] for record in records if not record["oracle"]}
+    titles = told_apart(
+        {method: by_method.get(method, {}).get("title", name_of(method)) for method in sorted(methods)}
+    )
+    found = []
+    for record in records:
+        method = record["config"]["method"]
+        said = (
+            record["traits"]
+            if _told(record)
+            else by_config.get(record["config_hash"], by_method.get(method, {}))
+        )
+        title = titles[method] + " (oracle)" * (method in oracles)
+        traits = Traits(title, said.get("role", USUAL), said.get("transductive", ""))
+        found.append(record | {"traits": traits})
+    return found
+
+
+def undescribed(records: Iterable[OpenRecord], launches: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the methods of which neither a record nor a launch says what they are."""
+    told = {record["config"]["method"] for record in records if _told(record)}
+    told |= {method for launch in launches for method, _ in _of_launch(launch)}
+    return sorted({record["config"]["method"] for record in records} - told)
+
+
+def _told(record: OpenRecord) -> bool:
+    return bool(record.get("traits", {}).get("title"))
+
+
+def _of_launch(launch: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    said = launch.get("traits")
+    described = said.items() if isinstance(said, dict) else ()
+    return [(method, each) for method, each in described if isinstance(each, dict) and each.get("title")]
+
+
+def name_of(identity: str) -> str:
+    """Return the name in an identity such as ``Mine@0123456789ab``; other names are whole."""
+    found = BY_SOURCE.fullmatch(identity)
+    return found["name"] if found else identity
+
+
+def told_apart(titles: Mapping[str, str]) -> dict[str, str]:
+    """Return titles by identity, no two alike: those that share one end with digits of their hash."""
+    shared = Counter(titles.values())
+    plain = Counter(title for identity, title in titles.items() if not BY_SOURCE.fullmatch(identity))
+    found = {}
+    for identity, title in titles.items():
+        source = BY_SOURCE.fullmatch(identity)
+        if shared[title] > 1 and source:
+            found[identity] = f"{title} [{source['hash'][:DIGITS]}]"
+        else:
+            found[identity] = title if plain[title] < 2 or source else f"{title} [{identity}]"
+    return found

@@ -1,0 +1,451 @@
+"""The functions of `import hagmeta`: run a method on a graph, run a study, write a report.
+
+They check what they are given, and hand the work to `hagmeta.pipeline`, `study` and `analysis`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from hagmeta import datasets, pipeline
+from hagmeta.common.errors import UserError, choose, shown
+from hagmeta.common.home import home, make_home
+from hagmeta.common.records import Record
+from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
+from hagmeta.datasets.base import Dataset
+from hagmeta.display import NotebookProgress, ProgressDisplay
+from hagmeta.methods import METHODS, Method
+from hagmeta.packs.device import choose_device
+from hagmeta.packs.pack import Progress, no_progress
+from hagmeta.protocol.predictions import Predictions
+from hagmeta.result import Comparison, Result, compare
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Comparison", "Result", "Study", "compare", "load_dataset", "report", "run", "study"]
+
+Seeds = int | Sequence[int]
+Graph = Any  # a Dataset, a name, a path, a PyG Data or a networkx graph
+Device = str | torch.device | None
+OWN = ("seeds", "device", "progress", "cache", "eager", "plain")  # the keywords of `run` that are no settings
+OF_THE_PIPELINE = ("snapshots", "predictions", "checkpoints")  # what a run of a RunConfig may fill
+MOST_SEEDS = 10_000
+
+
+@overload
+def run(
+    method: RunConfig,
+    data: Seeds = 10,
+    *,
+    dataset: Graph,
+    device: Device = "auto",
+    progress: bool | Progress | None = None,
+    cache: bool | str | Path | None = True,
+    eager: bool = False,
+    plain: bool = False,
+    **options: Any,
+) -> list[Record]: ...
+
+
+@overload
+def run(
+    method: str | type[Method] | RunConfig,
+    data: Graph = None,
+    *,
+    seeds: Seeds = 10,
+    device: Device = "auto",
+    progress: bool | Progress | None = None,
+    cache: bool | str | Path | None = True,
+    eager: bool = False,
+    plain: bool = False,
+    **settings: Any,
+) -> Result: ...
+
+
+def run(
+    method: str | type[Method] | RunConfig,
+    data: Any = None,
+    *,
+    seeds: Seeds = 10,
+    device: Device = "auto",
+    progress: bool | Progress | None = None,
+    cache: bool | str | Path | None = True,
+    eager: bool = False,
+    plain: bool = False,
+    **settings: Any,
+) -> Result | list[Record]:
+    """Run a method on a graph: pre-train, meta-train, and learn new classes session by session.
+
+    Args:
+        method: a name (see `python -m hagmeta --help`), a reference such as ``my.py:Mine``, a class that
+            inherits from `hagmeta.Method`, or a `RunConfig`.
+        data: a `hagmeta.Dataset`, the name of a dataset, a path to an .npz file, a PyG ``Data`` or a networkx
+            graph. By default, the embedded dataset debian.
+        seeds: how many seeds to run (the first ones), or which.
+        device: ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"`` or a ``torch.device``.
+        progress: show a progress bar; by default in terminals and notebooks. Or a function of the phase, the
+            steps done, the steps in all, and a dictionary of values.
+        cache: a folder for pre-trained encoders; True is ``$HAGMETA_HOME/pretrained``, False is none.
+        eager: do not capture the steps on a GPU, for debugging.
+        plain: run seed by seed in ordinary tensors, for print, pdb and profilers.
+        **settings: any setting, such as ``classes=(12, 12, 27)``, ``n_way=3``, ``k_shot=5``. Without
+            ``classes``, a split is proposed and printed for graphs that have none.
+
+    Returns:
+        A `Result`. The older call ``run(RunConfig(...), seeds, dataset=...)`` returns a list of records.
+
+    Raises:
+        UserError: what was given does not go together; the message says what to do.
+
+    >>> import hagmeta
+    >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+    >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+    >>> [record["seed"] for record in result.records]
+    [0, 1]
+    >>> len(result.records[0]["macro_accuracy"])  # sessions 0, 1 and 2
+    3
+    """
+    work = _Work(as_device(device), _cache_folder(cache), progress, eager, plain)
+    if isinstance(method, RunConfig):
+        records_only = "dataset" in settings or _are_seeds(data)
+        if _are_seeds(data):
+            seeds, data = data, None
+        data = _one_graph(data, settings)
+        options = {key: settings.pop(key) for key in OF_THE_PIPELINE if key in settings}
+        for key in settings:
+            raise UserError(f"{key} is given next to a RunConfig; give it to the RunConfig instead.")
+        config: RunConfig = method
+        dataset = as_dataset(config.dataset if data is None else data)
+        result = work.run(_of_graph(config, dataset), dataset, as_seeds(seeds), options)
+        return result.records if records_only else result
+    if _are_seeds(data):
+        raise UserError(f"data is {shown(data)}; give the graph there, and the seeds as seeds={shown(data)}.")
+    for key in settings:
+        near = difflib.get_close_matches(key, OWN, n=1) if key not in SETTINGS else []
+        if near:
+            raise UserError(f"unknown keyword {key!r}. Did you mean {near[0]!r}?")
+    name = METHODS.name_of(method)
+    chosen = as_seeds(seeds)
+    data = _one_graph(data, settings)
+    RunConfig.from_mapping({"method": name, **settings})  # before anything is downloaded
+    dataset = as_dataset(SETTINGS["dataset"].default if data is None else data)
+    config = RunConfig.from_mapping({"method": name, "dataset": dataset, **settings})
+    return work.run(config, dataset, chosen, {}, given=settings)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """How to run, whatever is run."""
+
+    device: torch.device
+    cache: Path | None
+    progress: bool | Progress | None
+    eager: bool
+    plain: bool
+
+    def run(
+        self,
+        config: RunConfig,
+        dataset: Dataset,
+        seeds: list[int],
+        options: dict[str, Any],
+        given: Mapping[str, Any] | None = None,
+    ) -> Result:
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        idle = [config.why_not(key) for key in given or ()]
+        config = resolve(config)
+        for note in [*filter(None, idle), *remarks(config)]:
+            console.print(f"note: {note}", style="yellow")
+        predictions: list[Predictions] = options.pop("predictions", [])
+        before = len(predictions)
+        with _shown(self.progress, console) as progress:
+            records = pipeline.run(
+                config,
+                seeds,
+                dataset=dataset,
+                device=self.device,
+                cache=self.cache,
+                progress=progress,
+                predictions=predictions,
+                eager=self.eager,
+                plain=self.plain,
+                **options,
+            )
+        return Result(records, config, predictions[before:])
+
+
+def load_dataset(name: str | os.PathLike[str]) -> Dataset:
+    """Load a dataset.
+
+    Args:
+        name: one of `python -m hagmeta datasets`, a path to an .npz file, ``mat:PREFIX``, or
+            ``synthetic:nodes=...,edges=...,features=...,classes=...``. What must be downloaded is kept in
+            ``$HAGMETA_HOME``.
+
+    Returns:
+        The graph.
+
+    >>> import hagmeta
+    >>> data = hagmeta.load_dataset("synthetic:nodes=300,edges=1200,features=40,classes=10")
+    >>> data.num_nodes, data.num_classes
+    (300, 10)
+    """
+    return datasets.load(name, home() / "data")
+
+
+def as_dataset(data: Graph) -> Dataset:
+    """Return the graph that ``data`` stands for, whichever form it has."""
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return load_dataset(data)
+    kinds = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
+    if "torch_geometric" in kinds:
+        return Dataset.from_pyg(data, name="data")
+    if "networkx" in kinds:
+        return Dataset.from_networkx(data, name="data")
+    raise UserError(
+        f"data is a {type(data).__name__}; give a hagmeta.Dataset (from_pyg, from_networkx, from_arrays, "
+        "from_csv), the name of a dataset, a path to an .npz file, a PyG Data or a networkx graph."
+    )
+
+
+def _one_graph(data: Graph, settings: dict[str, Any]) -> Graph:
+    """Return the graph, given as ``data`` or as the setting ``dataset``; take that out of ``settings``."""
+    named = settings.pop("dataset", None)
+    if data is not None and named is not None:
+        raise UserError("the graph is given twice: as data and as dataset; give it once.")
+    return named if data is None else data
+
+
+def _of_graph(config: RunConfig, dataset: Dataset) -> RunConfig:
+    """Return the configuration with the name of the graph; refuse one that names another graph."""
+    if config.dataset not in (dataset.identity, dataset.name, SETTINGS["dataset"].default):
+        raise UserError(
+            f"the configuration names the dataset {config.dataset}, and the graph is {dataset.identity}; "
+            "leave dataset out of the RunConfig, or give that graph."
+        )
+    return replace(config, dataset=datasets.name_of(dataset))
+
+
+def as_device(device: Device) -> torch.device:
+    """Return the device of that name; None means ``auto``."""
+    if isinstance(device, torch.device):
+        return device
+    if device is None:
+        device = "auto"
+    if not isinstance(device, str):
+        raise UserError(f"device is {shown(device)}; give auto, cpu, cuda or a torch.device.")
+    kind, _, number = device.partition(":")
+    choose("device", kind, ("auto", "cpu", "cuda"))
+    chosen = choose_device(kind)
+    if number and not number.isdigit():
+        raise UserError(f"device is {shown(device)}; after the colon there must be a number, as in cuda:0.")
+    return torch.device(chosen.type, int(number)) if number else chosen
+
+
+def as_seeds(seeds: Seeds) -> list[int]:
+    """Return the seeds: the first ``seeds``, or those of a sequence, each once."""
+    wrong = UserError(
+        f"seeds is {shown(seeds)}; give a count, such as 10, or different seeds, such as [0, 1]."
+    )
+    if isinstance(seeds, int | np.integer) and not isinstance(seeds, bool):
+        seeds = range(int(seeds))
+    if not _are_seeds(seeds):
+        raise wrong
+    chosen = [int(seed) for seed in seeds]
+    if not 0 < len(chosen) <= MOST_SEEDS or len(set(chosen)) < len(chosen) or min(chosen) < 0:
+        raise wrong
+    return chosen
+
+
+def _are_seeds(value: Any) -> bool:
+    """Whether a value is a number, or a sequence of whole numbers."""
+    if isinstance(value, bool | str | bytes):
+        return False
+    if isinstance(value, int | np.integer):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype.kind in "iu"
+    whole = (int, np.integer)
+    return isinstance(value, Sequence) and all(isinstance(each, whole) for each in value)
+
+
+def _cache_folder(cache: bool | str | Path | None) -> Path | None:
+    if cache is True:
+        return make_home() / "pretrained"
+    return Path(cache).expanduser() if cache else None
+
+
+@contextmanager
+def _shown(progress: bool | Progress | None, console: Console) -> Iterator[Progress]:
+    """A display of the progress, or what takes its place."""
+    if callable(progress):
+        yield progress
+    elif progress is False or not (progress or console.is_terminal or console.is_jupyter):
+        yield no_progress
+    else:
+        with NotebookProgress() if console.is_jupyter else ProgressDisplay(console) as display:
+            yield display
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study's folder of records.
+
+    Attributes:
+        folder: where `python -m analysis` and `hagmeta.report` find it.
+    """
+
+    folder: Path
+
+    def frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one row per run and session, with every setting and metric."""
+        from analysis.frame import read
+
+        return read([self.folder]).sessions.reset_index(drop=True)
+
+    def report(self, **options: Any) -> Path:
+        """Write the report, with the options of `hagmeta.report`; return its page."""
+        return report(self.folder, **options)
+
+
+def study(
+    space: str | Path | Mapping[str, Any] | None = None,
+    datasets: Graph | Sequence[Graph] | None = None,
+    *,
+    methods: Sequence[str | type[Method]] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seeds: Seeds | None = None,
+    quick: bool = False,
+    results: str | Path = "results",
+    report: bool = True,
+    **options: Any,
+) -> Study:
+    """Run a study: all configurations of a search space, for some seeds, on Ray.
+
+    Runs that are already in the folder are not run again. Ctrl-C keeps the finished ones, and the same call
+    goes on from there.
+
+    Args:
+        space: a search space by name, a YAML file, or a dictionary with the same keys.
+        datasets: a graph, or a list of graphs, in place of the space's; in any form that `run` takes.
+        methods: names, references or classes, to compare methods without a space.
+        settings: settings of every run.
+        seeds: how many seeds, or which; by default those of the space.
+        quick: run the space's small version.
+        results: the folder in which the study has its folder.
+        report: write the report at the end.
+        **options: what `study.options.LaunchOptions` takes, such as ``max_concurrent=2``.
+
+    Returns:
+        A `Study`.
+
+    Raises:
+        UserError: what was given does not go together; the message says what to do.
+
+    >>> import hagmeta, tempfile
+    >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3)
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    ...     study = hagmeta.study(
+    ...         methods=["sgc-ncm", "sgc-ridge"], datasets=graph, settings=task, seeds=2, results=folder
+    ...     )
+    ...     len(study.frame())  # two methods, two seeds, three sessions
+    12
+    """
+    from study.api import launch
+    from study.options import LaunchOptions
+
+    if (space is None) == (methods is None):
+        raise UserError(
+            "study takes a space or methods, and not both; see `hagmeta-study --list` for spaces."
+        )
+    several = isinstance(datasets, Sequence) and not isinstance(datasets, str)
+    given = datasets if several else [] if datasets is None else [datasets]
+    graphs = {graph.identity: graph for graph in map(as_dataset, given)}
+    chosen = LaunchOptions(
+        methods=tuple(METHODS.name_of(method) for method in methods or ()),
+        datasets=tuple(graphs),
+        seeds=None if seeds is None else tuple(as_seeds(seeds)),
+        settings=dict(settings or {}),
+        quick=quick,
+        results=str(results),
+        report=report,
+        **_known_options(options, LaunchOptions),
+    )
+    in_memory = {name: graph for name, graph in graphs.items() if graph.origin is None}
+    return Study(launch(space, chosen, in_memory).folder)
+
+
+def _known_options(options: dict[str, Any], kind: Any) -> dict[str, Any]:
+    for name in options:
+        choose("option", name, [item.name for item in fields(kind)])
+    return options
+
+
+def report(
+    folder: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    metric: str | None = None,
+    margin: float = 1.0,
+    baseline: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    by: str | None = None,
+) -> Path:
+    """Write the report of one or more studies: tables, figures and a page.
+
+    Args:
+        folder: a study's folder, a folder of studies, or a list of these.
+        out: where to write; by default ``report`` in the first folder.
+        metric: what headlines, tests and figures go by; by default macro accuracy.
+        margin: differences below this many points count as equivalent.
+        baseline: the method, or the label of the configuration, that all others are compared with.
+        where: settings and values; only runs that have them are read.
+        by: a setting whose values are compared.
+
+    Returns:
+        The path of the page, ``index.html``.
+
+    Raises:
+        UserError: there are no records, or the report cannot be written.
+
+    >>> import hagmeta, tempfile
+    >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+    >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = hagmeta.report(result.save(folder))
+    ...     page.name, page.exists()
+    ('index.html', True)
+    """
+    from analysis.report import write_report
+
+    given = [folder] if isinstance(folder, str | os.PathLike) else list(folder)
+    folders = [Path(each).expanduser() for each in given]
+    if not folders:
+        raise UserError("report takes a study's folder; given: none.")
+    if not 0 < margin < 100:
+        raise UserError(f"margin is {shown(margin)}; it must be between 0 and 100 points.")
+    return write_report(
+        folders,
+        Path(out).expanduser() if out else folders[0] / "report",
+        metric=metric,
+        margin=margin / 100,
+        baseline=baseline,
+        where={key: str(value) for key, value in (where or {}).items()},
+        by=by,
+    )

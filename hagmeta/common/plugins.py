@@ -1,0 +1,264 @@
+"""Load code from outside this package, and know it again by its source.
+
+A plug-in is named by an import path (``package.module:Name``), by a file (``my_method.py:Name``), by an entry
+point, or is the class itself. Its identity is ``Name@<hash of its source>``: the same on every machine, and
+another one as soon as the code changes. For a file the hash covers the file, for a module its whole package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from filelock import FileLock
+
+from hagmeta.common.errors import UserError, shown
+from hagmeta.common.files import expanded, folder_written_whole
+
+VARIABLE = "HAGMETA_PLUGINS"  # names the staged folder in which a worker finds the launch's plug-ins
+CONTENTS = "plugins.json"
+DIGITS = 12  # of a source's hash
+MOST_BYTES = 50_000_000  # of a package that is sent to workers
+EVERYWHERE = ("torch", "torch_geometric")  # installed on every machine: not sent
+_FILE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
+_IMPORT = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Something that was loaded from outside: what it is, and where its source is."""
+
+    identity: str
+    value: Any
+    module: str  # by which a worker imports it; of a file, the name of the copy
+    source: Path | None  # the file or the package's folder; None where there is no file, as in a notebook
+
+    @property
+    def name(self) -> str:
+        """The name without the hash."""
+        return self.identity.partition("@")[0]
+
+
+_loaded: dict[str, Plugin] = {}  # by identity
+_staged: list[str] = []  # folders that were read
+
+
+def is_reference(text: str) -> bool:
+    """Tell whether ``text`` names a file or an import path rather than a registered name."""
+    return bool(_FILE.fullmatch(text) or _IMPORT.fullmatch(text))
+
+
+def load(reference: str, kind: str) -> Plugin:
+    """Load ``package.module:Name`` or ``file.py:Name``; ``kind`` is for errors, such as ``method``."""
+    of_file = _FILE.fullmatch(reference)
+    if of_file:
+        return _from_file(expanded(of_file["path"]), of_file["name"], kind)
+    parts = _IMPORT.fullmatch(reference)
+    if not parts:
+        raise UserError(
+            f"the {kind} {shown(reference)} is no reference; give package.module:Name or file.py:Name."
+        )
+    return _from_module(parts["module"], parts["name"], kind, reference)
+
+
+def of_class(value: Any, kind: str) -> Plugin:
+    """Return the plug-in that a class given in Python is, such as one written in a notebook."""
+    for plugin in _loaded.values():
+        if plugin.value is value:
+            return plugin
+    name, module = value.__name__, sys.modules.get(value.__module__)
+    file = getattr(module, "__file__", None)
+    if module is not None and file and module.__name__ != "__main__":
+        return _keep(Plugin(_identity(name, _source_of(module)), value, module.__name__, _source_of(module)))
+    try:
+        text = inspect.getsource(value)
+    except (OSError, TypeError):
+        raise UserError(
+            f"the source of the {kind} {name} cannot be found; write the class in a file, and give "
+            f"file.py:{name}."
+        ) from None
+    return _keep(Plugin(f"{name}@{_digest([('', text.encode())])}", value, value.__module__, None))
+
+
+def loaded() -> list[Plugin]:
+    """Return every plug-in that this process has loaded."""
+    return list(_loaded.values())
+
+
+def find(identity: str) -> Plugin | None:
+    """Return the plug-in of that identity, if it is loaded or staged for this process."""
+    if identity not in _loaded:
+        _read_staged()
+    return _loaded.get(identity)
+
+
+def stage(folder: Path) -> Path | None:
+    """Copy the sources of all loaded plug-ins into one folder for workers.
+
+    The folder lies in ``folder`` and is named by its content. Returns it, or None where there is no plug-in.
+    A worker that has its parent on ``sys.path`` and its name in ``$HAGMETA_PLUGINS`` finds every identity.
+    """
+    needed = [plugin for plugin in loaded() if not plugin.module.startswith("hagmeta.")]
+    if not needed:
+        return None
+    for plugin in needed:
+        if plugin.source is None:
+            raise UserError(
+                f"{plugin.name} was written in a notebook or a terminal, which workers cannot read; "
+                f"write it in a file, and give file.py:{plugin.name}."
+            )
+    identities = sorted(plugin.identity for plugin in needed)
+    target = folder / f"hagmeta_plugins_{_digest([('', json.dumps(identities).encode())])}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / f".{target.name}.lock"):
+        if not (target / CONTENTS).exists():
+            with folder_written_whole(target) as partial:
+                for plugin in needed:
+                    _copy(plugin, partial)
+                contents = [{"identity": p.identity, "module": p.module} for p in needed]
+                (partial / CONTENTS).write_text(json.dumps(contents, indent=1) + "\n")
+    return target
+
+
+def _copy(plugin: Plugin, folder: Path) -> None:
+    assert plugin.source is not None
+    if plugin.module.partition(".")[0] in EVERYWHERE:
+        return
+    if plugin.source.is_file():
+        shutil.copyfile(plugin.source, folder / f"{plugin.module}.py")
+        return
+    size = sum(path.stat().st_size for path in plugin.source.rglob("*") if path.is_file())
+    if size > MOST_BYTES:
+        raise UserError(
+            f"the package {plugin.source.name} has {size:,} bytes, too many to send to workers (at most "
+            f"{MOST_BYTES:,}); keep the plug-in in a package of its own."
+        )
+    ignored = shutil.ignore_patterns("__pycache__", ".git", "*.partial")
+    shutil.copytree(plugin.source, folder / plugin.source.name, ignore=ignored, dirs_exist_ok=True)
+
+
+def _read_staged() -> None:
+    """Load what ``$HAGMETA_PLUGINS`` names; once."""
+    name = os.environ.get(VARIABLE, "")
+    if not name or name in _staged:
+        return
+    _staged.append(name)
+    places = [Path(entry) / name for entry in sys.path] + [Path(entry) for entry in sys.path]
+    folder = next((place for place in places if place.name == name and (place / CONTENTS).is_file()), None)
+    if folder is None:
+        raise UserError(f"the plug-ins {name} of this launch are not on this machine's path.")
+    sys.path.insert(0, str(folder))
+    for each in json.loads((folder / CONTENTS).read_text()):
+        wanted = str(each["identity"])
+        found = _from_module(each["module"], wanted.partition("@")[0], "plug-in", wanted)
+        if found.identity != wanted:
+            raise UserError(f"the plug-in {wanted} is {found.identity} on this machine: its source differs.")
+
+
+def _from_file(path: Path, name: str, kind: str) -> Plugin:
+    if not path.is_file():
+        raise UserError(f"{path}:{name}: there is no such file; a {kind} is given as file.py:Name.")
+    identity = _identity(name, path)
+    if identity in _loaded:
+        return _loaded[identity]
+    module_name = f"{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}_{identity.partition('@')[2]}"
+    module = sys.modules.get(module_name)
+    if module is None:
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module  # dataclasses and pickle look it up
+        with _errors_in_a_line(f"{path}:{name}", f"{path.name} cannot be imported"):
+            try:
+                spec.loader.exec_module(module)
+            except BaseException:
+                del sys.modules[module_name]
+                raise
+    return _keep(Plugin(identity, _member(module, name, f"{path}:{name}"), module_name, path))
+
+
+def _from_module(module_name: str, name: str, kind: str, reference: str) -> Plugin:
+    with _errors_in_a_line(reference, f"{module_name} cannot be imported"), _here_importable():
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+                raise UserError(
+                    f"{reference}: there is no module {error.name!r}; give an installed package.module:Name, "
+                    f"or a file as file.py:{name}."
+                ) from None
+            raise
+    source = _source_of(module)
+    return _keep(Plugin(_identity(name, source), _member(module, name, reference), module_name, source))
+
+
+@contextmanager
+def _here_importable() -> Iterator[None]:
+    """Let modules of the current folder be found, after everything else."""
+    here = os.getcwd()
+    if here in sys.path:
+        yield
+        return
+    sys.path.append(here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+@contextmanager
+def _errors_in_a_line(reference: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # a plug-in's code may raise anything
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{reference}: {what}: {type(error).__name__}: {reason}") from error
+
+
+def _member(module: ModuleType, name: str, reference: str) -> Any:
+    if not hasattr(module, name):
+        own = [key for key, value in vars(module).items() if inspect.isclass(value) and key[0] != "_"]
+        there = f"; its classes are {', '.join(own[:8])}" if own else ""
+        raise UserError(f"{reference}: the module has no {name!r}{there}.")
+    return getattr(module, name)
+
+
+def _keep(plugin: Plugin) -> Plugin:
+    return _loaded.setdefault(plugin.identity, plugin)
+
+
+def _source_of(module: ModuleType) -> Path:
+    """The folder of a module's top-level package, or its file where it is alone."""
+    top = sys.modules[module.__name__.partition(".")[0]]
+    paths = list(getattr(top, "__path__", ()))
+    return Path(paths[0]) if paths else Path(str(module.__file__))
+
+
+def _identity(name: str, source: Path) -> str:
+    if source.is_file():
+        return f"{name}@{_digest([('', source.read_bytes())])}"
+    files = sorted(path for path in source.rglob("*.py") if "__pycache__" not in path.parts)
+    return f"{name}@{_digest([(path.relative_to(source).as_posix(), path.read_bytes()) for path in files])}"
+
+
+def _digest(parts: list[tuple[str, bytes]]) -> str:
+    digest = hashlib.sha256()
+    for name, content in parts:
+        # Line endings are the machine's, not the author's.
+        digest.update(f"{name}\0".encode() + content.replace(b"\r\n", b"\n") + b"\0")
+    return digest.hexdigest()[:DIGITS]

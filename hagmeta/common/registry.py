@@ -1,0 +1,136 @@
+"""Find methods, encoders, protocols, datasets and metrics: ours by name, other people's by reference."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
+
+from hagmeta.common import plugins
+from hagmeta.common.errors import UserError, choose, shown
+
+Entry = TypeVar("Entry")
+
+
+class Registry(Mapping[str, Entry], Generic[Entry]):
+    """The entries of one kind, by name.
+
+    Beside its own names a registry finds what others have written: an entry point of the group
+    ``hagmeta.<kind>s``, an import path ``package.module:Name``, a file ``my.py:Name``, or a class. Such an
+    entry is registered under its identity, ``Name@<hash of its source>``.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        entries: Mapping[str, Entry],
+        *,
+        base: type | None = None,
+        check: Callable[[Entry], None] = lambda entry: None,
+        forms: Mapping[str, Callable[[Any], Entry]] | None = None,
+    ) -> None:
+        """``base`` is the class that plug-ins inherit from; ``check`` raises for one that will not do.
+
+        ``forms`` are prefixes of references, such as ``pyg:``, and what makes an entry of what they name.
+        """
+        self.kind, self._base, self._check, self._forms = kind, base, check, dict(forms or {})
+        self._entries: dict[str, Entry] = dict(entries)
+        self._own = tuple(entries)
+
+    @property
+    def group(self) -> str:
+        """The name of the entry points' group."""
+        return f"hagmeta.{self.kind}s"
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self._entries and "@" in name:
+            form, _, identity = name.rpartition(":")
+            plugin = plugins.find(identity)
+            if plugin is not None and (not form or form in self._forms):
+                self._add(plugin, form)
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def names(self) -> list[str]:
+        """Return what has a name: our own entries, and the entry points of installed packages."""
+        return [*self._own, *(name for name in self._points() if name not in self._own)]
+
+    def knows(self, reference: str) -> bool:
+        """Tell whether a text may stand for an entry: a name, an entry point or a reference."""
+        return reference in self._entries or plugins.is_reference(reference) or reference in self._points()
+
+    def find(self, reference: Any) -> Entry:
+        """Return the entry that a name, a reference or a class stands for."""
+        return self[self.name_of(reference)]
+
+    def name_of(self, reference: Any) -> str:
+        """Return the name under which an entry is recorded; a plug-in is loaded and checked first."""
+        if not isinstance(reference, str):
+            return self._name_of_value(reference)
+        if reference in self:
+            return reference
+        form, _, rest = reference.partition(":")
+        if rest and form in self._forms:
+            return self._add(plugins.load(rest, self.kind), form)
+        points = self._points()
+        if reference in points:
+            return self._add(plugins.load(points[reference].value, self.kind))
+        if plugins.is_reference(reference):
+            return self._add(plugins.load(reference, self.kind))
+        plain = ["package.module:Name", "file.py:Name"]
+        forms = [f"{form}:{each}" for form in self._forms for each in plain]
+        return choose(self.kind, reference, [*self.names(), *plain, *forms])
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        try:
+            self[name]
+        except KeyError:
+            return False
+        return True
+
+    def _name_of_value(self, value: Any) -> str:
+        for name, entry in self._entries.items():
+            if entry is value:
+                return name
+        if not inspect.isclass(value) and not inspect.isfunction(value):
+            raise UserError(f"{self.kind} is {shown(value)}; give a name, a reference or a class.")
+        return self._add(plugins.of_class(value, self.kind))
+
+    def _add(self, plugin: plugins.Plugin, form: str = "") -> str:
+        """Check a plug-in and register it; ``form`` is the prefix by which it was asked for."""
+        if form:
+            identity = f"{form}:{plugin.identity}"
+            self._entries[identity] = self._forms[form](plugin.value)
+            return identity
+        for name, entry in self._entries.items():
+            if entry is plugin.value:  # one of ours, by its import path
+                return name
+        value, name = plugin.value, plugin.name
+        if self._base is not None:
+            if not inspect.isclass(value) or not issubclass(value, self._base):
+                what = f"the class {name}" if inspect.isclass(value) else f"{name}, which is no class,"
+                raise UserError(
+                    f"{what} is no {self.kind}: it must inherit from hagmeta.{self._base.__name__}."
+                )
+            lacking = sorted(getattr(value, "__abstractmethods__", ()))
+            if lacking:
+                raise UserError(
+                    f"the {self.kind} {name} lacks {', '.join(lacking)}; hagmeta.{self._base.__name__} says "
+                    "what each must do."
+                )
+        elif not callable(value):
+            raise UserError(f"{name} is no {self.kind}: it must be a function or a class that makes one.")
+        self._check(value)
+        self._entries[plugin.identity] = value
+        return plugin.identity
+
+    def _points(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.group)}

@@ -1,0 +1,24 @@
+"""Say which answers are transductive: those that depend on nodes without labels, queries among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+SMOOTHED, SELF_TRAINED, BY_ITSELF = "smoothed", "self-trained", "transductive"
+SET_BY = {SMOOTHED: "smoothing", SELF_TRAINED: "self_training"}  # settings of every method
+
+
+def marks(config: Mapping[str, Any], clause: str = "") -> list[str]:
+    """Return the words that mark a run with transductive answers.
+
+    Args:
+        config: the settings of the run; those that do not apply may be missing, None or NaN.
+        clause: ``transductive`` of the method's traits: why its answers are so by itself, or nothing.
+    """
+    found = [mark for mark, key in SET_BY.items() if _is_on(config.get(key))]
+    return [*found, BY_ITSELF] if clause else found
+
+
+def _is_on(value: Any) -> bool:
+    return bool(value) and value == value  # NaN is not equal to itself

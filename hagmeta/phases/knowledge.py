@@ -1,0 +1,119 @@
+"""What a pack sees and knows: in training, and in each session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from hagmeta.methods import METHODS
+from hagmeta.methods.base import MetaTraining
+from hagmeta.methods.parts import CachesFeatures, KnowsTrueMeans
+from hagmeta.packs.pack import Pack
+from hagmeta.phases.settings import PhaseSettings
+from hagmeta.phases.views import Views
+from hagmeta.protocol import Protocol
+from hagmeta.protocol.scenario import Scenario, Stream
+from hagmeta.sparse.graph import ClassMeans, Graph, View
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is seen and known for a while: through training, or in one session."""
+
+    view: View
+    class_means: ClassMeans
+    averaged_over: tuple[tuple[np.ndarray, np.ndarray], ...]  # by seed, nodes and the labels they were given
+    all_averaged: bool = False  # every class met is known by an average, not only those known at the start
+
+
+@dataclass(frozen=True)
+class KnowledgeSource:
+    """Makes ``Knowledge`` of what the protocol allows to be seen and read."""
+
+    graph: Graph
+    scenarios: Sequence[Scenario]
+    settings: PhaseSettings
+    protocol: Protocol
+    views: Views
+
+    @property
+    def oracle(self) -> bool:
+        """Whether the method knows the train labels of every class met."""
+        return METHODS[self.settings.method].traits.oracle and self.protocol.has_oracles
+
+    @property
+    def knows_true_means(self) -> bool:
+        """Whether class means are those of all train nodes, also of classes known by supports."""
+        method = METHODS[self.settings.method]
+        given = issubclass(method, KnowsTrueMeans) and method.knows_true_means(self.settings)
+        return given and self.protocol.has_oracles
+
+    def training(self) -> Knowledge:
+        """Return what is known in meta-training: of novel-test and held-out classes at most their nodes."""
+        training = METHODS[self.settings.method].training_of(self.settings)
+        everything = training is MetaTraining.SUPERVISED or self.knows_true_means
+        known = [
+            self.protocol.known_in_training(s, s.trained if everything else s.validation.known)
+            for s in self.scenarios
+        ]
+        return self._knowledge([s.validation for s in self.scenarios], 0, known)
+
+    def session(self, streams: Sequence[Stream], session: int) -> Knowledge:
+        """Return what is known in a session of ``streams``, one per seed."""
+        pairs = list(zip(self.scenarios, streams, strict=True))
+        if self.oracle:
+            return self.known_by(streams, session, [w.train_nodes_met(s, session) for w, s in pairs])
+        known = [self.protocol.known_in_session(w, s, session) for w, s in pairs]
+        if self.knows_true_means:
+            arrived = [w.train_nodes_arrived(s, session) for w, s in pairs]
+            known = [np.concatenate(both) for both in zip(known, arrived, strict=True)]
+        return self._knowledge(streams, session, known)
+
+    def known_by(
+        self,
+        streams: Sequence[Stream],
+        session: int,
+        nodes: list[np.ndarray],
+        labels: list[np.ndarray] | None = None,
+    ) -> Knowledge:
+        """Return what is known in a session in which every class met is the average over some of ``nodes``.
+
+        ``labels`` are those that the nodes were given, which need not be true.
+        """
+        return self._knowledge(streams, session, nodes, labels, all_averaged=True)
+
+    @torch.no_grad()
+    def propagated(self, pack: Pack, knowledge: Knowledge) -> Knowledge:
+        """Return ``knowledge`` with the features that no step changes, where the method caches them."""
+        if not issubclass(METHODS[self.settings.method], CachesFeatures):
+            return knowledge
+        propagated = pack.run("propagate", (self.graph,), knowledge.view)
+        return replace(knowledge, view=knowledge.view._replace(propagated=(propagated,)))
+
+    def _knowledge(
+        self,
+        streams: Sequence[Stream],
+        session: int,
+        known_by: list[np.ndarray],
+        labels: list[np.ndarray] | None = None,
+        all_averaged: bool = False,
+    ) -> Knowledge:
+        pairs = zip(self.scenarios, streams, strict=True)
+        seen = [self.protocol.visible(scenario, stream, session) for scenario, stream in pairs]
+        if labels is None:
+            labels = [s.labels[nodes] for s, nodes in zip(self.scenarios, known_by, strict=True)]
+        members = [self._members(*each) for each in zip(self.scenarios, known_by, labels, strict=True)]
+        means = self.graph.class_means(members, np.stack(seen))
+        averaged_over = tuple(zip(known_by, labels, strict=True))
+        return Knowledge(self.views.view(self.scenarios, seen), means, averaged_over, all_averaged)
+
+    def _members(self, scenario: Scenario, nodes: np.ndarray, labels: np.ndarray) -> scipy.sparse.csr_matrix:
+        """Averages (classes, nodes) over some nodes, each counted with its class."""
+        share = 1 / np.bincount(labels, minlength=scenario.num_classes).clip(min=1)
+        values = share[labels].astype(np.float32)
+        shape = (scenario.num_classes, self.graph.num_nodes)
+        return scipy.sparse.csr_matrix((values, (labels, nodes)), shape=shape)

@@ -1,0 +1,95 @@
+"""The tasks that a method is given, with a row for each seed of a pack."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hagmeta.methods.base import Shared, Task
+from hagmeta.packs.pack import stack, stack_padded
+from hagmeta.phases.knowledge import Knowledge
+from hagmeta.protocol import Protocol
+from hagmeta.protocol.episodes import PseudoStream
+from hagmeta.protocol.scenario import Scenario, Stream
+from hagmeta.sparse.graph import Graph
+
+Arrays = Sequence[np.ndarray] | np.ndarray  # one a seed
+
+
+def levelled(earlier: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return supports (classes, shots) of two kinds in one array, repeated to one length.
+
+    That changes no mean.
+    """
+    parts = [rows for rows in (earlier, own) if len(rows)] or [own]
+    shots = math.lcm(*(rows.shape[1] for rows in parts))
+    return np.concatenate([np.repeat(rows, shots // rows.shape[1], axis=1) for rows in parts])
+
+
+def stacked(classes: Arrays, averaged: Arrays, support: Arrays, query: Arrays) -> Task:
+    """Return a task from one array per seed of each of its parts. It is on the host, where it was drawn."""
+    return Task(stack(classes), stack(averaged), stack(support), stack(query))
+
+
+@dataclass(frozen=True)
+class TaskMaker:
+    """Makes the tasks of episodes and sessions, and what their seeds share."""
+
+    graph: Graph
+    scenarios: Sequence[Scenario]
+    protocol: Protocol
+    n_way: int
+
+    @property
+    def pseudo_sessions(self) -> int:
+        """Sessions of a pseudo-stream."""
+        return len(self.scenarios[0].meta_classes) // self.n_way
+
+    @property
+    def keeps_prototypes(self) -> bool:
+        """Whether no label of a class met earlier is read again: what was computed of it is all there is."""
+        return self.protocol.most_rehearsed == 0
+
+    def shared(self, knowledge: Knowledge, known: int, later: int) -> Shared:
+        """Return what seeds share, for ``known`` classes at the start and ``later`` tasks of N classes since.
+
+        Of the known classes the base ones are one task and the others tasks of N, the last perhaps smaller.
+        """
+        base = len(self.scenarios[0].split.base)
+        whole, rest = divmod(known - base, self.n_way)
+        sizes = (base, *[self.n_way] * whole, *([rest] if rest else []), *[self.n_way] * later)
+        return Shared(self.graph, knowledge.class_means, sizes)
+
+    def episode(self, drawn: Sequence[PseudoStream], session: int) -> tuple[Task, np.ndarray]:
+        """Return the task of a pseudo-stream's session, and the targets of its queries."""
+        merged = session * self.n_way
+        met = merged + self.n_way
+        averaged = self.protocol.averaged_when_merged(merged)
+        bases = [scenario.split.base for scenario in self.scenarios]
+        count = len(bases[0]) + met
+        task = stacked(
+            classes=[np.concatenate([b, s.order[:met]]) for b, s in zip(bases, drawn, strict=True)],
+            averaged=[np.concatenate([b, s.order[:averaged]]) for b, s in zip(bases, drawn, strict=True)],
+            support=[s.support[averaged:met] for s in drawn],
+            query=[s.query[session, :count].ravel() for s in drawn],
+        )
+        return task, np.repeat(np.arange(count), drawn[0].query.shape[-1])
+
+    def session(self, streams: Sequence[Stream], session: int, all_averaged: bool = False) -> Task:
+        """Return what is known after a session of ``streams``, with its queries.
+
+        ``all_averaged`` is as in Knowledge. Where classes met earlier are known by their prototypes alone,
+        the caller adds these.
+        """
+        known = 0 if session and self.keeps_prototypes else len(streams[0].known)
+        averaged = [s.met(session) if all_averaged else s.known[:known] for s in streams]
+        supports = [levelled(*s.supports(0 if all_averaged else session)) for s in streams]
+        return Task(
+            classes=stack(s.met(session) for s in streams),
+            averaged=stack(averaged),
+            support=stack(supports),
+            query=stack_padded([s.queries[session] for s in streams]),
+        ).on(self.graph.device)

@@ -1,0 +1,93 @@
+"""What the seeds of a pack see of the graph, and how its features enter the first layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from torch import Tensor
+
+from hagmeta.methods import METHODS
+from hagmeta.methods.base import Sizes
+from hagmeta.methods.parts import OnNarrowInputs
+from hagmeta.packs.pack import stack
+from hagmeta.phases.cache import Cache, shared_inputs
+from hagmeta.phases.settings import PhaseSettings
+from hagmeta.protocol import Protocol
+from hagmeta.protocol.scenario import Scenario
+from hagmeta.sparse.graph import Graph, View
+from hagmeta.sparse.inputs import Inputs, narrow_kind, width_of
+
+
+@dataclass(frozen=True)
+class Views:
+    """Makes views of a graph, with each seed's inputs in them."""
+
+    graph: Graph
+    scenarios: Sequence[Scenario]
+    settings: PhaseSettings
+    protocol: Protocol
+    cache: Cache | None = None  # where inputs are shared that take long to make
+
+    @property
+    def sizes(self) -> Sizes:
+        """What a method must know of the data to make its parameters."""
+        scenario, n_way = self.scenarios[0], self.settings.n_way
+        assert n_way
+        return Sizes(
+            features=width_of(self.settings.inputs, self.graph.num_features),
+            base_classes=len(scenario.split.base),
+            n_way=n_way,
+            classes=scenario.num_classes,
+            narrow=width_of(narrow_kind(self.graph.has_counts), self.graph.num_features),
+            nodes=self.graph.num_nodes,
+        )
+
+    def seen_first(self, scenario: Scenario) -> np.ndarray:
+        """Return which nodes (nodes,) are in the graph in training; those of held-out classes are not."""
+        return self.protocol.visible(scenario, scenario.validation, 0)
+
+    def view(self, scenarios: Sequence[Scenario], visible: Sequence[np.ndarray]) -> View:
+        """Return what some of the seeds see, from a boolean array (nodes,) of each."""
+        inputs, narrow = self.inputs, self.narrow
+        if len(scenarios) < len(self.scenarios):
+            seeds = [scenario.seed for scenario in self.scenarios]
+            places = [seeds.index(scenario.seed) for scenario in scenarios]
+            inputs, narrow = (tuple(part[places] for part in parts) for parts in (inputs, narrow))
+        if self._refits_words:
+            narrow = self._stacked([self.graph.inputs("tf-idf", seen) for seen in visible])
+        return self.graph.view(np.stack(visible))._replace(inputs=inputs, narrow=narrow)
+
+    @cached_property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """How each seed's features enter the first layer, in all phases: by what it sees in training."""
+        return self._made(self.settings.inputs)
+
+    @cached_property
+    def narrow(self) -> tuple[Tensor, ...]:
+        """The same for inputs of few columns, where the method propagates such."""
+        method = METHODS[self.settings.method]
+        if not issubclass(method, OnNarrowInputs) or self._refits_words:
+            return ()
+        if not method.narrow_columns(self.settings, self.sizes.narrow):
+            return ()
+        kind = narrow_kind(self.graph.has_counts)
+        return self.inputs if kind == self.settings.inputs else self._made(kind)
+
+    @property
+    def _refits_words(self) -> bool:
+        """Whether those are made of the words that are visible at the time."""
+        method = METHODS[self.settings.method]
+        refits = issubclass(method, OnNarrowInputs) and method.refits_words(self.settings)
+        return refits and self.graph.has_counts
+
+    def _made(self, kind: str) -> tuple[Tensor, ...]:
+        if kind == "raw":
+            return ()
+        made = [shared_inputs(kind, self.graph, self.seen_first(s), self.cache) for s in self.scenarios]
+        return self._stacked(made)
+
+    def _stacked(self, made: list[Inputs]) -> tuple[Tensor, ...]:
+        return tuple(stack(part).to(self.graph.device) for part in zip(*made, strict=True))

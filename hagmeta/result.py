@@ -1,0 +1,395 @@
+"""What `hagmeta.run` and `hagmeta.compare` return: a `Result`, and a `Comparison` of several."""
+
+from __future__ import annotations
+
+import html
+import io
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from hagmeta.common.errors import UserError
+from hagmeta.common.files import reason
+from hagmeta.common.records import Record, read_record
+from hagmeta.config import RunConfig
+from hagmeta.display import mean_and_interval, score, sessions_table
+from hagmeta.phases.snapshots import to_bytes
+from hagmeta.protocol.predictions import Predictions
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from analysis.frame import Results
+    from analysis.inference import Difference
+
+WIDTH = 100  # characters of a table in a terminal
+IDENTITY = ("method", "dataset", "protocol", "n_way", "k_shot", "seed", "session")  # first in a frame
+SHADE = 0.16  # of an interval behind its curve
+
+
+class Tabular:
+    """Shows itself as a table: as text in a terminal, as HTML in a notebook."""
+
+    def _table(self) -> Table:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        table, text = self._table(), io.StringIO()
+        title, caption = str(table.title), str(table.caption)
+        table.title = table.caption = None  # these would be broken at the width of the table
+        plain: dict[str, Any] = {"color_system": None, "markup": False, "emoji": False, "highlight": False}
+        Console(file=text, width=WIDTH, force_jupyter=False, **plain).print(table)
+        lines = [title, *text.getvalue().splitlines(), *textwrap.wrap(caption, WIDTH)]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table())
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Tabular):
+    """The runs of one configuration, one per seed.
+
+    Attributes:
+        records: one record per seed: a dictionary of JSON values, as a study keeps it.
+        config: the configuration, with all defaults filled in.
+        predictions: for each record, the class that each query was given in each session.
+    """
+
+    records: list[Record]
+    config: RunConfig
+    predictions: list[Predictions] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """The name of the method, for tables and legends."""
+        return str(self.records[0].get("traits", {}).get("title") or self.config.method)
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, in the order of ``records``."""
+        return [record["seed"] for record in self.records]
+
+    def _table(self) -> Table:
+        return sessions_table(self.records)
+
+    def frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one row per seed and session.
+
+        The first columns say which run a row is of: method, dataset, protocol, n_way, k_shot, seed and
+        session. The others are the metrics of that session, between 0 and 1. Metrics that no row has are
+        left out.
+
+        >>> import hagmeta
+        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+        >>> frame = result.frame()
+        >>> len(frame)  # two seeds, sessions 0 to 2
+        6
+        >>> list(frame.columns[:7])
+        ['method', 'dataset', 'protocol', 'n_way', 'k_shot', 'seed', 'session']
+        """
+        from analysis.frame import SCORES
+
+        results = as_results([self])
+        not_metrics = {"run", "study", "label", "config_hash", "first", "pd", "rpd", "seconds"}
+        not_metrics |= {*results.keys, *SCORES, *IDENTITY}
+        metrics = [name for name in results.sessions if name not in not_metrics]
+        frame = results.sessions.sort_values(["seed", "session"])[[*IDENTITY, *metrics]]
+        return frame.dropna(axis="columns", how="all").reset_index(drop=True)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw macro accuracy by session: the mean over the seeds, with its 95 % interval.
+
+        Args:
+            ax: matplotlib axes to draw on, to have several results in one figure. By default, new ones.
+
+        Returns:
+            The axes, with a title, labels and a legend.
+
+        >>> import hagmeta
+        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+        >>> ax = result.plot()
+        >>> ax.get_xlabel(), ax.get_ylabel(), len(ax.lines)
+        ('session', 'macro accuracy (%)', 1)
+        """
+        import matplotlib.pyplot as plt
+        from matplotlib.ticker import MaxNLocator
+
+        if ax is None:
+            ax = plt.figure(layout="constrained").add_subplot()
+        curves = zip(*(score(record) for record in self.records), strict=True)
+        estimates = [mean_and_interval([100 * value for value in values]) for values in curves]
+        means, halves = zip(*estimates, strict=True)
+        count = "1 seed" if len(self.records) == 1 else f"{len(self.records)} seeds"
+        (line,) = ax.plot(range(len(means)), means, marker="o", label=f"{self.title}, {count}")
+        if len(self.records) > 1:
+            low, high = ([m + sign * h for m, h in estimates] for sign in (-1, 1))
+            ax.fill_between(range(len(halves)), low, high, color=line.get_color(), alpha=SHADE, linewidth=0)
+        ax.set_xlabel("session")
+        ax.set_ylabel("macro accuracy (%)")
+        ax.set_title(self._where(), fontsize="medium")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.legend(frameon=False)
+        return ax
+
+    def _where(self) -> str:
+        config = self.config
+        leak = " (leaks)" if self.records[0]["leaks"] else ""
+        return f"{config.dataset}\n{config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
+
+    def save(self, folder: str | Path) -> Path:
+        """Write records and predictions to a folder that `python -m analysis FOLDER` reads.
+
+        Results of any number of calls can share a folder, and a study can go on in it. A run that is already
+        there is replaced.
+
+        Args:
+            folder: it is made if need be.
+
+        Returns:
+            The folder.
+
+        Raises:
+            UserError: the folder cannot be written, a study is running in it, or it has runs of another
+                graph with the same name.
+
+        >>> import hagmeta, tempfile
+        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     saved = result.save(folder)
+        ...     len(list(saved.glob("runs/*/*.json"))), len(list(saved.glob("predictions/*/*.npz")))
+        (2, 2)
+        """
+        from study.store import Store
+
+        store = Store(Path(folder).expanduser())
+        try:
+            store.runs.mkdir(parents=True, exist_ok=True)
+            with store.locked():
+                self._refuse_other_graphs(store.record_files(), store.folder)
+                for record, predictions in zip(self.records, self.predictions, strict=True):
+                    key = (record["config_hash"], record["seed"])
+                    store.write_predictions(key, to_bytes(predictions.arrays()))
+                    store.write(record)
+        except OSError as error:
+            raise UserError(f"{folder} cannot be written: {reason(error)}.") from None
+        return store.folder
+
+    def _refuse_other_graphs(self, files: Any, folder: Path) -> None:
+        own = self.records[0]
+        for path in files:
+            try:
+                other = read_record(path)
+            except ValueError:  # damaged: the report names it
+                continue
+            same_name = other["config"].get("dataset") == own["config"]["dataset"]
+            if same_name and other.get("data", own["data"]) != own["data"]:
+                raise UserError(
+                    f"{folder} has runs of another graph that is called {own['config']['dataset']}; save to "
+                    f"another folder."
+                )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One result less another, paired by seed."""
+
+    one: str
+    less: str
+    last: Difference  # at the last session
+    average: Difference  # of the averages over sessions; its interval is shown, it is not tested
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Tabular):
+    """Paired differences between results, and what may be claimed from them.
+
+    Attributes:
+        title: the dataset, the protocol, N and K.
+        pairs: the differences; ``last.verdict`` is the verdict of one.
+        words: how it was tested.
+        badge: says where there are too few seeds to decide; otherwise empty.
+    """
+
+    title: str
+    pairs: list[Pair]
+    words: str
+    badge: str
+
+    def frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one row per pair.
+
+        ``last`` and ``average`` are differences of macro accuracy, between -1 and 1, with the limits of their
+        95 % intervals. ``p`` is corrected for all pairs; it is NaN with too few seeds.
+
+        >>> import hagmeta
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=2)
+        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+        >>> one, other = (hagmeta.run(method, graph, **task) for method in ("sgc-ncm", "sgc-ridge"))
+        >>> hagmeta.compare(one, other).frame()[["result", "less", "seeds", "verdict"]].values.tolist()
+        [['SGC-Ridge', 'SGC-NCM', 2, 'too few seeds']]
+        """
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "result": pair.one,
+                "less": pair.less,
+                "seeds": pair.last.seeds,
+                **_limits("last", pair.last),
+                "p": pair.last.corrected,
+                "verdict": pair.last.verdict,
+                **_limits("average", pair.average),
+            }
+            for pair in self.pairs
+        )
+
+    def _table(self) -> Table:
+        from analysis.words import p_value, points, verdict
+
+        words = ". ".join(filter(None, [self.badge, self.words]))
+        table = Table(title=self.title, caption=words, title_justify="left", caption_justify="left")
+        for column in ("result", "less", "seeds", "last session", "adjusted p", "verdict", "average"):
+            table.add_column(column, justify="right" if column in ("seeds", "last session") else "left")
+        for pair in self.pairs:
+            last = pair.last
+            p = p_value(last.corrected).removeprefix("p ").removeprefix("= ") if last.tested else ""
+            cells = (points(last), p, verdict(last), points(pair.average))
+            table.add_row(pair.one, pair.less, str(last.seeds), *cells)
+        return table
+
+
+def _limits(name: str, difference: Difference) -> dict[str, float]:
+    return {name: difference.mean, f"{name}_low": difference.low, f"{name}_high": difference.high}
+
+
+def compare(*results: Result) -> Comparison:
+    """Compare results seed by seed, with the tests and the verdicts of the report.
+
+    Args:
+        results: two or more results of `hagmeta.run`, of the same task: graph, protocol, classes, N and K.
+            The first is the reference.
+
+    Returns:
+        The paired differences at the last session, each with its 95 % interval, a p that is corrected for
+        all of them, and a verdict: ahead, behind, equivalent, undecided or too few seeds. The differences
+        of averages over sessions have intervals and are not tested.
+
+    Raises:
+        UserError: the results are of different tasks, or of the same configuration.
+
+    >>> import hagmeta
+    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=6)
+    >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+    >>> comparison = hagmeta.compare(
+    ...     hagmeta.run("sgc-ncm", graph, **task), hagmeta.run("sgc-ridge", graph, **task)
+    ... )
+    >>> comparison.pairs[0].last.seeds
+    6
+    >>> comparison.frame()["verdict"].isin(["ahead", "behind", "equivalent", "undecided"]).all()
+    np.True_
+    """
+    from analysis.claims import claims
+    from analysis.inference import family
+    from analysis.words import a_look
+
+    _check_comparable(results)
+    found = as_results(results)
+    names = dict(zip(found.runs["config_hash"], found.runs["label"], strict=True))
+    first = names[results[0].config.hash()]
+    found = found.against(first)
+    (panel,) = found.panels()
+    last, average = panel.by_seed("last"), panel.by_seed("average")
+    tested = claims(found).pairs
+    keys = [(one, other) for _, one, other in tested.comparisons]
+    if not keys:  # switches of one method: the report tests their effects, and not the pairs
+        keys = [(label, first) for label in panel.labels if label != first]
+        asked = {(panel.title, one, other): last[one] - last[other] for one, other in keys}
+        tested = family(asked, "results less the first, at the last session", found.metric)
+    means = family({(one, other): average[one] - average[other] for one, other in keys}, "", found.metric)
+    pairs = [
+        Pair(one, other, tested[panel.title, one, other], means[one, other])
+        for one, other in sorted(keys, key=lambda key: key[1] != first)
+    ]
+    badge = a_look(max(pair.last.seeds for pair in pairs))
+    return Comparison(panel.title, pairs, tested.words, badge)
+
+
+def _check_comparable(results: Sequence[Result]) -> None:
+    """Refuse what cannot be compared, in one line."""
+    from analysis.labels import SETTING, readable
+
+    for each in results:
+        if not isinstance(each, Result):
+            raise UserError(f"compare takes results of hagmeta.run; this is a {type(each).__name__}.")
+    if len(results) < 2:
+        raise UserError(f"compare takes two results or more; given: {len(results)}.")
+    first = results[0].records[0]
+    for each in results[1:]:
+        other = each.records[0]
+        keys = [key for key in SETTING if first["config"].get(key) != other["config"].get(key)]
+        differ = [f"{key} is {_both(first['config'], other['config'], key)}" for key in keys]
+        if first["data"] != other["data"] and "dataset" not in keys:
+            differ.append(f"{first['config']['dataset']} names two different graphs")
+        if differ:
+            raise UserError(f"results of different tasks cannot be compared: {'; '.join(differ)}.")
+    seen: dict[str, str] = {}
+    for each in results:
+        if each.config.hash() in seen:
+            raise UserError(
+                f"two of the results have the same configuration ({readable(each.title)}): there is nothing "
+                "to compare."
+            )
+        seen[each.config.hash()] = each.title
+
+
+def _both(one: dict[str, Any], other: dict[str, Any], key: str) -> str:
+    values = [config.get(key, "absent") for config in (one, other)]
+    return " and ".join(
+        "/".join(map(str, value)) if isinstance(value, list) else str(value) for value in values
+    )
+
+
+def as_results(results: Sequence[Result]) -> Results:
+    """Return the records as `analysis` reads them from a folder."""
+    from analysis.frame import read
+
+    with TemporaryDirectory() as folder:
+        for result in results:
+            result.save(folder)
+        return read([Path(folder)])
+
+
+def as_html(table: Table) -> str:
+    """Return a table as plain HTML."""
+    style = "text-align: {}; padding: 2px 10px"
+    aligned = [style.format("right" if column.justify == "right" else "left") for column in table.columns]
+
+    def row(cells: Sequence[Any], tag: str) -> str:
+        pairs = zip(aligned, cells, strict=True)
+        inside = "".join(f'<{tag} style="{how}">{_text(cell)}</{tag}>' for how, cell in pairs)
+        return f"<tr>{inside}</tr>"
+
+    head = row([column.header for column in table.columns], "th")
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    body = "\n".join(row(cells, "td") for cells in rows)
+    title = f'<caption style="caption-side: top; text-align: left"><b>{_text(table.title)}</b></caption>'
+    caption = f'<p style="max-width: 60em"><small>{_text(table.caption)}</small></p>'
+    return f"<table>\n{title}\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n{caption}"
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value or ""))

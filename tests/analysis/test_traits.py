@@ -1,0 +1,145 @@
+"""Methods and graphs are called as records say; plug-ins have names of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.frame import read
+from analysis.labels import transductive_words
+from analysis.published import published_tables
+from analysis.report import notices, write_report
+from analysis.traits import Traits, told_apart
+from hagmeta.common.records import config_hash
+from tests.analysis.conftest import Write
+
+SEEDS = range(6)
+
+
+def curves(last: float) -> dict[int, list[float]]:
+    return {seed: [0.8, last + seed / 100] for seed in SEEDS}
+
+
+def rewritten(folder: Path, change: Any) -> Path:
+    """Every record of a study as ``change(record)`` returns it, under the hash of its configuration."""
+    for path in sorted(folder.glob("runs/*/*.json")):
+        record = change(json.loads(path.read_text()))
+        record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
+        path.unlink()
+        there = folder / "runs" / record["config_hash"] / path.name
+        there.parent.mkdir(exist_ok=True)
+        there.write_text(json.dumps(record))
+    return folder
+
+
+def plugged(folder: Path, identity: str, **traits: str) -> Path:
+    """A study's records as if a method from outside had made them."""
+
+    def change(record: dict[str, Any]) -> dict[str, Any]:
+        config = record["config"] | {"method": identity}
+        return record | {"config": config, "traits": {"title": identity.partition("@")[0], **traits}}
+
+    return rewritten(folder, change)
+
+
+def without_traits(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != "traits"}
+
+
+def test_methods_are_ordered_by_role_and_title(write: Write) -> None:
+    for method in ("posterior-means", "icarl", "hag-meta", "joint", "cec", "frozen"):
+        folder = write(curves(0.5), method=method, record={"oracle": method == "joint"})
+    (panel,) = read([folder]).panels()
+    assert panel.labels == [
+        *("HAG-Meta", "CEC", "iCaRL", "Posterior means (transductive)", "Frozen", "Joint (oracle)")
+    ]
+
+
+def test_a_report_of_records_without_traits_uses_the_names_in_them_and_says_so(
+    write: Write, tmp_path: Path
+) -> None:
+    for method in ("hag-meta", "cec", "posterior-means"):
+        folder = rewritten(write(curves(0.5), method=method), without_traits)
+    results = read([folder])
+    assert set(results.runs["label"]) == {"hag-meta", "cec", "posterior-means"}
+    (notice,) = (each for each in notices(results) if each.title == "Methods that no record describes")
+    assert notice.lines[0].startswith("cec, hag-meta, posterior-means: these records are older")
+    assert write_report([folder], tmp_path / "report").exists()
+
+
+def test_the_paper_has_numbers_for_records_without_traits(write: Write) -> None:
+    write(curves(0.5), dataset="amazon-clothing", nla=False)
+    folder = rewritten(write(curves(0.5), dataset="amazon-clothing", method="cec"), without_traits)
+    (table,) = published_tables(read([folder]))
+    assert [row[0].text for row in table.rows] == ["cec", "hag-meta"]
+
+
+def test_records_without_traits_take_those_of_the_same_method(write: Write) -> None:
+    older = rewritten(write(curves(0.5), study="older", method="posterior-means"), without_traits)
+    newer = write(curves(0.5), study="newer", method="posterior-means", hidden=64)
+    results = read([older, newer])
+    assert {traits.title for traits in results.runs["traits"]} == {"Posterior means"}
+    assert not results.untitled
+    assert all("transductive" in label for label in results.runs["label"])
+
+
+def test_records_without_traits_take_those_of_a_launch(write: Write) -> None:
+    folder = rewritten(write(curves(0.5), method="cec"), without_traits)
+    launch = dict.fromkeys(("space", "description", "command", "time"), "x") | {"configs": {}, "seeds": []}
+    launch["traits"] = {"cec": {"title": "CEC", "role": "baseline"}, "gpn": "damaged"}
+    (folder / "launches").mkdir()
+    (folder / "launches" / "1.json").write_text(json.dumps(launch))
+    results = read([folder])
+    assert set(results.runs["label"]) == {"CEC"} and not results.untitled
+
+
+def test_a_plug_in_is_called_by_its_title(write: Write) -> None:
+    write(curves(0.5))
+    mine = plugged(
+        write(curves(0.6), study="mine", method="cec"), "Mine@0123456789ab", transductive="it guesses"
+    )
+    results = read([mine.parent / "study", mine])
+    assert set(results.runs["label"]) == {"HAG-Meta", "Mine (transductive)"}
+    assert transductive_words(results.runs) == ["Mine is transductive in its answers, too: it guesses."]
+
+
+def test_plug_ins_of_one_title_are_told_apart_by_their_source(write: Write) -> None:
+    one = plugged(write(curves(0.5), study="one", method="cec"), "Mine@0123456789ab")
+    two = plugged(write(curves(0.6), study="two", method="cec"), "Mine@fedcba987654")
+    assert set(read([one, two]).runs["label"]) == {"Mine [012345]", "Mine [fedcba]"}
+
+
+@pytest.mark.parametrize(
+    ("titles", "shown"),
+    [
+        ({"a": "A", "b": "B"}, ["A", "B"]),
+        ({"cec": "CEC", "Cec@0123456789ab": "CEC"}, ["CEC", "CEC [012345]"]),
+        ({"a": "A", "b": "A"}, ["A [a]", "A [b]"]),
+    ],
+)
+def test_no_two_titles_are_alike(titles: dict[str, str], shown: list[str]) -> None:
+    assert list(told_apart(titles).values()) == shown
+
+
+def test_a_role_of_later_code_is_that_of_a_baseline() -> None:
+    places = sorted(
+        [Traits("B", "bound"), Traits("A", "of later code"), Traits("C", "studied")], key=lambda t: t.place
+    )
+    assert [traits.title for traits in places] == ["C", "A", "B"]
+
+
+def test_graphs_made_in_memory_are_called_by_their_names(write: Write) -> None:
+    def named(data: str) -> Any:
+        return lambda record: (
+            record | {"data": data, "config": record["config"] | {"dataset": f"mine@{data[:12]}"}}
+        )
+
+    one = rewritten(write(curves(0.5), study="one"), named("a" * 64))
+    assert set(read([one]).runs["dataset"]) == {"mine"}
+    two = rewritten(write(curves(0.5), study="two"), named("b" * 64))
+    results = read([one, two])
+    assert set(results.runs["dataset"]) == {"mine [aaaaaa]", "mine [bbbbbb]"}
+    assert results.graphs[0].startswith("mine is the name of 2 different graphs")

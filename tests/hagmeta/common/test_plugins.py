@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hagmeta.common import plugins
+from hagmeta.common.errors import UserError
+from hagmeta.config import RunConfig, all_settings, resolve, typed
+from hagmeta.methods import METHODS
+from hagmeta.methods.cec import Cec
+
+METHOD = '''
+from dataclasses import dataclass
+
+import hagmeta
+from hagmeta.methods.cec import Cec
+
+
+@dataclass(frozen=True, kw_only=True)
+class MineSettings(hagmeta.MethodSettings):
+    """One setting."""
+
+    my_scale: float = hagmeta.setting(10.0, "multiplies everything", above=0, at_most=100)
+
+
+class Mine(Cec):
+    """A method of somebody else's."""
+
+    own_settings = MineSettings
+'''
+
+
+def written(folder: Path, text: str = METHOD, name: str = "my_method.py") -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_a_file_is_found_and_named_by_its_class_and_source_wherever_it_is(tmp_path: Path) -> None:
+    here, there = (METHODS.name_of(f"{written(tmp_path / folder)}:Mine") for folder in ("a", "b"))
+    assert here == there and here.startswith("Mine@") and len(here) == len("Mine@") + plugins.DIGITS
+    changed = METHODS.name_of(f"{written(tmp_path / 'a', METHOD + chr(10) + '# changed')}:Mine")
+    assert changed != here and METHODS[here] is not METHODS[changed]
+    windows = written(tmp_path / "c", METHOD.replace("\n", "\r\n"))
+    assert METHODS.name_of(f"{windows}:Mine") == here
+
+
+def test_a_changed_plug_in_has_another_hash(tmp_path: Path) -> None:
+    first = RunConfig(method=f"{written(tmp_path)}:Mine").hash()
+    assert RunConfig(method=f"{written(tmp_path)}:Mine").hash() == first
+    assert RunConfig(method=f"{written(tmp_path, METHOD + chr(10))}:Mine").hash() != first
+
+
+def test_the_settings_of_a_plug_in_are_like_ours(tmp_path: Path) -> None:
+    config = RunConfig(method=f"{written(tmp_path)}:Mine", my_scale="2.5")
+    assert resolve(config).given() == ["my_scale"] and config.canonical()["my_scale"] == 2.5
+    assert replace(config, my_scale=3).my_scale == 3.0  # type: ignore[call-arg, attr-defined]
+    with pytest.raises(UserError, match=r"my_scale is 0\.0; it must be above 0"):
+        replace(config, my_scale=0)  # type: ignore[call-arg]
+    assert "my_scale" in all_settings() and typed("my_scale", "4") == 4.0
+    # With another method it makes no difference, as any setting that is not the method's.
+    other = replace(config, method="cec")
+    assert type(other) is RunConfig and other == RunConfig(method="cec")
+    assert RunConfig(method="cec", my_scale=7) == other  # type: ignore[call-arg]
+
+
+def test_a_class_of_ours_keeps_its_name_by_whatever_reference() -> None:
+    assert METHODS.name_of("hagmeta.methods.cec:Cec") == METHODS.name_of(Cec) == "cec"
+
+
+def test_a_class_given_in_python_is_a_plug_in_of_its_module() -> None:
+    class Local(Cec):
+        """Written here."""
+
+    name = METHODS.name_of(Local)
+    assert name.startswith("Local@") and METHODS.find(Local) is METHODS[name] is Local
+
+
+def test_a_package_is_named_by_all_of_its_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "their_package"
+    written(package, "", "__init__.py")
+    written(package, "FACTOR = 1\n", "helper.py")
+    written(package, METHOD + "\nfrom their_package import helper\n", "systems.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    first = METHODS.name_of("their_package.systems:Mine")
+    for module in [name for name in sys.modules if name.startswith("their_package")]:
+        monkeypatch.delitem(sys.modules, module)
+    written(package, "FACTOR = 2\n", "helper.py")
+    assert METHODS.name_of("their_package.systems:Mine") != first
+
+
+def test_an_entry_point_of_an_installed_package_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, METHOD, "installed_method.py")
+    info = tmp_path / "installed_method-1.0.dist-info"
+    written(info, "Metadata-Version: 2.1\nName: installed-method\nVersion: 1.0\n", "METADATA")
+    written(info, "[hagmeta.methods]\nmy-method = installed_method:Mine\n", "entry_points.txt")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "my-method" in METHODS.names()
+    assert METHODS.name_of("my-method").startswith("Mine@")
+
+
+BAD = {
+    "no_such_module:Mine": r"there is no module 'no_such_module'",
+    "no_such_file.py:Mine": r"no_such_file\.py:Mine: there is no such file",
+    "json:loads": r"loads, which is no class, is no method: it must inherit from hagmeta\.Method",
+    "json:JSONDecoder": r"the class JSONDecoder is no method",
+    "json:Nothing": r"json:Nothing: the module has no 'Nothing'",
+    "nope": r"unknown method 'nope'",
+    "": r"unknown method ''",
+    "a:b:c": r"unknown method 'a:b:c'",
+}
+
+
+@pytest.mark.parametrize("reference", BAD)
+def test_a_bad_reference_is_refused_in_a_line(reference: str) -> None:
+    with pytest.raises(UserError, match=BAD[reference]) as error:
+        RunConfig(method=reference)
+    assert "\n" not in str(error.value)
+
+
+BROKEN = {
+    "import no_such_thing": r"cannot be imported: ModuleNotFoundError: No module named 'no_such_thing'",
+    "class Mine(": r"cannot be imported: SyntaxError",
+    "raise RuntimeError('two\\nlines')": r"cannot be imported: RuntimeError: two lines",
+    "import hagmeta\nclass Mine(hagmeta.Method):\n    '''Lacks.'''": r"the method Mine lacks classify, encode",
+    METHOD.replace(
+        "@dataclass(frozen=True, kw_only=True)", ""
+    ): r"the setting my_scale of MineSettings is not decl",
+    METHOD.replace(
+        "MineSettings(hagmeta.MethodSettings)", "MineSettings"
+    ): r"it must be a class that inherits from",
+    METHOD.replace(
+        "my_scale", "memory"
+    ): r"the setting memory of MineSettings is one of MemorySettings already",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_broken_plug_in_is_refused_in_a_line(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=BROKEN[text]) as error:
+        RunConfig(method=f"{written(tmp_path, text)}:Mine")
+    assert "\n" not in str(error.value)
+
+
+LOOK = """import sys
+from hagmeta.config import RunConfig
+print(RunConfig(method=sys.argv[1], my_scale=2).hash())"""
+
+
+def test_another_process_finds_staged_plug_ins_by_their_identity(tmp_path: Path) -> None:
+    config = RunConfig(method=f"{written(tmp_path / 'mine')}:Mine", my_scale=2)  # type: ignore[call-arg]
+    staged = plugins.stage(tmp_path / "staged")
+    assert staged is not None and plugins.stage(tmp_path / "staged") == staged
+    (tmp_path / "mine" / "my_method.py").unlink()  # a worker needs the copy alone
+    path = os.pathsep.join([str(tmp_path / "staged"), os.getcwd()])
+    environment = {**os.environ, "PYTHONPATH": path, plugins.VARIABLE: staged.name}
+    found = subprocess.run(
+        [sys.executable, "-c", LOOK, config.method],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == config.hash()

@@ -1,0 +1,146 @@
+"""What methods say about themselves, and how little the two classes that everything meets in may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import pytest
+import torch
+
+from hagmeta.common.errors import UserError
+from hagmeta.common.record_schema import FORMAT
+from hagmeta.common.traits import COSTS, ROLES, MethodTraits
+from hagmeta.config import RunConfig, resolve
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.methods import METHODS, Method, SessionLearning
+from hagmeta.methods.bounds import Joint
+from hagmeta.methods.hag_meta import HagMeta
+from hagmeta.methods.posterior_means import PosteriorMeans
+from hagmeta.phases.context import Context
+from hagmeta.phases.knowledge import KnowledgeSource
+from hagmeta.phases.runtime import Runtime
+from hagmeta.phases.tasks import TaskMaker
+from hagmeta.phases.views import Views
+from hagmeta.pipeline import run
+
+Tiny = Callable[..., RunConfig]
+
+
+def traits_of(method: str, **settings: Any) -> MethodTraits:
+    config = resolve(RunConfig(method=method, **settings))
+    return METHODS[method].traits_of(config)
+
+
+def public_members(cls: type) -> set[str]:
+    """Of a class itself: without those of its bases."""
+    names = {*vars(cls), *vars(cls).get("__annotations__", ())}
+    return {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("cls", "most"),
+    [(Method, 25), (Context, 11), (Runtime, 8), (Views, 10), (KnowledgeSource, 11), (TaskMaker, 9)],
+)
+def test_what_everything_meets_in_stays_thin(cls: type, most: int) -> None:
+    # A hook that few methods need belongs in methods/parts.py; a question about a part, in that part.
+    assert len(public_members(cls)) <= most, sorted(public_members(cls))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_declares_its_own_traits(name: str) -> None:
+    method = METHODS[name]
+    assert "traits" in vars(method)
+    title, others = method.traits.title, [m.traits.title for n, m in METHODS.items() if n != name]
+    assert title != method.__name__ or title in ("Frozen", "Joint")  # not filled in for it
+    assert title not in others and method.traits.citation.endswith(".")
+    traits = traits_of(name)
+    assert traits.role in ROLES and traits.cost in COSTS
+    assert replace(traits, cost="", transductive="") == replace(method.traits, transductive="")
+
+
+def test_roles_are_as_the_study_has_them() -> None:
+    roles = {name: method.traits.role for name, method in METHODS.items()}
+    assert {name for name, role in roles.items() if role == "studied"} == {"hag-meta"}
+    assert {name for name, role in roles.items() if role == "proposed"} == {"posterior-means"}
+    assert {name for name, role in roles.items() if role == "bound"} == {"frozen", "joint"}
+    assert {name for name, method in METHODS.items() if method.traits.oracle} == {"joint"}
+
+
+def test_a_configuration_can_be_an_oracle_where_its_method_is_none() -> None:
+    assert not traits_of("hag-meta").oracle
+    assert traits_of("hag-meta", nla_weights="oracle").oracle
+    assert traits_of("joint").oracle
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, ("move its class means", "hear their neighbours' answers", "teach its encoder")),
+        ({"coupling": 0.0, "finetune_steps": 0}, ("move its class means",)),
+        ({"unlabelled": 0.0, "features": "propagated"}, ("hear their neighbours' answers",)),
+        ({"unlabelled": 0.0, "coupling": 0.0}, ("teach its encoder",)),
+        # Steps that an idle setting would allow are not taken.
+        ({"unlabelled": 0.0, "coupling": 0.0, "features": "propagated"}, ()),
+    ],
+)
+def test_ours_is_transductive_where_its_settings_make_it_so(
+    settings: dict[str, Any], told: tuple[str, ...]
+) -> None:
+    clause = traits_of("posterior-means", **settings).transductive
+    *others, last = told or ("",)
+    done = f"{', '.join(others)} and {last}" if others else last
+    assert clause == (f"visible nodes without labels, queries among them, {done}" if told else "")
+    assert not traits_of("sgc-lda").transductive
+
+
+def test_cost_follows_training_and_passes() -> None:
+    assert traits_of("hag-meta").cost == "heavy"  # the encoder's pass, and NLA's
+    assert traits_of("hag-meta", nla=False).cost == "medium"
+    assert traits_of("hag-meta", gpil=False).cost == traits_of("sgc-lda").cost == "light"
+    assert traits_of("meta-gnn").cost == "heavy" and traits_of("cec").cost == "medium"
+
+
+def test_a_subclass_without_traits_has_its_own_title_and_its_parents_revision() -> None:
+    class Mine(PosteriorMeans):
+        pass
+
+    assert (Mine.traits.title, Mine.traits.citation, Mine.traits.role) == ("Mine", "", "baseline")
+    assert Mine.traits.revision == PosteriorMeans.traits.revision and Mine.traits.closed_form
+    assert PosteriorMeans.traits.title == "Posterior means"
+
+    class MyJoint(Joint):
+        pass
+
+    assert MyJoint.traits.oracle  # what it is allowed to know does not go with the title
+
+
+def test_a_cost_that_is_declared_is_kept() -> None:
+    class Mine(HagMeta):
+        traits = MethodTraits(title="Mine", cost="light")
+
+    assert Mine.traits_of(resolve(RunConfig())).cost == "light"
+
+
+def test_wrong_traits_are_refused_with_the_valid_ones() -> None:
+    with pytest.raises(UserError, match=r"unknown role of a method 'rival'.* Valid: baseline, bound, "):
+        MethodTraits(title="Mine", role="rival")
+    with pytest.raises(UserError, match="unknown cost of a method 'cheap'"):
+        MethodTraits(title="Mine", cost="cheap")
+
+
+def test_replay_without_a_choice_of_nodes_is_refused_at_once() -> None:
+    with pytest.raises(
+        UserError, match=r"Mine learns by replay: derive it from hagmeta.methods.parts.Replays"
+    ):
+        type("Mine", (HagMeta,), {"session_learning": SessionLearning.REPLAY})
+
+
+def test_a_record_has_the_traits_of_its_configuration(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+    config = tiny(method="hag-meta", nla_weights="oracle")
+    (record,) = run(config, [0], dataset=tiny_graph, device=torch.device("cpu"))
+    assert record["format"] == FORMAT and "traits" not in record["config"]
+    assert record["traits"] == asdict(HagMeta.traits_of(resolve(config)))
+    assert record["traits"].keys() == {field.name for field in fields(MethodTraits)}
+    assert record["traits"]["oracle"] is record["oracle"] is True

@@ -1,0 +1,352 @@
+"""`import hagmeta`: what a user of Python sees."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import hagmeta
+from analysis.frame import read
+from hagmeta import api, result
+from hagmeta.common.records import StudyFolder, read_record
+from hagmeta.protocol.predictions import read_predictions
+
+GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+TASK: dict[str, Any] = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3}
+PLAIN: dict[str, Any] = {**TASK, "features": "propagated"}  # nothing to pre-train
+QUICK: dict[str, Any] = {**TASK, "pretrain_epochs": 2, "episodes": 2, "finetune_steps": 1}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="module")
+def pyg_data() -> Data:
+    graph = hagmeta.load_dataset(GRAPH)
+    edges = torch.from_numpy(np.concatenate([graph.edges, graph.edges[:, ::-1]]).T.copy())
+    x = torch.from_numpy(np.asarray(graph.features.todense()))
+    return Data(x=x, edge_index=edges, y=torch.from_numpy(graph.labels))
+
+
+@pytest.fixture(scope="module")
+def ncm() -> hagmeta.Result:
+    return hagmeta.run("sgc-ncm", GRAPH, seeds=6, cache=False, **PLAIN)
+
+
+@pytest.fixture(scope="module")
+def ridge() -> hagmeta.Result:
+    return hagmeta.run("sgc-ridge", GRAPH, seeds=6, cache=False, **PLAIN)
+
+
+def refused(*arguments: Any, **keywords: Any) -> str:
+    """Return the message of a call of `run` that is refused: one line."""
+    with pytest.raises(hagmeta.UserError) as error:
+        hagmeta.run(*arguments, **keywords)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("module", [api, result], ids=["api", "result"])
+def test_examples_of_docstrings_hold(module: Any) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted > 4 and found.failed == 0
+
+
+@pytest.mark.parametrize("name", ["run", "compare", "report", "study", "load_dataset"])
+def test_public_functions_have_an_example(name: str) -> None:
+    words = getattr(hagmeta, name).__doc__
+    assert ">>> import hagmeta" in words and f"hagmeta.{name}(" in words
+
+
+def test_import_takes_neither_torch_nor_pandas() -> None:
+    heavy = {"torch", "pandas", "matplotlib", "ray"}
+    code = f"import sys, hagmeta; dir(hagmeta); print({heavy} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+def test_all_names_are_there_and_listed() -> None:
+    assert set(hagmeta.__all__) <= set(dir(hagmeta))
+    for name in hagmeta.__all__:
+        assert getattr(hagmeta, name) is not None, name
+    assert hagmeta.load is hagmeta.load_dataset
+    with pytest.raises(AttributeError, match="no attribute 'runn'"):
+        _ = hagmeta.runn
+
+
+def test_the_sentence_from_a_pyg_graph_to_a_comparison(pyg_data: Data, tmp_path: Path) -> None:
+    data = hagmeta.Dataset.from_pyg(pyg_data, name="mine")
+    task = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3, "pretrain_epochs": 2, "finetune_steps": 1}
+    found = hagmeta.run("posterior-means", data, seeds=2, **task)
+    other = hagmeta.run("hag-meta", data, seeds=2, **QUICK)
+    assert found.config.dataset == data.identity == f"mine@{data.fingerprint[:12]}"
+    assert all(record["config"]["dataset"] == data.identity for record in found.records)
+    assert "2-way 3-shot" in repr(found) and "mine@" in repr(found)
+    assert found._repr_html_().count("<tr>") == 1 + 3 + 2  # the head, three sessions, PD and the average
+    assert list(found.frame()["session"]) == [0, 1, 2] * 2
+    ax = found.plot()
+    assert other.plot(ax) is ax and len(ax.lines) == 2 and len(ax.collections) == 2
+    folder = found.save(tmp_path / "results" / "mine")
+    assert len(read([folder]).runs) == 2
+    comparison = hagmeta.compare(found, other)
+    assert [pair.last.verdict for pair in comparison.pairs] == ["too few seeds"]
+    assert "2 seeds: a look, not a claim; 6 decide" in " ".join(repr(comparison).split())
+    plt.close("all")
+
+
+def test_a_pyg_graph_needs_no_conversion_by_hand(pyg_data: Data) -> None:
+    found = hagmeta.run("sgc-ncm", pyg_data, seeds=1, **PLAIN)
+    assert found.config.dataset.startswith("data@")
+    same = hagmeta.run("sgc-ncm", GRAPH, seeds=1, cache=False, **PLAIN)
+    assert found.records[0]["config_hash"] != same.records[0]["config_hash"]
+
+
+def test_classes_are_proposed_and_printed(pyg_data: Data, capsys: pytest.CaptureFixture[str]) -> None:
+    found = hagmeta.run("sgc-ncm", pyg_data, n_way=2, k_shot=3, features="propagated", seeds=1)
+    assert found.config.classes is not None and sum(found.config.classes) <= 10
+    assert str(found.config.classes) in capsys.readouterr().err
+
+
+def test_settings_that_do_not_apply_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    hagmeta.run("sgc-ncm", GRAPH, seeds=1, nla=False, **PLAIN)
+    assert "note: nla" in capsys.readouterr().err
+
+
+def test_a_method_class_stands_for_its_name(ncm: hagmeta.Result) -> None:
+    from hagmeta.methods import METHODS
+
+    found = hagmeta.run(METHODS["sgc-ncm"], GRAPH, seeds=[5], cache=False, **PLAIN)
+    assert found.records[0]["config_hash"] == ncm.records[0]["config_hash"]
+    assert found.records[0]["macro_accuracy"] == ncm.records[5]["macro_accuracy"]
+
+
+def test_a_run_config_with_seeds_returns_records() -> None:
+    config = hagmeta.RunConfig(method="sgc-ncm", **PLAIN)
+    graph = hagmeta.load(GRAPH)
+    for device in ("cpu", "auto", None, torch.device("cpu")):
+        (record,) = hagmeta.run(config, [0], dataset=graph, device=device, cache=False)
+        assert record["config"]["dataset"] == GRAPH  # and not debian, the default
+    assert len(hagmeta.run(config, 2, dataset=GRAPH, cache=False)) == 2
+
+
+def test_a_run_config_with_a_graph_returns_a_result(pyg_data: Data) -> None:
+    data = hagmeta.Dataset.from_pyg(pyg_data, name="mine")
+    config = hagmeta.RunConfig(method="sgc-ncm", dataset="mine", **PLAIN)
+    found = hagmeta.run(config, data, seeds=[3])
+    assert isinstance(found, hagmeta.Result) and found.seeds == [3]
+    assert found.config.dataset == data.identity
+
+
+def test_a_run_config_of_another_graph_is_refused() -> None:
+    config = hagmeta.RunConfig(dataset="foldoc")
+    assert "names the dataset foldoc" in refused(config, [0], dataset=hagmeta.load(GRAPH))
+
+
+def test_the_cache_may_be_a_text_or_a_path(tmp_path: Path, home: Path) -> None:
+    for cache in (str(tmp_path / "one"), tmp_path / "two", True):
+        hagmeta.run("hag-meta", GRAPH, seeds=1, cache=cache, **QUICK)
+    for folder in (tmp_path / "one", tmp_path / "two", home / "pretrained"):
+        assert any(folder.rglob("*"))
+    one, two = (hagmeta.run("hag-meta", GRAPH, seeds=1, cache=c, **QUICK) for c in (tmp_path / "one", False))
+    assert one.records[0]["accuracy"] == two.records[0]["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "named"),
+    [
+        (("nope", GRAPH), {}, "unknown method 'nope'"),
+        (("sgc-ncm", GRAPH), {"n_ways": 3}, "Did you mean 'n_way'?"),
+        (("sgc-ncm", GRAPH), {"seed": 3}, "Did you mean 'seeds'?"),
+        (("sgc-ncm", GRAPH), {"seeds": 0}, "seeds is 0"),
+        (("sgc-ncm", GRAPH), {"seeds": [1, 1]}, "seeds is [1, 1]"),
+        (("sgc-ncm", GRAPH), {"seeds": "ten"}, "seeds is 'ten'"),
+        (("sgc-ncm", [0, 1]), {}, "the seeds as seeds=[0, 1]"),
+        (("sgc-ncm", object()), {}, "data is a object; give a hagmeta.Dataset"),
+        (("sgc-ncm", "no-such-graph"), {}, "unknown dataset 'no-such-graph'"),
+        (("sgc-ncm", GRAPH), {"dataset": "debian"}, "the graph is given twice"),
+        (("sgc-ncm", Path("no-such.npz")), {}, "no-such.npz"),
+        (("sgc-ncm", GRAPH), {"device": "gpu"}, "unknown device 'gpu'"),
+        (("sgc-ncm", GRAPH), {"device": 0}, "device is 0"),
+        (("sgc-ncm", GRAPH), {"classes": (4, 2)}, "classes is (4, 2)"),
+        (("sgc-ncm", GRAPH), {"n_way": "many"}, "n_way is 'many'"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[Any, ...], keywords: dict[str, Any], named: str) -> None:
+    assert named in refused(*arguments, **keywords)
+
+
+def test_settings_next_to_a_run_config_are_refused() -> None:
+    assert "episodes is given next to a RunConfig" in refused(
+        hagmeta.RunConfig(), [0], dataset=GRAPH, episodes=3
+    )
+
+
+def test_progress_reports_to_a_function_and_is_silent_off_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    phases = []
+    hagmeta.run("hag-meta", GRAPH, seeds=1, progress=lambda phase, *_: phases.append(phase), **QUICK)
+    assert list(dict.fromkeys(phases)) == ["pre-train", "meta-train", "test"]
+    for progress in (None, False):
+        hagmeta.run("hag-meta", GRAPH, seeds=1, progress=progress, **QUICK)
+    assert "meta-train" not in capsys.readouterr().err
+    hagmeta.run("hag-meta", GRAPH, seeds=1, progress=True, **QUICK)
+    assert "meta-train" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("phase", ["pre-train", "meta-train", "test"])
+def test_an_interrupt_leaves_nothing_half_written(phase: str, home: Path) -> None:
+    def interrupt(now: str, *_: Any) -> None:
+        if now == phase:
+            signal.raise_signal(signal.SIGINT)
+
+    threads = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        hagmeta.run("hag-meta", GRAPH, seeds=1, progress=interrupt, **QUICK)
+    assert not list(home.rglob("*.partial")) and threading.active_count() == threads
+    again = hagmeta.run("hag-meta", GRAPH, seeds=1, **QUICK)
+    assert (
+        again.records[0]["accuracy"]
+        == hagmeta.run("hag-meta", GRAPH, seeds=1, cache=False, **QUICK).records[0]["accuracy"]
+    )
+
+
+def test_ctrl_c_ends_the_call_and_not_the_process(tmp_path: Path) -> None:
+    code = f"""
+import signal, threading, hagmeta
+go = threading.Event()
+def press():
+    go.wait()
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+threading.Thread(target=press, daemon=True).start()
+try:
+    hagmeta.run("hag-meta", {GRAPH!r}, seeds=1, progress=lambda *_: go.set(), episodes=100_000,
+                patience=100_000, classes=(4, 2, 4), n_way=2, k_shot=3)
+except KeyboardInterrupt:
+    result = hagmeta.run("sgc-ncm", {GRAPH!r}, seeds=1, **{PLAIN})
+    print("alive", len(result.records))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert found.stdout.strip() == "alive 1", found.stderr
+
+
+def test_a_frame_has_a_row_per_seed_and_session(ncm: hagmeta.Result) -> None:
+    frame = ncm.frame()
+    assert list(frame.columns[:7]) == list(result.IDENTITY)
+    assert len(frame) == 6 * 3 and not frame.duplicated(["seed", "session"]).any()
+    assert list(frame["macro_accuracy"][:3]) == ncm.records[0]["macro_accuracy"]
+
+
+def test_the_table_escapes_names(ncm: hagmeta.Result) -> None:
+    records = [{**record, "config": {**record["config"], "dataset": "<b>[red]x&"}} for record in ncm.records]
+    odd = hagmeta.Result(records, ncm.config, ncm.predictions)
+    assert "&lt;b&gt;[red]x&amp;" in odd._repr_html_()
+    assert "<b>[red]x&" in repr(odd)
+
+
+def test_a_saved_result_is_a_study_with_predictions(ncm: hagmeta.Result, tmp_path: Path) -> None:
+    folder = StudyFolder(ncm.save(str(tmp_path / "mine")))
+    records = [read_record(path) for path in folder.record_files()]
+    assert records == json.loads(json.dumps(ncm.records))
+    key = (records[2]["config_hash"], 2)
+    kept, own = read_predictions(folder.predictions_of(key)), ncm.predictions[2]
+    for asked, answered, session in zip(kept.queries, kept.predicted, range(3), strict=True):
+        assert dict(zip(own.queries[session], own.predicted[session], strict=True)) == dict(
+            zip(asked, answered, strict=True)
+        )
+    ncm.save(folder.folder)  # again: the same files
+    assert len(list(folder.record_files())) == 6
+
+
+def test_a_folder_does_not_mix_graphs_of_one_name(ncm: hagmeta.Result, tmp_path: Path) -> None:
+    ncm.save(tmp_path)
+    other = hagmeta.Result(
+        [{**record, "data": "0" * 64} for record in ncm.records], ncm.config, ncm.predictions
+    )
+    with pytest.raises(hagmeta.UserError, match="runs of another graph that is called synthetic"):
+        other.save(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_named(ncm: hagmeta.Result, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(hagmeta.UserError, match="file cannot be written"):
+        ncm.save(tmp_path / "file")
+
+
+def test_a_comparison_says_what_the_report_says(
+    ncm: hagmeta.Result, ridge: hagmeta.Result, tmp_path: Path
+) -> None:
+    comparison = hagmeta.compare(ncm, ridge)
+    ncm.save(tmp_path)
+    page = hagmeta.report(ridge.save(tmp_path), baseline="sgc-ncm")
+    (path,) = page.parent.glob("tables/summary-*.csv")
+    told = pd.read_csv(path).dropna(subset="verdict").iloc[0]
+    (pair,) = comparison.pairs
+    assert (pair.one, pair.last.verdict) == (told["configuration"], told["verdict"])
+    assert (pair.last.low, pair.last.corrected) == pytest.approx((told["low"], told["corrected"]))
+    differences = [
+        b["macro_accuracy"][-1] - a["macro_accuracy"][-1]
+        for a, b in zip(ncm.records, ridge.records, strict=True)
+    ]
+    assert pair.last.mean == pytest.approx(np.mean(differences), abs=1e-9)
+    turned = hagmeta.compare(ridge, ncm).pairs[0]
+    assert (turned.one, turned.less, turned.last.mean) == (
+        pair.less,
+        pair.one,
+        pytest.approx(-pair.last.mean),
+    )
+
+
+def test_switches_of_one_method_are_compared_as_pairs() -> None:
+    on, off = (hagmeta.run("hag-meta", GRAPH, seeds=6, nla=nla, **QUICK) for nla in (True, False))
+    (pair,) = hagmeta.compare(on, off).pairs
+    assert pair.last.seeds == 6 and pair.last.tested
+    assert pair.one != pair.less
+
+
+def test_results_of_different_tasks_are_not_compared(ncm: hagmeta.Result) -> None:
+    other = hagmeta.run("sgc-ridge", GRAPH, seeds=1, cache=False, **{**PLAIN, "k_shot": 2})
+    with pytest.raises(hagmeta.UserError, match="k_shot is 3 and 2") as error:
+        hagmeta.compare(ncm, other)
+    assert "\n" not in str(error.value)
+    for results, named in (
+        ((ncm,), "two results or more"),
+        ((ncm, ncm), "same configuration"),
+        ((ncm, 3), "this is a int"),
+    ):
+        with pytest.raises(hagmeta.UserError, match=named):
+            hagmeta.compare(*results)  # type: ignore[arg-type]
+
+
+def test_only_common_seeds_count(ncm: hagmeta.Result, ridge: hagmeta.Result) -> None:
+    few = hagmeta.Result(ridge.records[3:], ridge.config, ridge.predictions[3:])
+    comparison = hagmeta.compare(ncm, few)
+    assert comparison.pairs[0].last.seeds == 3
+    assert comparison.badge == "3 seeds: a look, not a claim; 6 decide"
+
+
+def test_figures_of_reports_leave_the_backend_of_plots_alone() -> None:
+    code = """
+import os
+os.environ["MPLBACKEND"] = "pdf"
+import analysis.figures, matplotlib
+print(matplotlib.get_backend())
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "pdf"
