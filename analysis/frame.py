@@ -26,7 +26,7 @@ from analysis.words import a_look
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration, from_record
-from hagmeta.common.records import Record, StudyFolder, read_record
+from hagmeta.common.records import OpenRecord, StudyFolder, opened, read_record
 
 CURVES = tuple(each.name for each in BUILT_IN if each.score)
 TOLD = tuple(each.name for each in DIAGNOSTICS)  # of methods that have them, in records that are young enough
@@ -280,7 +280,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
     Scores are what ``metric`` names, or macro accuracies where all have them.
     """
     studies = [StudyFolder(study) for folder in folders for study in _studies(folder)]
-    whole: list[tuple[Path, str, Record]] = []
+    whole: list[tuple[Path, str, OpenRecord]] = []
     damaged: list[str] = []
     launches: list[dict[str, Any]] = []
     searches: Searches = {}
@@ -295,7 +295,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
             if not confirms(searching, path.parent.name, path.stem):
                 continue
             try:
-                record = completed(read_record(path))
+                record = completed(opened(read_record(path)))
                 _check(record)
                 record.pop("class_accuracy", None)  # half of a record, and no report's
             except ValueError as error:
@@ -304,7 +304,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
             whole.append((path, study.folder.name, record))
     planned = {(record["config_hash"], record["seed"]) for _, _, record in whole}
     graphs = _told_by_graph([record for _, _, record in whole])
-    found: dict[tuple[str, int], tuple[str, Record]] = {}
+    found: dict[tuple[str, int], tuple[str, OpenRecord]] = {}
     conflicts = []
     for path, name, record in whole:
         _, other = found.setdefault((record["config_hash"], record["seed"]), (name, record))
@@ -339,7 +339,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
     )
 
 
-def _told_by_graph(records: Sequence[Record]) -> list[str]:
+def _told_by_graph(records: Sequence[OpenRecord]) -> list[str]:
     """Give datasets of one name over different graphs names of their own; returns a line for each name.
 
     Records of the first versions do not say which graph they are of: they count as of the only one. Graphs
@@ -375,7 +375,7 @@ def _studies(folder: Path) -> list[Path]:
     return studies
 
 
-def _metric(records: Sequence[Record], asked: str | None) -> str:
+def _metric(records: Sequence[OpenRecord], asked: str | None) -> str:
     """What is asked for, if every record has it."""
     if asked is None:
         return "macro accuracy" if all("macro_accuracy" in record for record in records) else "accuracy"
@@ -386,7 +386,7 @@ def _metric(records: Sequence[Record], asked: str | None) -> str:
     return asked
 
 
-def _check(record: Record) -> None:
+def _check(record: OpenRecord) -> None:
     """That a completed record has all that is read of it."""
     curves = [key for key in (*CURVES, *TOLD, "matrix") if key in record]
     if not all(isinstance(record[key], list) for key in curves):
@@ -438,7 +438,7 @@ def _missing(launch: dict[str, Any], found: set[tuple[str, int]]) -> Iterator[Lo
             yield Lost(words, config)
 
 
-def _additional(records: Sequence[Record]) -> tuple[tuple[MetricDeclaration, ...], list[Record]]:
+def _additional(records: Sequence[OpenRecord]) -> tuple[tuple[MetricDeclaration, ...], list[OpenRecord]]:
     """Return the additional metrics, and the records with their values under the names of these.
 
     Names are those of columns, which settings may have, too: they begin with «metric». Where different code
@@ -458,7 +458,7 @@ def _additional(records: Sequence[Record]) -> tuple[tuple[MetricDeclaration, ...
 
 
 def _tables(
-    found: Iterable[tuple[str, Record]],
+    found: Iterable[tuple[str, OpenRecord]],
     metric: str,
     searches: Searches,
     others: Sequence[MetricDeclaration],
@@ -534,7 +534,7 @@ def last_and_average(each: MetricDeclaration) -> dict[str, str]:
     return {f"{each.title}, last": f"{each.name} last", f"{each.title}, average": f"{each.name} average"}
 
 
-def _other_values(record: Record, others: Iterable[MetricDeclaration]) -> dict[str, float]:
+def _other_values(record: OpenRecord, others: Iterable[MetricDeclaration]) -> dict[str, float]:
     found: dict[str, float] = {}
     for each in others:
         values = record.get(each.name)

@@ -126,7 +126,7 @@ def varied_settings(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
         {key: value for key, value in config.items() if not is_absent(value)}
         for config in configs[columns].to_dict("records")
     ]
-    found = differences.varied(settings, list(configs["given"]))
+    found = differences.differing(settings, list(configs["given"]))
     return [key for key in keys if key in found]
 
 

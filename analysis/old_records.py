@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hagmeta.common.differences import TASK
-from hagmeta.common.records import Record
+from hagmeta.common.records import OpenRecord
 
 # What a configuration had at that time when it was given nothing. It never changes: those records do not.
 # Settings that HAG-Meta had no use for (memory, selection, ...) had no usual value in reports, and have none.
@@ -41,7 +41,7 @@ RELEASED_QUERIES = 20  # a class, as that protocol drew them
 NEVER_GIVEN = ("dataset", "method", "protocol", "classes", "n_way", "k_shot")
 
 
-def completed(record: Record) -> Record:
+def completed(record: OpenRecord) -> OpenRecord:
     """The record with what it would say today."""
     config = record["config"]
     unknown = [None] * len(record["accuracy"]) if isinstance(record["accuracy"], list) else None
@@ -53,7 +53,7 @@ def completed(record: Record) -> Record:
     return younger | record | told
 
 
-def with_short_names(records: Sequence[Record]) -> list[Record]:
+def with_short_names(records: Sequence[OpenRecord]) -> list[OpenRecord]:
     """Datasets that are files by the names of these, where no two share one."""
     names = {str(record["config"]["dataset"]) for record in records}
     short = {name: PurePath(name.removeprefix("mat:")).name for name in names}
@@ -65,7 +65,7 @@ def with_short_names(records: Sequence[Record]) -> list[Record]:
     ]
 
 
-def with_later_settings(records: Sequence[Record]) -> list[Record]:
+def with_later_settings(records: Sequence[OpenRecord]) -> list[OpenRecord]:
     """Older records beside newer ones: with the birth values of settings that they do not have yet.
 
     Where the same configuration was run before and after a revision, it is told apart by that.
@@ -95,16 +95,16 @@ def with_later_settings(records: Sequence[Record]) -> list[Record]:
     ]
 
 
-def _has_use(record: Record, name: str) -> bool:
+def _has_use(record: OpenRecord, name: str) -> bool:
     other, value = ONLY_WITH.get(name, ("", None))
     return bool(record["config"].get(other) == value)
 
 
-def _system(record: Record) -> tuple[Any, Any]:
+def _system(record: OpenRecord) -> tuple[Any, Any]:
     return record["config"].get("method"), record["config"].get("protocol")
 
 
-def _revision(record: Record) -> str:
+def _revision(record: OpenRecord) -> str:
     revisions = record.get("revisions") or {}
     return " and ".join(f"{name} {number}" for name, number in sorted(revisions.items())) or "first"
 

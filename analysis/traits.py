@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hagmeta.common.records import Record
+from hagmeta.common.records import OpenRecord
 
 ROLES = ("studied", "baseline", "proposed", "bound")  # in the order of tables
 USUAL = "baseline"
@@ -29,7 +29,7 @@ class Traits(NamedTuple):
         return (ROLES.index(role), self.title.casefold(), self.title)
 
 
-def with_traits(records: Sequence[Record], launches: Iterable[Mapping[str, Any]]) -> list[Record]:
+def with_traits(records: Sequence[OpenRecord], launches: Iterable[Mapping[str, Any]]) -> list[OpenRecord]:
     """Return the records, each with its `Traits`.
 
     Records from before there were traits take those of the same configuration, or else of the same method,
@@ -59,14 +59,14 @@ def with_traits(records: Sequence[Record], launches: Iterable[Mapping[str, Any]]
     return found
 
 
-def undescribed(records: Iterable[Record], launches: Iterable[Mapping[str, Any]]) -> list[str]:
+def undescribed(records: Iterable[OpenRecord], launches: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the methods of which neither a record nor a launch says what they are."""
     told = {record["config"]["method"] for record in records if _told(record)}
     told |= {method for launch in launches for method, _ in _of_launch(launch)}
     return sorted({record["config"]["method"] for record in records} - told)
 
 
-def _told(record: Record) -> bool:
+def _told(record: OpenRecord) -> bool:
     return bool(record.get("traits", {}).get("title"))
 
 

@@ -361,7 +361,7 @@ def study(
     >>> import hagmeta, tempfile
     >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
     >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3)
-    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP (Ray takes seconds to start)
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
     ...     study = hagmeta.study(
     ...         methods=["sgc-ncm", "sgc-ridge"], datasets=graph, settings=task, seeds=2, results=folder
     ...     )
@@ -388,7 +388,8 @@ def study(
         report=report,
         **_known_options(options, LaunchOptions),
     )
-    outcome = launch(space, chosen, graphs)
+    in_memory = {name: graph for name, graph in graphs.items() if graph.origin is None}
+    outcome = launch(space, chosen, in_memory)
     return Study(outcome.folder, complete=outcome.status == 0)
 
 

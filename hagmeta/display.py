@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from hagmeta.common.interval import student
-from hagmeta.common.records import Record
+from hagmeta.common.records import Record, opened
 from hagmeta.common.transductive import marks
 
 FEWEST_FOR_INTERVAL = 3  # seeds
@@ -131,7 +131,7 @@ def sessions_table(records: Sequence[Record]) -> Table:
         table.add_column(column, justify="right")
     keys = ("macro_accuracy", "macro_base_accuracy", "macro_novel_accuracy", "new_accuracy")
     for session in range(len(first["accuracy"])):
-        columns = [[record[key][session] for record in records] for key in keys]
+        columns = [[opened(record)[key][session] for record in records] for key in keys]
         table.add_row(str(session), *("" if None in column else percent(column) for column in columns))
     table.add_section()
     curves = [score(record) for record in records]

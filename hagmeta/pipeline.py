@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -124,15 +124,18 @@ def _run(
         "traits": asdict(context.method.traits_of(config)),
     }
     return [
-        {
-            **about,
-            "seed": seed,
-            **metrics_of(evaluator.predictions),
-            **evaluator.diagnostics(),
-            "validation": values,
-            "seconds": clock.seconds,
-            "environment": environment(device, len(seeds)) | {"plain": plain},
-        }
+        cast(
+            Record,
+            {
+                **about,
+                "seed": seed,
+                **metrics_of(evaluator.predictions),
+                **evaluator.diagnostics(),
+                "validation": values,
+                "seconds": clock.seconds,
+                "environment": environment(device, len(seeds)) | {"plain": plain},
+            },
+        )
         for seed, evaluator, values in zip(seeds, evaluators, validation, strict=True)
     ]
 

@@ -35,7 +35,7 @@ OTHER_BYTES = 1e9
 
 
 @dataclass(frozen=True)
-class Probe:
+class MemoryProbe:
     """A short run that needs as much memory as the trials it stands for."""
 
     config: RunConfig
@@ -92,13 +92,13 @@ def _in_words(peaks: Mapping[Kind, float], measured: int) -> str:
     return text + (f"; measuring failed, so a whole GPU a trial, for {', '.join(failed)}" if failed else "")
 
 
-def make_probes(trials: Iterable[Trial], *, eager: bool = False) -> dict[Kind, Probe]:
+def make_probes(trials: Iterable[Trial], *, eager: bool = False) -> dict[Kind, MemoryProbe]:
     """For each dataset and method its largest configuration, cut short, and its largest pack."""
     groups: dict[Kind, list[Trial]] = {}
     for trial in trials:
         groups.setdefault(kind(trial.config), []).append(trial)
     return {
-        key: Probe(
+        key: MemoryProbe(
             _cut_short(max((trial.config for trial in group), key=_size)),
             max(len(trial.seeds) for trial in group),
             eager,
@@ -133,7 +133,7 @@ def _cut_short(config: RunConfig) -> RunConfig:
 
 
 def measure(
-    probes: Sequence[Probe], device: torch.device, lent: Mapping[str, NodeDataset] | None = None
+    probes: Sequence[MemoryProbe], device: torch.device, lent: Mapping[str, NodeDataset] | None = None
 ) -> list[float]:
     """Peak bytes of each, one after the other in this process; NOT_MEASURED where it failed."""
     data.lend(lent or {})
@@ -147,7 +147,7 @@ def measure(
     return peaks
 
 
-def _peak(probe: Probe, device: torch.device) -> float:
+def _peak(probe: MemoryProbe, device: torch.device) -> float:
     dataset = data.load(probe.config.dataset)
     records = run(probe.config, range(probe.seeds), dataset=dataset, device=device, eager=probe.eager)
     if device.type == "cuda":
@@ -156,7 +156,7 @@ def _peak(probe: Probe, device: torch.device) -> float:
     return float(records[0]["environment"]["peak_memory_bytes"])
 
 
-def _measured_in_a_worker(probes: Sequence[Probe], lent: Mapping[str, NodeDataset]) -> list[float]:
+def _measured_in_a_worker(probes: Sequence[MemoryProbe], lent: Mapping[str, NodeDataset]) -> list[float]:
     worker: Any = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
     in_order = sorted(probes, key=lambda probe: probe.config.dataset)  # so that each is loaded once
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import shutil
 import sys
 import webbrowser
@@ -21,6 +19,7 @@ from hagmeta.datasets.base import NodeDataset
 from study import data
 from study.display import study_table
 from study.loggers import make_loggers
+from study.options import LaunchOptions
 from study.plan import Plan, Trial, make_plan, session_number
 from study.progress import StudyProgress
 from study.resources import Kind, Resources, check_possible, choose_resources, count_lanes
@@ -36,12 +35,12 @@ def carry_out(
     done: set[RunKey],
     space: Space,
     store: Store,
-    options: argparse.Namespace,
+    options: LaunchOptions,
     console: Console,
     search: dict[str, Any] | None = None,
 ) -> int:
     """Note what was asked for, run what is missing of it, and say what came of it."""
-    _note_launch(plan, space, store, search)
+    _note_launch(plan, space, store, options, search)
     if plan.missing:
         plan = _run(plan, done, store, options, console)
     sampled = {dimension.key for dimension in space.sample}
@@ -58,13 +57,15 @@ def finished(
     return {key for key in done if key[0] in sessions and store.embeddings_of(key, sessions[key[0]]).exists()}
 
 
-def _note_launch(plan: Plan, space: Space, store: Store, search: dict[str, Any] | None = None) -> None:
+def _note_launch(
+    plan: Plan, space: Space, store: Store, options: LaunchOptions, search: dict[str, Any] | None
+) -> None:
     store.write_launch(
         {
             **({"search": search} if search else {}),
             "space": space.name,
             "description": space.description,
-            "command": command_typed(),
+            "command": options.command,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "configs": {config.hash(): config.canonical() for config in plan.configs},
             "seeds": list(plan.seeds),
@@ -72,12 +73,7 @@ def _note_launch(plan: Plan, space: Space, store: Store, search: dict[str, Any] 
     )
 
 
-def command_typed() -> str:
-    """What was typed, as it reads from the project's folder."""
-    return shlex.join(["python", "study/launch.py", *sys.argv[1:]])
-
-
-def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespace, console: Console) -> Plan:
+def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, console: Console) -> Plan:
     loggers = make_loggers(options.log, store, console)
     cluster = start(options, console)
     from study import tuning  # it imports Ray, which takes seconds: not before that is announced
@@ -103,7 +99,7 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: argparse.Namespac
     return plan
 
 
-def start(options: argparse.Namespace, console: Console) -> dict[str, float]:
+def start(options: LaunchOptions, console: Console) -> dict[str, float]:
     """Start Ray or reach a running one; returns what it has, which is enough for a trial."""
     if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
         where = f"connecting to Ray at {options.address}" if options.address else "starting Ray here"
@@ -132,7 +128,7 @@ def start(options: argparse.Namespace, console: Console) -> dict[str, float]:
     return cluster
 
 
-def tell_of_checkpoints(store: Store, options: argparse.Namespace, console: Console) -> None:
+def tell_of_checkpoints(store: Store, options: LaunchOptions, console: Console) -> None:
     """Where nodes cannot read what others have kept, say what that means."""
     from study import connection
 
@@ -147,13 +143,14 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def lent(configs: Iterable[RunConfig], options: argparse.Namespace) -> dict[str, NodeDataset]:
-    """The user's own files, loaded, for nodes that may not have them."""
-    return data.own_files(config.dataset for config in configs) if options.address else {}
+def lent(configs: Iterable[RunConfig], options: LaunchOptions) -> dict[str, NodeDataset]:
+    """Graphs that workers cannot load: those in memory, and on a cluster the user's own files."""
+    names = [config.dataset for config in configs]
+    return data.in_memory(names) | (data.own_files(names) if options.address else {})
 
 
 def share_out(
-    trials: Sequence[Trial], cluster: dict[str, float], options: argparse.Namespace, console: Console
+    trials: Sequence[Trial], cluster: dict[str, float], options: LaunchOptions, console: Console
 ) -> Resources:
     """What each trial takes: of GPUs what was asked for, or else what its kind needs."""
     shares: float | dict[Kind, float] = options.gpus_per_trial or 0.0
@@ -165,9 +162,7 @@ def share_out(
     return choose_resources(cluster, shares, options.cpus_per_trial, options.max_concurrent)
 
 
-def _summarise(
-    plan: Plan, sampled: set[str], store: Store, options: argparse.Namespace, console: Console
-) -> int:
+def _summarise(plan: Plan, sampled: set[str], store: Store, options: LaunchOptions, console: Console) -> int:
     records = [record for record in map(store.find, sorted(plan.keys)) if record is not None]
     if records:
         console.print(study_table(records, console.width, sampled))
@@ -183,22 +178,21 @@ def _summarise(
         key for key in plan.keys - finished if (store.failures / key[0] / f"{key[1]}.json").exists()
     )
     left = len(plan.keys) - len(finished) - len(failed)
-    command = command_typed()
     if failed:
         console.print(f"{len(failed)} runs failed; their tracebacks:", style="bold red")
         for config, seed in failed[:20]:
             console.print(f"  {store.failures / config / f'{seed}.json'}")
-        console.print(f"run just those again: {command}")
+        console.print(f"run just those again: {options.command}")
     if left:
-        console.print(f"{left} runs are left; go on with: {command}")
+        console.print(f"{left} runs are left; go on with: {options.command}")
     if not failed and not left:
         shutil.rmtree(store.checkpoints, ignore_errors=True)
-    if records and not options.no_report:
+    if records and options.report:
         _report(store, options, console)
     return 1 if failed or left else 0
 
 
-def _report(store: Store, options: argparse.Namespace, console: Console) -> None:
+def _report(store: Store, options: LaunchOptions, console: Console) -> None:
     from analysis.report import write_report  # pandas and seaborn take seconds to import
 
     page = write_report([store.folder], store.folder / "report")

@@ -23,21 +23,25 @@ LEFT_BEHIND = [".git", ".venv", "results", "**/*.partial"]  # of the project's f
 SECONDS_TO_LOOK = 30.0  # whether a node sees a folder
 PRIVATE = "hagmeta_launch"  # a resource that marks the Ray of a launch that was given no address
 
+_ours: dict[str, Any] | None = None  # the environment of workers in the Ray that was started here
+
 
 def start_ray(
     address: str | None, root: Path, say: Callable[[str], object] = lambda text: None
 ) -> dict[str, float]:
     """Connect to a cluster, or make one of this machine; returns what it has."""
+    global _ours
     if ray.is_initialized():
         return dict(ray.cluster_resources())
     if address and address != "auto":
         # Ray itself would go on trying for minutes.
         host, _, port = address.rpartition(":")
         socket.create_connection((host, int(port)), timeout=5).close()
+    environment = _environment(address, root)
     stopping = signal.getsignal(signal.SIGTERM)
     context = ray.init(
         address=address or "local",  # not one that happens to run here: it is another's, and without our MPS
-        runtime_env=_environment(address, root),
+        runtime_env=environment,
         log_to_driver=False,
         logging_level=logging.ERROR,
         include_dashboard=None if address else False,
@@ -45,9 +49,10 @@ def start_ray(
     )
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stopping)  # Ray has put its own there
+    _ours = environment
     found = dict(ray.cluster_resources())
     if address and PRIVATE in found:
-        ray.shutdown()
+        end_ray()
         raise UserError(
             f"--address {address} is the Ray of another launch, which ends with it. Leave --address out, or "
             "start a cluster with ray start --head."
@@ -55,6 +60,14 @@ def start_ray(
     if context.dashboard_url:
         say(f"dashboard: http://{context.dashboard_url}")
     return found
+
+
+def end_ray() -> None:
+    """End the Ray that was started here, or leave its cluster; one that the user had started stays."""
+    global _ours
+    if _ours is not None:
+        ray.shutdown()
+        _ours = None
 
 
 def _environment(address: str | None, root: Path) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from hagmeta import datasets
@@ -11,7 +12,7 @@ from hagmeta.datasets.base import NodeDataset
 
 Identity = tuple[object, ...]
 
-_lent: dict[str, NodeDataset] = {}  # files of another machine, by name: see `lend`
+_lent: dict[str, NodeDataset] = {}  # graphs in memory, and files of another machine, by name: see `lend`
 _kept: dict[Identity, NodeDataset] = {}  # the last one alone: others may need the memory
 
 
@@ -27,8 +28,25 @@ def load(name: str) -> NodeDataset:
 
 
 def lend(graphs: Mapping[str, NodeDataset]) -> None:
-    """To a worker on another machine, which has not the files that the driver has."""
+    """Let `load` find graphs that this process cannot read from files."""
     _lent.update(graphs)
+
+
+@contextmanager
+def lending(graphs: Mapping[str, NodeDataset]) -> Iterator[None]:
+    """Lend graphs for as long as the context lasts."""
+    before = dict(_lent)
+    lend(graphs)
+    try:
+        yield
+    finally:
+        _lent.clear()
+        _lent.update(before)
+
+
+def in_memory(names: Iterable[str]) -> dict[str, NodeDataset]:
+    """Of some datasets, those that were lent to this process."""
+    return {name: _lent[name] for name in dict.fromkeys(names) if name in _lent}
 
 
 def own_files(names: Iterable[str]) -> dict[str, NodeDataset]:

@@ -8,7 +8,7 @@ import rich.box
 from rich.console import Console
 from rich.table import Table
 
-from hagmeta.common.differences import TASK, sort_key, varied
+from hagmeta.common.differences import TASK, differing, sort_key
 from hagmeta.common.records import Record
 from hagmeta.display import FEWEST_FOR_INTERVAL, percent, score, transductive
 
@@ -31,7 +31,7 @@ def study_table(records: Sequence[Record], width: int, chosen: Collection[str] =
     for record in records:
         by_config.setdefault(record["config_hash"], []).append(record)
     groups = list(by_config.values())
-    keys = [key for key in _varied([group[0] for group in groups]) if key not in chosen] or ["dataset"]
+    keys = [key for key in _differing([group[0] for group in groups]) if key not in chosen] or ["dataset"]
     task = [key for key in keys if key in TASK]
     if len({tuple(group[0]["config"].get(key) for key in task) for group in groups}) == len(groups) > 1:
         keys = task
@@ -43,11 +43,11 @@ def study_table(records: Sequence[Record], width: int, chosen: Collection[str] =
     return table
 
 
-def _varied(records: Sequence[Record]) -> list[str]:
+def _differing(records: Sequence[Record]) -> list[str]:
     """Older records do not say what was given."""
     given = [record["given"] for record in records if "given" in record]
     configs = [record["config"] for record in records]
-    return varied(configs, given if len(given) == len(configs) else None)
+    return differing(configs, given if len(given) == len(configs) else None)
 
 
 def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Sequence[str]) -> Table:

@@ -1,4 +1,4 @@
-"""YAML that remembers where everything stands, so that an error can name its line.
+"""YAML that remembers where everything stands, so that an error can name its line; or a mapping of Python's.
 
 PyYAML's own loader keeps no places, lets the second of two equal keys win, and follows aliases that repeat
 or contain themselves.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from hagmeta.common.errors import UserError
+from hagmeta.common.errors import UserError, shown
 
 # What a hand-written file never reaches, and a mistaken or hostile one must not exceed.
 MOST_BYTES = 100_000
@@ -27,14 +27,19 @@ EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d{1,3}")  # a number to everyo
 
 @dataclass(frozen=True)
 class Node:
-    """A piece of YAML and where it stands."""
+    """A piece of YAML, or of a mapping, and where it stands."""
 
     value: Any  # a scalar, a list of nodes or a dict of nodes by name
-    file: str
-    line: int
+    file: str  # empty for a mapping
+    place: str  # a line's number; in a mapping the keys that lead there, such as grid.hidden
 
     def error(self, text: str) -> UserError:
-        return UserError(f"{self.file}:{self.line}: {text}")
+        return UserError(f"{self.file}:{self.place}: {text}" if self.file else f"{self.place}: {text}")
+
+    @property
+    def spot(self) -> str:
+        """Where it stands within its file or mapping."""
+        return f"line {self.place}" if self.file else self.place
 
     @contextlib.contextmanager
     def located(self, prefix: str = "") -> Iterator[None]:
@@ -83,6 +88,28 @@ class Node:
 def read(path: Path) -> Node:
     """The file's content; what is not plain YAML with names for keys is an error."""
     return _Reader(path).root()
+
+
+def of_mapping(mapping: Mapping[str, Any]) -> Node:
+    """Return a mapping as if it were a file's content; its errors name keys in place of lines."""
+    return _marked(mapping, "")
+
+
+def _marked(value: Any, place: str) -> Node:
+    where = Node(None, "", place or "the space")
+    if place.count(".") > MOST_LEVELS:
+        raise where.error("too deeply nested.")
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise where.error(f"the key {shown(key)} must be a name.")
+        parts = {key: _marked(each, f"{place}.{key}" if place else key) for key, each in value.items()}
+        return replace(where, value=parts)
+    if isinstance(value, list | tuple | range):
+        return replace(where, value=[_marked(each, place) for each in value])
+    if not isinstance(value, str | int | float | None):
+        raise where.error(f"{shown(value)} is neither text nor a number.")
+    return replace(where, value=value)
 
 
 class _Reader:
@@ -135,7 +162,7 @@ class _Reader:
         else:
             assert isinstance(node, yaml.ScalarNode)
             value = self._scalar(node)
-        return Node(value, str(self._path), node.start_mark.line + 1)
+        return Node(value, str(self._path), str(node.start_mark.line + 1))
 
     def _mapping(self, node: yaml.MappingNode, level: int) -> dict[str, Node]:
         found: dict[str, Node] = {}
@@ -143,10 +170,10 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error("a key must be a name.", key.start_mark)
             if key.value in found:
-                line = found[key.value].line
+                line = found[key.value].place
                 raise self._error(f"{key.value!r} is given twice, first in line {line}.", key.start_mark)
             # An error about a key or its value is looked for where the key stands.
-            found[key.value] = replace(self._node(value, level + 1), line=key.start_mark.line + 1)
+            found[key.value] = replace(self._node(value, level + 1), place=str(key.start_mark.line + 1))
         return found
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:

@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from hagmeta.common.differences import varied
+from hagmeta.common.differences import differing
 from study.plan import Trial
 from study.time_left import Job, TimeLeft
 
@@ -64,7 +64,7 @@ class StudyProgress:
         self._running: dict[str, Running] = {}
         self._most_at_once = 0
         self._time_left = TimeLeft(trials)
-        self._varied = _varied(trials)
+        self._differing = _differing(trials)
         self._start = time.monotonic()
         self._figures: list[float] = []
         self.done = self.failed = 0
@@ -90,7 +90,7 @@ class StudyProgress:
         """
         if settings is None:
             values = trial.config.canonical()
-            settings = {name: values[name] for name in self._varied if name in values}
+            settings = {name: values[name] for name in self._differing if name in values}
         self._running[key] = Running(trial, Job.of(trial), _name(trial, settings), time.monotonic())
         self._most_at_once = max(self._most_at_once, len(self._running))
 
@@ -177,10 +177,10 @@ class StudyProgress:
         return ", ".join(parts) + f" ({_duration(now - self._start)})"
 
 
-def _varied(trials: Sequence[Trial]) -> list[str]:
+def _differing(trials: Sequence[Trial]) -> list[str]:
     """The settings that tell trials apart, but for those that every name has."""
     configs = {trial.config.hash(): trial.config for trial in trials}
-    found = varied([config.canonical() for config in configs.values()])
+    found = differing([config.canonical() for config in configs.values()])
     return [key for key in found if key not in ("method", "dataset")]
 
 

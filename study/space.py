@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from hagmeta import datasets as registry
-from hagmeta.common.errors import UserError, choose
+from hagmeta.common.errors import UserError, choose, shown
 from hagmeta.config import RunConfig, resolve
 from hagmeta.protocol import PROTOCOLS
 from study import space_file
-from study.space_file import Axes, Dimension, Search, Settings, SpaceFile
+from study.space_file import Axes, Dimension, Search, Settings, SpaceFile, check_seeds
 
-__all__ = ["Dimension", "Search", "Space", "names", "read"]
+__all__ = ["Dimension", "Search", "Space", "check_seeds", "names", "of_methods", "read"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
 MOST_CONFIGS = 10_000  # which take seconds to plan, and days to run
@@ -66,37 +66,108 @@ def names() -> list[str]:
 
 
 def read(
-    name_or_file: str,
+    source: str | Path | Mapping[str, Any],
     *,
+    name: str | None = None,
     quick: bool = False,
     datasets: Sequence[str] = (),
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Space:
-    """Read a space; datasets, seeds and settings given here take the place of the file's."""
-    for name in datasets:
-        space_file.check_dataset(name)
+    """Read a space; datasets, seeds and settings given here take the place of its own.
+
+    Args:
+        source: The name of a space, a YAML file, or a mapping with the content of such a file.
+        name: What to call the space, and the folder of its results. By default the name of the file, and
+            ``study`` for a mapping.
+        quick: Whether to read its small version.
+        datasets: Instead of its datasets.
+        seeds: Instead of its seeds.
+        settings: Values of settings that hold for all its configurations.
+
+    Returns:
+        The space, whose configurations have been checked.
+    """
+    for each in datasets:
+        space_file.check_dataset(each)
     typed = {key: space_file.check_setting(key, value) for key, value in (settings or {}).items()}
-    path = _find(name_or_file, Path())
-    if path.stem.startswith("."):
-        raise UserError(f"{path.name!r} names the folder of its results, which a dot would hide; rename it.")
-    file = space_file.read(path, quick=quick)
+    if isinstance(source, Mapping):
+        if datasets and not source.keys() & {"datasets", "include"}:
+            source = {**source, "datasets": list(datasets)}
+        path, file = Path("study"), space_file.of_mapping(source, quick=quick)
+    else:
+        path = _find(str(source), Path())
+        file = space_file.read(path, quick=quick)
     if file.search:
         file = _chosen(file, typed)
     request = _Request(quick, tuple(dict.fromkeys(datasets)), typed)
     configs = _merged(_configs(each, request) for each in _with_included(file, path, quick))
     space = Space(
-        name=path.stem + "-quick" * quick,
+        name=check_name(path.stem if name is None else name) + "-quick" * quick,
         description=file.description,
         configs=tuple(configs.values()),
         resolved=tuple(configs),
-        seeds=file.seeds if seeds is None else space_file.check_seeds(seeds),
+        seeds=file.seeds if seeds is None else check_seeds(seeds),
         search=file.search,
         sample=file.sample,
     )
     _check_size(space, file)
     _check_search(space, file)
     return space
+
+
+def of_methods(
+    methods: Sequence[str],
+    datasets: Sequence[str],
+    *,
+    name: str | None = None,
+    seeds: Sequence[int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Space:
+    """Make the space that compares methods: one configuration per method and dataset.
+
+    Args:
+        methods: Names, or references such as ``my.py:Mine``.
+        datasets: Names of datasets.
+        name: What to call the space, and the folder of its results; by default ``comparison``.
+        seeds: Which seeds to run; by default the first ten.
+        settings: Values of settings. A method that has no use for one runs without it.
+
+    Returns:
+        The space, whose configurations have been checked.
+    """
+    if not datasets:
+        raise UserError("--methods needs --dataset: the graphs to compare methods on.")
+    for each in datasets:
+        space_file.check_dataset(each)
+    for key in settings or {}:
+        if key in ("method", "dataset"):
+            raise UserError(f"{key} cannot be set; --methods and --dataset say what is compared.")
+    configs: Configs = {}
+    for dataset, method in itertools.product(datasets, methods):
+        try:
+            config = RunConfig.from_mapping({**(settings or {}), "method": method, "dataset": dataset})
+            configs.setdefault(_feasible(config), config)
+        except UserError as error:
+            raise UserError(f"{method} on {dataset}: {error}") from None
+    return Space(
+        name=check_name("comparison" if name is None else name),
+        description=f"{', '.join(methods)} on {', '.join(datasets)}",
+        configs=tuple(configs.values()),
+        resolved=tuple(configs),
+        seeds=check_seeds(range(space_file.DEFAULT_SEEDS) if seeds is None else seeds),
+        search=None,
+        sample=(),
+    )
+
+
+def check_name(name: str) -> str:
+    """Refuse a name that cannot be that of a visible folder."""
+    if not name.strip() or name.startswith(".") or set(name) & {"/", "\0"}:
+        raise UserError(
+            f"{shown(name)} cannot name the folder of a study; give a name without slashes and leading dots."
+        )
+    return name
 
 
 def _find(name: str, folder: Path) -> Path:
@@ -248,23 +319,23 @@ def _check_search(space: Space, file: SpaceFile) -> None:
                 f"{space.search.objective} is measured on classes kept out for it: "
                 "fix val_classes above 0, and the strict protocol."
             )
-    values = {dimension.key: _probes(dimension) for dimension in space.sample}
+    values = {dimension.key: _values_to_try(dimension) for dimension in space.sample}
     if sum(map(len, values.values())) * len(space.configs) > MOST_CONFIGS:
         raise file.top["search"].error(
             f"the configurations and the values of sample make more than {MOST_CONFIGS:,} pairs to check; "
             "give fewer of either."
         )
     for config in space.configs:
-        varied = [dimension.key for dimension in space.dimensions(config)]
-        if not varied:
+        sampled = [dimension.key for dimension in space.dimensions(config)]
+        if not sampled:
             raise file.top["sample"].error(f"nothing of sample applies to {config.method}.")
-        for key in varied:
+        for key in sampled:
             with file.top["sample"].value[key].located(f"on {config.dataset}: "):
                 for value in values[key]:
                     _feasible(replace(config, **{key: value}))
 
 
-def _probes(dimension: Dimension) -> tuple[Any, ...]:
+def _values_to_try(dimension: Dimension) -> tuple[Any, ...]:
     """Values to try beside the other settings: all of a choice; of a range its ends, and an odd one."""
     if dimension.kind == "randint":
         return (*dimension.values, dimension.values[0] + 1)

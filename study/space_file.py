@@ -76,8 +76,16 @@ class SpaceFile:
 
 def read(path: Path, *, quick: bool) -> SpaceFile:
     """Read and check a file."""
-    root = marked_yaml.read(path)
-    top = _parts(root, path.name, quick)
+    return _checked(marked_yaml.read(path), path.name, quick)
+
+
+def of_mapping(mapping: Mapping[str, Any], *, quick: bool) -> SpaceFile:
+    """Check a mapping with the content of a file."""
+    return _checked(marked_yaml.of_mapping(mapping), "the space", quick)
+
+
+def _checked(root: Node, name: str, quick: bool) -> SpaceFile:
+    top = _parts(root, name, quick)
     cases = _cases(top)
     file = SpaceFile(
         root=root,
@@ -299,8 +307,8 @@ def _check_overlaps(file: SpaceFile) -> None:
     for part, settings in parts.items():
         for key, node in settings.items():
             if key in seen:
-                raise node.error(f"{part} sets {key}, which line {seen[key].line} sets already.")
+                raise node.error(f"{part} sets {key}, which {seen[key].spot} sets already.")
         seen |= settings
     for key, nodes in file.one_at_a_time.items():
         if key in seen and key not in file.fixed:
-            raise nodes[0].error(f"one_at_a_time sets {key}, which line {seen[key].line} sets already.")
+            raise nodes[0].error(f"one_at_a_time sets {key}, which {seen[key].spot} sets already.")

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import torch
@@ -27,14 +27,34 @@ from hagmeta.phases.snapshots import Snapshots, to_bytes
 from hagmeta.pipeline import run
 from hagmeta.protocol.predictions import Predictions
 from study import data
-from study.objective import objective
 from study.reports import LiveReports
+from study.search.objective import objective
 
 
-def run_trial(spec: dict[str, Any]) -> None:
+class TrialSpec(TypedDict):
+    """What a worker is told of a trial: plain values only, which travel through Ray as they are."""
+
+    name: str
+    config: dict[str, Any]  # canonical: the settings that apply
+    seeds: list[int]
+    threads: int
+    gpu_share: float
+    snapshot: int | None  # the session after which embeddings are kept
+    eager: bool
+    checkpoints: str  # a folder
+
+
+class SentRecord(Record, total=False):
+    """A record on its way to the driver, with its files as text."""
+
+    predictions: str
+    embeddings: str
+
+
+def run_trial(spec: TrialSpec) -> None:
     """Ray Tune's trainable: reports as it goes, and the records at its end.
 
-    ``spec`` holds plain values only; the data is loaded here, by its name.
+    The data is loaded here, by its name.
     """
     started, start = time.time(), time.perf_counter()
     config = RunConfig.from_mapping(spec["config"])
@@ -58,7 +78,7 @@ def run_trial(spec: dict[str, Any]) -> None:
         )
 
 
-def run_sample(spec: dict[str, Any]) -> None:
+def run_sample(spec: TrialSpec) -> None:
     """One sample of a search: reports the objective at its end."""
     with _hopeless_errors_told():
         config = RunConfig.from_mapping(spec["config"])
@@ -77,7 +97,7 @@ def _hopeless_errors_told() -> Iterator[None]:
         tune.report({"failed": str(error), "traceback": traceback.format_exc(), "done": True})
 
 
-def _run(spec: dict[str, Any], config: RunConfig, progress: Progress) -> tuple[list[Record], str]:
+def _run(spec: TrialSpec, config: RunConfig, progress: Progress) -> tuple[list[SentRecord], str]:
     torch.set_num_threads(spec["threads"])
     device = choose_device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
@@ -97,7 +117,7 @@ def run_pack(
     folder: Path,
     snapshot: int | None = None,
     eager: bool = False,
-) -> tuple[list[Record], str]:
+) -> tuple[list[SentRecord], str]:
     """The records of a pack; one that does not fit the GPU is halved until it does, and that is said.
 
     Predictions, and embeddings after the session ``snapshot``, travel with their record, as text. Checkpoints
@@ -107,7 +127,7 @@ def run_pack(
     snapshots = Snapshots(snapshot) if snapshot is not None else None
     predictions: list[Predictions] = []
     try:
-        records = run(
+        found = run(
             config,
             seeds,
             dataset=dataset,
@@ -119,6 +139,7 @@ def run_pack(
             eager=eager,
             checkpoints=checkpoints,
         )
+        records = [cast(SentRecord, record) for record in found]
         for record, arrays in zip(records, snapshots.arrays if snapshots else (), strict=False):
             record["embeddings"] = _as_text(arrays)
         for record, each in zip(records, predictions, strict=True):
@@ -131,7 +152,7 @@ def run_pack(
             raise
     torch.cuda.empty_cache()
     half = len(seeds) // 2
-    halves: list[Record] = []
+    halves: list[SentRecord] = []
     for part in (seeds[:half], seeds[half:]):
         halves += run_pack(config, part, dataset, device, progress, folder, snapshot, eager)[0]
     return halves, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"

@@ -24,9 +24,7 @@ from study.plan import Plan, Trial, session_number
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
-from study.trial import run_trial
-
-Spec = dict[str, Any]  # of a trial, as a worker gets it
+from study.trial import SentRecord, TrialSpec, run_trial
 
 PENDING_SECONDS = 30.0  # without a running trial, before that is explained
 SECONDS_BETWEEN_LOOKS = 5.0  # whether Ray is alive
@@ -65,7 +63,7 @@ class Recorder(tune.Callback):
 
     def _record(self, trial: Any, result: dict[str, Any]) -> None:
         # Tune keeps the last report: what is in files of ours need not be there, nor in its loggers.
-        records = json.loads(result.pop("records"))
+        records: list[SentRecord] = json.loads(result.pop("records"))
         for record in records:
             key = record["config_hash"], record["seed"]
             embeddings = record.pop("embeddings", None)
@@ -110,7 +108,7 @@ class Recorder(tune.Callback):
         first, *_ = [self._store.write_failure(key, ours.config.canonical(), error) for key in ours.keys]
         return first
 
-    def _figures(self, records: list[Record]) -> list[float]:
+    def _figures(self, records: Sequence[Record]) -> list[float]:
         """What is shown of finished runs."""
         return [record["accuracy"][-1] for record in records]
 
@@ -222,8 +220,10 @@ def _run_trials(
     )
 
 
-def make_spec(trial: Trial, store: Store, resources: Resources, snapshot: int | None, *, eager: bool) -> Spec:
-    """What a worker is told of a trial: plain values only."""
+def make_spec(
+    trial: Trial, store: Store, resources: Resources, snapshot: int | None, *, eager: bool
+) -> TrialSpec:
+    """Tell a worker of a trial."""
     return {
         "name": trial.name,
         "config": trial.config.canonical(),
@@ -255,7 +255,7 @@ class Supply(Searcher):
 class InOrder(Supply):
     """Trials that are known from the start."""
 
-    def __init__(self, specs: Iterable[Spec]) -> None:
+    def __init__(self, specs: Iterable[TrialSpec]) -> None:
         super().__init__()
         self._specs = iter(specs)
 
@@ -266,7 +266,7 @@ class InOrder(Supply):
 
 
 def run_tuner(
-    trainable: Callable[[Spec], None],
+    trainable: Callable[[TrialSpec], None],
     supply: Supply,
     most: int,
     store: Store,

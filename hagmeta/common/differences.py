@@ -15,7 +15,7 @@ TASK = (
 DECIDED_BY = {"sessions": ("n_way",), "query_shot": ("k_shot", "protocol")}  # unless they are given
 
 
-def varied(configs: Sequence[Config], given: Sequence[Collection[str]] | None = None) -> list[str]:
+def differing(configs: Sequence[Config], given: Sequence[Collection[str]] | None = None) -> list[str]:
     """The settings that tell configurations apart: the task's, and those that differ within a method.
 
     Classes count where they differ within a dataset, which decides them. Sessions follow from N, and

@@ -6,14 +6,64 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict, cast
 
 from hagmeta.common.files import reason, require_readable
 from hagmeta.common.record_schema import problem_of
 
 RunKey = tuple[str, int]  # configuration hash, seed
-Record = dict[str, Any]
 MOST_BYTES = 20_000_000  # of a record; hundreds of sessions and classes stay below a tenth of it
+
+
+class Record(TypedDict, total=False):
+    """One run: one configuration, one seed. ``record-1.schema.json`` describes each key.
+
+    Older records lack keys that are not required. Metrics of one's own and methods' diagnostics have names
+    that are known only when the program runs: for those, `opened` gives an `OpenRecord`.
+    """
+
+    config: Required[dict[str, Any]]
+    config_hash: Required[str]
+    seed: Required[int]
+    accuracy: Required[list[float]]
+    matrix: Required[list[list[float | None]]]
+    pd: Required[float]
+    rpd: Required[float | None]
+    validation: Required[dict[str, float | None] | None]
+    seconds: Required[dict[str, float]]
+    format: int
+    data: str
+    given: list[str]
+    unhashed: list[str]
+    births: dict[str, Any]
+    revisions: dict[str, int]
+    traits: dict[str, Any]  # of the configured method: see `hagmeta.common.traits`
+    metrics: dict[str, dict[str, Any]]  # how each is called and shown
+    leaks: bool
+    oracle: bool
+    base_accuracy: list[float]
+    novel_accuracy: list[float | None]
+    new_accuracy: list[float | None]
+    harmonic: list[float | None]
+    average_accuracy: float
+    forgetting: list[float | None]
+    backward_transfer: float | None
+    macro_accuracy: list[float]
+    macro_f1: list[float]
+    macro_base_accuracy: list[float]
+    macro_novel_accuracy: list[float | None]
+    macro_harmonic: list[float | None]
+    class_accuracy: list[list[float | None]]
+    classes_met: list[int]
+    environment: dict[str, Any]
+
+
+OpenRecord = dict[str, Any]  # a record that is read by any name
+
+
+def opened(record: Record) -> OpenRecord:
+    """Return the same record, to be read by any name."""
+    return cast(OpenRecord, record)
 
 
 class StudyFolder:
@@ -59,12 +109,13 @@ def config_hash(
 
 def read_record(path: Path) -> Record:
     """A record that is whole and stands where it belongs, or a ValueError that says what is wrong."""
-    record = _parsed(path)
-    if not isinstance(record, dict):
+    content = _parsed(path)
+    if not isinstance(content, dict):
         raise ValueError("not a record")
-    problem = problem_of(record)
+    problem = problem_of(content)
     if problem:
         raise ValueError(problem)
+    record = cast(Record, content)
     if record["config_hash"] != path.parent.name or _hash_of(record) != path.parent.name:
         raise ValueError("of another configuration than its folder's")
     if str(record["seed"]) != path.stem:

@@ -18,14 +18,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.metrics import DIAGNOSTICS, MetricDeclaration, declaration, to_record
 from hagmeta.common.record_schema import schema
-from hagmeta.common.records import Record
+from hagmeta.common.records import Record, opened
 from hagmeta.protocol.predictions import ClassCounts, Predictions
 
 DIGITS = 6  # of accuracies by class, of which a record has thousands
@@ -94,7 +94,8 @@ def with_metrics(record: Record, predictions: Predictions, metrics: Mapping[str,
     taken = [name for name in said if name in record and name not in record.get("metrics", {})]
     if taken:
         raise UserError(f"metric {taken[0]}: records have another value of this name. Rename the metric.")
-    return record | _additional(predictions, metrics) | {"metrics": record.get("metrics", {}) | said}
+    more = _additional(predictions, metrics) | {"metrics": record.get("metrics", {}) | said}
+    return cast(Record, opened(record) | more)
 
 
 def _additional(predictions: Predictions, metrics: Mapping[str, type[Metric]]) -> dict[str, Value]:

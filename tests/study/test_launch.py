@@ -379,7 +379,7 @@ def test_text_of_users_is_shown_to_the_letter(folder: Path, launch_here: Launch)
 def test_a_space_file_of_dots_does_not_write_above_its_results(folder: Path, launch_here: Launch) -> None:
     (folder / "...yaml").write_text(SPACE)
     code, output = launch_here(folder, "--space", str(folder / "...yaml"))
-    assert code == 2 and output.count("\n") == 1 and "rename it" in output
+    assert code == 2 and output.count("\n") == 1 and "'..' cannot name the folder" in output
 
 
 @pytest.mark.parametrize("home", ["", "~nobody-of-this-name/x", "/dev/null/x", "/proc/x"])
@@ -400,7 +400,7 @@ def test_a_full_disk_is_one_line(folder: Path, launch_here: Launch, monkeypatch:
         except OSError:
             raise RuntimeError("as Tune raises it") from None
 
-    monkeypatch.setattr("study.launch.carry_out", full)
+    monkeypatch.setattr("study.api.carry_out", full)
     code, output = launch_here(folder)
     assert code == 1 and output.splitlines()[-1].startswith("error: No space left on device: ")
     assert "Traceback" not in output

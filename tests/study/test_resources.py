@@ -81,10 +81,10 @@ def test_measuring_tells_peaks_and_outlives_a_run_that_fails() -> None:
 def test_what_was_measured_is_kept_for_the_same_code_gpu_and_pack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured: list[calibration.Probe] = []
+    measured: list[calibration.MemoryProbe] = []
     said: list[str] = []
 
-    def measure(probes: list[calibration.Probe], lent: object) -> list[float]:
+    def measure(probes: list[calibration.MemoryProbe], lent: object) -> list[float]:
         measured.extend(probes)
         return [30 * GB if probe.config.method == "cec" else 0.5 * GB for probe in probes]
 

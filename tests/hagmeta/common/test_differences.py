@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hagmeta.common.differences import sort_key, varied
+from hagmeta.common.differences import differing, sort_key
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -27,35 +27,35 @@ def config(**changes: Any) -> dict[str, Any]:
 
 def test_settings_of_the_task_count_wherever_they_differ_and_others_within_a_method() -> None:
     other = config(method="cec", hidden=64, val_classes=2)
-    assert varied([config(), other]) == ["method", "val_classes"]
-    assert varied([config(), other, config(hidden=16)]) == ["method", "val_classes", "hidden"]
-    assert varied([config()]) == varied([]) == []
+    assert differing([config(), other]) == ["method", "val_classes"]
+    assert differing([config(), other, config(hidden=16)]) == ["method", "val_classes", "hidden"]
+    assert differing([config()]) == differing([]) == []
 
 
 def test_the_classes_of_other_datasets_are_no_difference() -> None:
-    assert varied([config(), config(dataset="cora", classes=[2, 2, 3])]) == ["dataset"]
-    assert varied([config(), config(classes=[2, 2, 3])]) == ["classes"]
+    assert differing([config(), config(dataset="cora", classes=[2, 2, 3])]) == ["dataset"]
+    assert differing([config(), config(classes=[2, 2, 3])]) == ["classes"]
 
 
 def test_what_the_task_has_decided_counts_only_where_it_was_given() -> None:
     more_labels = config(k_shot=9, query_shot=9)
-    assert varied([config(), more_labels], [[], ["k_shot"]]) == ["k_shot"]
-    assert varied([config(), more_labels], [[], ["k_shot", "query_shot"]]) == ["k_shot", "query_shot"]
+    assert differing([config(), more_labels], [[], ["k_shot"]]) == ["k_shot"]
+    assert differing([config(), more_labels], [[], ["k_shot", "query_shot"]]) == ["k_shot", "query_shot"]
     fewer = config(n_way=1, sessions=9)
-    assert varied([config(), fewer], [[], []]) == ["n_way"]
-    assert varied([config(), fewer], [["sessions"], ["sessions"]]) == ["n_way", "sessions"]
-    assert varied([config(), config(sessions=2)], [[], ["sessions"]]) == ["sessions"]
+    assert differing([config(), fewer], [[], []]) == ["n_way"]
+    assert differing([config(), fewer], [["sessions"], ["sessions"]]) == ["n_way", "sessions"]
+    assert differing([config(), config(sessions=2)], [[], ["sessions"]]) == ["sessions"]
 
 
 def test_where_nobody_knows_what_was_given_the_task_has_decided_what_it_can() -> None:
-    assert varied([config(), config(k_shot=9, query_shot=9)]) == ["k_shot"]
-    assert varied([config(), config(protocol="released", query_shot=20)]) == ["protocol"]
-    assert varied([config(), config(n_way=1, sessions=9)]) == ["n_way"]
-    assert varied([config(), config(query_shot=9, sessions=2)]) == ["sessions", "query_shot"]
+    assert differing([config(), config(k_shot=9, query_shot=9)]) == ["k_shot"]
+    assert differing([config(), config(protocol="released", query_shot=20)]) == ["protocol"]
+    assert differing([config(), config(n_way=1, sessions=9)]) == ["n_way"]
+    assert differing([config(), config(query_shot=9, sessions=2)]) == ["sessions", "query_shot"]
 
 
 def test_a_setting_that_one_method_alone_has_is_no_difference() -> None:
-    assert varied([config(), config(method="er-gnn", memory=10)]) == ["method"]
+    assert differing([config(), config(method="er-gnn", memory=10)]) == ["method"]
 
 
 def test_numbers_stand_by_size_and_names_after_them() -> None:

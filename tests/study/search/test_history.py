@@ -14,10 +14,10 @@ from rich.console import Console
 
 from hagmeta.config import RunConfig
 from study import space
-from study.cells import AT_ONCE, STARTUP, Memory, open_memories
 from study.plan import Trial
 from study.progress import StudyProgress
-from study.search import Dealer
+from study.search.history import AT_ONCE, STARTUP, SearchHistory, open_histories
+from study.search.running import Dealer
 from study.space import Space
 from study.store import Store
 
@@ -59,9 +59,9 @@ def worth(trial: Trial) -> float:
 class Machine:
     """Runs what is dealt, so many at once, and ends them in any order."""
 
-    def __init__(self, memories: list[Memory], store: Store, at_once: int, seed: int = 0) -> None:
+    def __init__(self, histories: list[SearchHistory], store: Store, at_once: int, seed: int = 0) -> None:
         progress = StudyProgress(Console(quiet=True), [], 0)
-        self.dealer = Dealer(memories, store, progress, lambda trial: {"trial": trial})
+        self.dealer = Dealer(histories, store, progress, lambda trial: {"trial": trial})
         self.at_once, self.random = at_once, random.Random(seed)
         self.running: dict[str, Trial] = {}
         self.dealt: list[Trial] = []
@@ -87,49 +87,49 @@ class Machine:
         return self
 
 
-def values(memories: list[Memory]) -> list[dict[int, Any]]:
-    return [{n: (trial.params, trial.value) for n, trial in sorted(m.found.items())} for m in memories]
+def values(histories: list[SearchHistory]) -> list[dict[int, Any]]:
+    return [{n: (trial.params, trial.value) for n, trial in sorted(m.found.items())} for m in histories]
 
 
 def test_a_search_finds_the_same_alone_beside_others_and_killed(tmp_path: Path, searched: Write) -> None:
-    whole = open_memories(searched(), made(tmp_path / "a"))
+    whole = open_histories(searched(), made(tmp_path / "a"))
     Machine(whole, made(tmp_path / "a"), at_once=8).run()
-    assert [len(memory.found) for memory in whole] == [12, 12]
+    assert [len(history.found) for history in whole] == [12, 12]
     assert len({json.dumps(v[0]) for found in values(whole) for v in found.values()}) == 24
 
-    alone = open_memories(searched(settings={"method": "cec"}), made(tmp_path / "b"))
+    alone = open_histories(searched(settings={"method": "cec"}), made(tmp_path / "b"))
     Machine(alone, made(tmp_path / "b"), at_once=1).run()
     assert values(alone) == values(whole)[1:]
 
     dealt: list[Trial] = []
     for seed, most in enumerate((3, 9, 10**6)):
-        killed = open_memories(searched(), made(tmp_path / "c"))
+        killed = open_histories(searched(), made(tmp_path / "c"))
         dealt += Machine(killed, made(tmp_path / "c"), at_once=3, seed=seed).run(most).dealt
     assert values(killed) == values(whole)
-    assert [memory.best() for memory in killed] == [memory.best() for memory in whole]
+    assert [history.best() for history in killed] == [history.best() for history in whole]
     assert len(dealt) <= 24 + 2 * 2  # what ran at a kill ran again, and nothing else
 
 
 def test_what_was_found_guides_what_is_drawn_and_methods_do_not_share_draws(
     tmp_path: Path, searched: Write
 ) -> None:
-    memories = open_memories(searched(), made(tmp_path / "a"))
-    Machine(memories, made(tmp_path / "a"), at_once=1).run()
-    first, second = values(memories)
+    histories = open_histories(searched(), made(tmp_path / "a"))
+    Machine(histories, made(tmp_path / "a"), at_once=1).run()
+    first, second = values(histories)
     assert (first[0][0]["learning_rate"], first[0][0]["hidden"]) == (0.005, 32)  # the defaults
     assert first[1][0]["learning_rate"] != second[1][0]["learning_rate"]
     assert set(second[0][0]) == {"learning_rate", "hidden", "cosine_scale"}  # what applies to the method
-    elsewhere = Memory(memories[0].cell, 12, optuna.create_study(direction="maximize"))
+    elsewhere = SearchHistory(histories[0].cell, 12, optuna.create_study(direction="maximize"))
     for number in range(12):
         elsewhere.draw(number)
-        elsewhere.tell(number, -worth(Trial(memories[0].cell.sample(first[number][0]), (0,))))
+        elsewhere.tell(number, -worth(Trial(histories[0].cell.sample(first[number][0]), (0,))))
     same = [elsewhere.found[n].params == first[n][0] for n in range(12)]
     assert all(same[:STARTUP]) and not any(same[STARTUP:])
 
 
 def test_a_sample_waits_for_those_that_it_goes_by(tmp_path: Path, searched: Write) -> None:
-    memories = open_memories(searched(settings={"method": "cec"}), made(tmp_path / "a"))
-    machine = Machine(memories, made(tmp_path / "a"), at_once=12)
+    histories = open_histories(searched(settings={"method": "cec"}), made(tmp_path / "a"))
+    machine = Machine(histories, made(tmp_path / "a"), at_once=12)
     machine.run(0)
     dealt = [machine.dealer.suggest(str(number)) for number in range(12)]
     assert sum(each is not None for each in dealt) == STARTUP
@@ -142,12 +142,12 @@ def test_more_samples_extend_a_search_and_other_ranges_or_seeds_are_another(
     tmp_path: Path, searched: Write
 ) -> None:
     store = made(tmp_path / "a")
-    first = open_memories(searched(), store)
+    first = open_histories(searched(), store)
     Machine(first, store, at_once=2).run()
-    more = open_memories(searched(SPACE.replace("samples: 12", "samples: 14")), store)
-    assert [memory.missing for memory in more] == [[12, 13]] * 2
-    fewer = open_memories(searched(SPACE.replace("samples: 12", "samples: 4")), store)
-    assert [list(memory.found) for memory in fewer] == [[0, 1, 2, 3]] * 2
+    more = open_histories(searched(SPACE.replace("samples: 12", "samples: 14")), store)
+    assert [history.missing for history in more] == [[12, 13]] * 2
+    fewer = open_histories(searched(SPACE.replace("samples: 12", "samples: 4")), store)
+    assert [list(history.found) for history in fewer] == [[0, 1, 2, 3]] * 2
     for other in (
         searched(SPACE.replace("[16, 32, 64]", "[16, 32]")),
         searched(SPACE.replace("[0.001, 0.1]", "[0.001, 0.2]")),
@@ -156,23 +156,23 @@ def test_more_samples_extend_a_search_and_other_ranges_or_seeds_are_another(
         searched(settings={"episodes": 7}),
         searched(datasets=["cora-full"]),
     ):
-        names = [memory.cell.name for memory in open_memories(other, store, make=False) if memory.found]
+        names = [history.cell.name for history in open_histories(other, store, make=False) if history.found]
         assert not [name for name in names if "hag-meta" in name]
     assert first[0].cell.name.startswith("debian-hag-meta-")
 
 
 def test_a_sample_whose_records_are_there_is_told_and_not_run(tmp_path: Path, searched: Write) -> None:
     store = made(tmp_path / "a")
-    memories = open_memories(searched(), store)
-    trial = Trial(memories[0].cell.sample(memories[0].draw(0)), (0, 1))
+    histories = open_histories(searched(), store)
+    trial = Trial(histories[0].cell.sample(histories[0].draw(0)), (0, 1))
     for seed, last in ((0, 0.4), (1, 0.6)):
         validation = {"gpil": None, "stream": 0.9, "last": last, "average": 0.7}
         store.write(record_of(trial.config, seed, validation))
-    machine = Machine(memories, store, at_once=4).run()
+    machine = Machine(histories, store, at_once=4).run()
     assert trial not in machine.dealt and len(machine.dealt) == 23
-    assert memories[0].found[0].value == pytest.approx(0.6)  # the mean of 0.5 and 0.7
+    assert histories[0].found[0].value == pytest.approx(0.6)  # the mean of 0.5 and 0.7
     store.write(record_of(trial.config, 0, {"gpil": None, "stream": 0.9}))  # of a version before
-    again = open_memories(searched(), made(tmp_path / "b"))
+    again = open_histories(searched(), made(tmp_path / "b"))
     assert trial in Machine(again, store, at_once=4).run().dealt
 
 
@@ -187,11 +187,11 @@ def test_failures_hold_nothing_up_and_are_tried_again_by_the_next_launch(
     tmp_path: Path, searched: Write
 ) -> None:
     store = made(tmp_path / "a")
-    memories = open_memories(searched(), store)
-    Machine(memories, store, at_once=3).run(fails=lambda trial: trial.config.method == "cec")
-    assert [len(memory.found) for memory in memories] == [12, 0]
-    assert len(memories[1].failed) == 12 and memories[1].best() is None
-    again = open_memories(searched(), store)
+    histories = open_histories(searched(), store)
+    Machine(histories, store, at_once=3).run(fails=lambda trial: trial.config.method == "cec")
+    assert [len(history.found) for history in histories] == [12, 0]
+    assert len(histories[1].failed) == 12 and histories[1].best() is None
+    again = open_histories(searched(), store)
     machine = Machine(again, store, at_once=3).run()
     assert {trial.config.method for trial in machine.dealt} == {"cec"} and len(machine.dealt) == 12
     assert not again[1].missing
@@ -204,7 +204,7 @@ def test_values_that_do_not_go_together_are_a_failure_with_its_reason(
     text = SPACE.replace("cosine_scale: {uniform: [4.0, 64.0]}", "heads: {choice: [4, 16]}")
     text = text.replace("[hag-meta, cec]", "[proto-gat]").replace("[16, 32, 64]", "[16, 20]")
     store = made(tmp_path / "a")
-    (memory,) = open_memories(searched(text), store)
-    dealt = Machine([memory], store, at_once=2).run().dealt
-    assert len(dealt) == len(memory.found) == 12 - len(memory.failed) and memory.failed
-    assert set(memory.failed.values()) == {"hidden is 20; it must be a multiple of heads, 16."}
+    (history,) = open_histories(searched(text), store)
+    dealt = Machine([history], store, at_once=2).run().dealt
+    assert len(dealt) == len(history.found) == 12 - len(history.failed) and history.failed
+    assert set(history.failed.values()) == {"hidden is 20; it must be a multiple of heads, 16."}

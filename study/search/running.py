@@ -1,6 +1,6 @@
 """Hyperparameter searches on Ray Tune: the samples of all of them in one run, so that no slot is idle.
 
-What is proposed, and what is kept of it, is in ``cells``; this is how the samples get to the machines.
+What is proposed, and what is kept of it, is in ``history``; this is how the samples get to the machines.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
-from study.cells import Memory
-from study.objective import is_scored, objective
 from study.plan import Plan, Trial
 from study.progress import StudyProgress
 from study.resources import Resources
+from study.search.history import SearchHistory
+from study.search.objective import is_scored, objective
 from study.store import Store
-from study.trial import run_sample
-from study.tuning import Recorder, Spec, Supply, make_spec, run_tuner
+from study.trial import TrialSpec, run_sample
+from study.tuning import Recorder, Supply, make_spec, run_tuner
 
 
 def run_searches(
-    memories: Sequence[Memory],
+    histories: Sequence[SearchHistory],
     store: Store,
     resources: Resources,
     progress: StudyProgress,
@@ -37,16 +37,16 @@ def run_searches(
     lent: Mapping[str, NodeDataset] | None = None,
     loggers: Sequence[tune.Callback] = (),
 ) -> None:
-    """Run the samples that are missing; what they find is in the memories, their records in the store."""
+    """Run the samples that are missing; what they find is in the histories, their records in the store."""
 
-    def spec_of(trial: Trial) -> Spec:
+    def spec_of(trial: Trial) -> TrialSpec:
         return make_spec(trial, store, resources, None, eager=eager)
 
-    dealer = Dealer(memories, store, progress, spec_of)
+    dealer = Dealer(histories, store, progress, spec_of)
     run_tuner(
         run_sample,
         dealer,
-        sum(len(memory.missing) for memory in memories),
+        sum(len(history.missing) for history in histories),
         store,
         resources,
         [_SampleRecorder(store, dealer, progress), *loggers],
@@ -61,15 +61,15 @@ class Dealer(Supply):
 
     def __init__(
         self,
-        memories: Sequence[Memory],
+        histories: Sequence[SearchHistory],
         store: Store,
         progress: StudyProgress,
-        spec_of: Callable[[Trial], Spec],
+        spec_of: Callable[[Trial], TrialSpec],
     ) -> None:
         super().__init__(metric="val_accuracy", mode="max")
-        self._memories, self._store, self._progress, self._spec_of = memories, store, progress, spec_of
-        self._missing = [deque(memory.missing) for memory in memories]
-        self._running: dict[str, tuple[Memory, int, Trial]] = {}  # by Tune's name
+        self._histories, self._store, self._progress, self._spec_of = histories, store, progress, spec_of
+        self._missing = [deque(history.missing) for history in histories]
+        self._running: dict[str, tuple[SearchHistory, int, Trial]] = {}  # by Tune's name
 
     def suggest(self, trial_id: str) -> Any:
         """The next sample to run; None while all that are left wait for others to end."""
@@ -77,27 +77,27 @@ class Dealer(Supply):
             ready = [
                 (missing[0], place)
                 for place, missing in enumerate(self._missing)
-                if missing and self._memories[place].is_ready(missing[0])
+                if missing and self._histories[place].is_ready(missing[0])
             ]
             if not ready:
                 return None
             number, place = min(ready)
-            memory = self._memories[place]
+            history = self._histories[place]
             try:
-                trial = Trial(memory.cell.sample(memory.draw(number)), memory.cell.seeds)
+                trial = Trial(history.cell.sample(history.draw(number)), history.cell.seeds)
             except UserError as error:  # values that do not go together
                 self._missing[place].popleft()
-                memory.tell_failure(number, str(error))
-                self._progress.has_failed(trial_id, memory.cell.usual)
+                history.tell_failure(number, str(error))
+                self._progress.has_failed(trial_id, history.cell.usual)
                 continue
             if any(trial == other for _, _, other in self._running.values()):
                 return None  # drawn twice: the second is told what the first finds
             self._missing[place].popleft()
             if records := self._kept(trial):
-                memory.tell(number, objective(records))
-                self._progress.finished_before(memory.cell.usual, [objective(records)])
+                history.tell(number, objective(records))
+                self._progress.finished_before(history.cell.usual, [objective(records)])
                 continue
-            self._running[trial_id] = memory, number, trial
+            self._running[trial_id] = history, number, trial
             return {"spec": self._spec_of(trial)}
         return self.FINISHED
 
@@ -105,16 +105,16 @@ class Dealer(Supply):
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         """A sample ended; one that ran out of time is left as if it had not been drawn."""
-        memory, number, _ = self._running.pop(trial_id)
+        history, number, _ = self._running.pop(trial_id)
         if result and "val_accuracy" in result and not error:
-            memory.tell(number, result["val_accuracy"])
+            history.tell(number, result["val_accuracy"])
         elif error or (result and "failed" in result):
-            memory.tell_failure(number, (result or {}).get("failed", "its run failed"))
+            history.tell_failure(number, (result or {}).get("failed", "its run failed"))
 
     def running(self, trial_id: str) -> tuple[Trial, dict[str, Any]]:
         """The trial by which a sample's time is foreseen, and the sample's values."""
-        memory, number, _ = self._running[trial_id]
-        return memory.cell.usual, memory.values[number]
+        history, number, _ = self._running[trial_id]
+        return history.cell.usual, history.values[number]
 
     def _kept(self, trial: Trial) -> list[Record]:
         """The records of a sample that a kill kept from being told, or of an equal one."""
@@ -131,7 +131,7 @@ class _SampleRecorder(Recorder):
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.started(trial.trial_id, *self._dealer.running(trial.trial_id))
 
-    def _figures(self, records: list[Record]) -> list[float]:
+    def _figures(self, records: Sequence[Record]) -> list[float]:
         return [objective(records)]
 
     def _of(self, trial: Any) -> Trial:

@@ -24,7 +24,7 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from hagmeta.common.differences import varied
+from hagmeta.common.differences import differing
 from hagmeta.config import IDENTITY, RunConfig, resolve
 from study import data
 from study.plan import Trial
@@ -33,12 +33,12 @@ from study.store import Store
 
 STARTUP = 10  # samples drawn at random, before what was found counts
 AT_ONCE = 4  # a later sample is drawn when all but so many before it have ended: so many run side by side
-# Of which memory grows.
+# Memory grows with these.
 WIDTHS = ("hidden", "embedding", "query_shot", "inner_steps", "smoothing", "self_training")
 
 
 @dataclass(frozen=True)
-class Cell:
+class SearchCell:
     """One search. All of it is its identity: with other ranges or seeds it is another."""
 
     given: RunConfig
@@ -98,10 +98,10 @@ class Cell:
         return {dimension.key: _distribution(dimension) for dimension in self.dimensions}
 
 
-class Memory:
+class SearchHistory:
     """What a search has found: in Optuna's storage, sample by sample as they end."""
 
-    def __init__(self, cell: Cell, samples: int, study: optuna.Study | None) -> None:
+    def __init__(self, cell: SearchCell, samples: int, study: optuna.Study | None) -> None:
         self.cell, self._samples, self._study = cell, samples, study
         known = study.get_trials(states=[TrialState.COMPLETE]) if study else []
         by_number = {trial.user_attrs["sample"]: trial for trial in known}
@@ -162,7 +162,7 @@ class Memory:
         return create_trial(params=values, distributions=self.cell.distributions, **how)
 
 
-def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memory]:
+def open_histories(space: Space, store: Store, *, make: bool = True) -> list[SearchHistory]:
     """Of the search for each configuration, from the study's ``optuna.db``, which is made or left unmade."""
     assert space.search is not None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -170,11 +170,11 @@ def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memo
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}") if make or path.exists() else None
     there = optuna.get_all_study_names(storage) if storage else []
     whole = [config.canonical() for config in space.resolved]
-    told = dict.fromkeys(["dataset", "method", *_varied_within_datasets(whole)])
-    memories = []
+    told = dict.fromkeys(["dataset", "method", *_differing_within_datasets(whole)])
+    histories = []
     for config, settings in zip(space.configs, whole, strict=True):
         title = " ".join(str(settings[key]) for key in told if key in settings)
-        cell = Cell(config, space.seeds, _dimensions(space, config), space.search.objective, title)
+        cell = SearchCell(config, space.seeds, _dimensions(space, config), space.search.objective, title)
         graph = store.graphs.get(cell.config.dataset, "")
         if storage and graph and cell.name in there:
             other = optuna.load_study(study_name=cell.name, storage=storage).user_attrs.get("data", graph)
@@ -186,14 +186,14 @@ def open_memories(space: Space, store: Store, *, make: bool = True) -> list[Memo
             )
             if graph and make:
                 study.set_user_attr("data", graph)
-        memories.append(Memory(cell, space.search.samples, study))
-    return memories
+        histories.append(SearchHistory(cell, space.search.samples, study))
+    return histories
 
 
-def _varied_within_datasets(configs: list[dict[str, Any]]) -> Iterator[str]:
+def _differing_within_datasets(configs: list[dict[str, Any]]) -> Iterator[str]:
     """The settings that tell the searches on a dataset apart; what it decides itself does not."""
     for dataset in dict.fromkeys(config["dataset"] for config in configs):
-        yield from varied([config for config in configs if config["dataset"] == dataset])
+        yield from differing([config for config in configs if config["dataset"] == dataset])
 
 
 def _dimensions(space: Space, config: RunConfig) -> tuple[Dimension, ...]:

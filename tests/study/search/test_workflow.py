@@ -19,7 +19,7 @@ from study.launch import main
 from study.store import Store
 from tests.waiting import HANG, wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SPACE = """
 description: searches of seconds
 datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]

@@ -4,7 +4,7 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.protocol.scenario import TEST
 from hagmeta.protocol.streams import make_scenario
 from study import data
-from study.overlap import Overlap, overlap
+from study.search.overlap import Overlap, overlap
 
 NAME = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 CONFIG = RunConfig(dataset=NAME, classes=(4, 5, 5), n_way=2, k_shot=3, val_classes="half")

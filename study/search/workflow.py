@@ -2,110 +2,116 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
 from hagmeta.common.errors import UserError
-from study import confirmation
-from study.carry_out import carry_out, command_typed, finished, lent, share_out, start, tell_of_checkpoints
-from study.cells import Memory, open_memories
-from study.confirmation import Choice
+from study.carry_out import carry_out, finished, lent, share_out, start, tell_of_checkpoints
 from study.loggers import make_loggers
+from study.options import LaunchOptions
 from study.plan import make_plan
 from study.progress import StudyProgress, average_validation, best_validation
+from study.search import confirmation
+from study.search.confirmation import Choice
+from study.search.history import SearchHistory, open_histories
 from study.space import Space
 from study.store import Store
 
 
-def run_and_confirm(space: Space, store: Store, options: argparse.Namespace, console: Console) -> int:
+def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
     """A search for each configuration; then the best of each on test streams, with fresh seeds."""
     began = time.monotonic()
     for line in store.scan().aside:
         console.print(f"set aside, to be run again: {line}", style="yellow")
-    memories = open_memories(space, store)
-    _describe(space, memories, console)
-    if any(memory.missing for memory in memories):
-        _run_searches(memories, store, options, console)
-    left = sum(len(memory.missing) - len(memory.failed) for memory in memories)
+    histories = open_histories(space, store)
+    _describe(space, histories, console)
+    if any(history.missing for history in histories):
+        _run_searches(histories, store, options, console)
+    left = sum(len(history.missing) - len(history.failed) for history in histories)
     if left:
-        console.print(f"{left} samples are left; go on with: {command_typed()}")
+        console.print(f"{left} samples are left; go on with: {options.command}")
         return 1
-    failed = _show_failures(memories, store, console)
+    failed = _show_failures(histories, store, options, console)
     if options.time_budget is not None:
-        options.time_budget = max(1.0, options.time_budget - (time.monotonic() - began))
-    status = _confirm(space, memories, store, options, console)
+        left_over = max(1.0, options.time_budget - (time.monotonic() - began))
+        options = replace(options, time_budget=left_over)
+    status = _confirm(space, histories, store, options, console)
     return 1 if failed else status
 
 
 def show(space: Space, store: Store, console: Console) -> None:
     """What would be searched; nothing is made."""
-    memories = open_memories(space, store, make=False)
-    _describe(space, memories, console)
-    for memory in memories:
-        sampled = ", ".join(dimension.key for dimension in memory.cell.dimensions)
-        line = f"  {memory.cell.title}: {len(memory.found)} done; over {sampled}"
+    histories = open_histories(space, store, make=False)
+    _describe(space, histories, console)
+    for history in histories:
+        sampled = ", ".join(dimension.key for dimension in history.cell.dimensions)
+        line = f"  {history.cell.title}: {len(history.found)} done; over {sampled}"
         console.print(line, soft_wrap=True)
 
 
-def _describe(space: Space, memories: Sequence[Memory], console: Console) -> None:
+def _describe(space: Space, histories: Sequence[SearchHistory], console: Console) -> None:
     """How much there is to search, and how much of it is done."""
     assert space.search is not None
     console.print(f"{space.name}: {space.description}", style="bold")
-    searches = "1 search" if len(memories) == 1 else f"{len(memories)} searches"
-    done, left = (sum(map(len, each)) for each in zip(*((m.found, m.missing) for m in memories), strict=True))
+    searches = "1 search" if len(histories) == 1 else f"{len(histories)} searches"
+    done, left = (
+        sum(map(len, each)) for each in zip(*((m.found, m.missing) for m in histories), strict=True)
+    )
     console.print(f"{searches} of {space.search.samples} samples: {done} done, {left} to go")
 
 
 def _run_searches(
-    memories: Sequence[Memory], store: Store, options: argparse.Namespace, console: Console
+    histories: Sequence[SearchHistory], store: Store, options: LaunchOptions, console: Console
 ) -> None:
-    trials = [memory.cell.usual for memory in memories for _ in memory.missing]
-    largest = [memory.cell.largest() for memory in memories if memory.missing]
+    trials = [history.cell.usual for history in histories for _ in history.missing]
+    largest = [history.cell.largest() for history in histories if history.missing]
     loggers = make_loggers(options.log, store, console)
     resources = share_out(largest, start(options, console), options, console)
-    from study import search  # it imports Ray, which takes seconds: not before that is announced
+    from study.search import running  # it imports Ray, which takes seconds: not before that is announced
 
     seeds = len(trials[0].seeds)
     console.print(f"{seeds} seeds a sample; {resources}")
     tell_of_checkpoints(store, options, console)
-    done_before = seeds * sum(len(memory.found) for memory in memories)
-    in_words = best_validation if len(memories) == 1 else average_validation
+    done_before = seeds * sum(len(history.found) for history in histories)
+    in_words = best_validation if len(histories) == 1 else average_validation
     with StudyProgress(console, trials, done_before, in_words) as progress:
-        search.run_searches(
-            memories,
+        running.run_searches(
+            histories,
             store,
             resources,
             progress,
             retries=options.retries,
             time_budget=options.time_budget,
             eager=options.eager,
-            lent=lent([memory.cell.config for memory in memories], options),
+            lent=lent([history.cell.config for history in histories], options),
             loggers=loggers,
         )
 
 
-def _show_failures(memories: Sequence[Memory], store: Store, console: Console) -> int:
+def _show_failures(
+    histories: Sequence[SearchHistory], store: Store, options: LaunchOptions, console: Console
+) -> int:
     """Name the searches that lack samples, and why; returns how many samples that are."""
-    for memory in memories:
-        if memory.failed:
-            count = "all" if not memory.found else str(len(memory.failed))
-            reasons = "; ".join(dict.fromkeys(memory.failed.values()))
-            line = f"{memory.cell.title}: {count} samples failed: {reasons}"
+    for history in histories:
+        if history.failed:
+            count = "all" if not history.found else str(len(history.failed))
+            reasons = "; ".join(dict.fromkeys(history.failed.values()))
+            line = f"{history.cell.title}: {count} samples failed: {reasons}"
             console.print(line, style="bold red", soft_wrap=True)
-    failed = sum(len(memory.failed) for memory in memories)
+    failed = sum(len(history.failed) for history in histories)
     if failed:
-        console.print(f"tracebacks: {store.failures}; run just those again: {command_typed()}")
+        console.print(f"tracebacks: {store.failures}; run just those again: {options.command}")
     return failed
 
 
 def _confirm(
-    space: Space, memories: Sequence[Memory], store: Store, options: argparse.Namespace, console: Console
+    space: Space, histories: Sequence[SearchHistory], store: Store, options: LaunchOptions, console: Console
 ) -> int:
     """The best of each search, on seeds that none of them saw, in one plan."""
-    choices = confirmation.choices_of(memories)
+    choices = confirmation.choices_of(histories)
     if not choices:
         raise UserError(f"no sample of {space.name} has ended well; see {store.failures}.")
     for choice in choices:
@@ -120,15 +126,15 @@ def _confirm(
     chosen = [choice.config for choice in choices]
     done = finished(store.scan().done, chosen, store, options.save_embeddings)
     plan = make_plan(chosen, fresh, done, options.seeds_per_trial, 1)
-    told = confirmation.summary(space, memories, choices, overlapping)
+    told = confirmation.summary(space, histories, choices, overlapping)
     return carry_out(plan, done, space, store, options, console, told)
 
 
 def _show_choice(choice: Choice, console: Console) -> None:
     """What was chosen, in a line."""
-    found = f"best of {len(choice.memory.found)} samples by validation, {100 * choice.validation:.1f} %"
+    found = f"best of {len(choice.history.found)} samples by validation, {100 * choice.validation:.1f} %"
     values = ", ".join(f"{key} {_rounded(value)}" for key, value in choice.values.items())
-    console.print(f"{choice.memory.cell.title}: {found}: {values}", soft_wrap=True)
+    console.print(f"{choice.history.cell.title}: {found}: {values}", soft_wrap=True)
 
 
 def _rounded(value: object) -> str:

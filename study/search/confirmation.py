@@ -13,9 +13,9 @@ from hagmeta.common.files import written_whole
 from hagmeta.config import IDENTITY, RunConfig, resolve
 from hagmeta.protocol import TaskSettings
 from study import data
-from study.cells import Memory
-from study.objective import IN_WORDS
-from study.overlap import overlap
+from study.search.history import SearchHistory
+from study.search.objective import IN_WORDS
+from study.search.overlap import overlap
 from study.space import Space
 from study.store import Store
 
@@ -26,21 +26,21 @@ FRESH_SEEDS = 10
 class Choice:
     """The best sample of a search."""
 
-    memory: Memory
+    history: SearchHistory
     config: RunConfig  # without classes held out
     validation: float
 
     @property
     def values(self) -> dict[str, Any]:
         """Of what was sampled."""
-        return {item.key: getattr(self.config, item.key) for item in self.memory.cell.dimensions}
+        return {item.key: getattr(self.config, item.key) for item in self.history.cell.dimensions}
 
 
-def choices_of(memories: Sequence[Memory]) -> list[Choice]:
+def choices_of(histories: Sequence[SearchHistory]) -> list[Choice]:
     """One a search, but for those all of whose samples failed."""
-    found = [(memory, memory.best()) for memory in memories]
+    found = [(history, history.best()) for history in histories]
     return [
-        Choice(memory, resolve(replace(best[0], val_classes=0)), best[1]) for memory, best in found if best
+        Choice(history, resolve(replace(best[0], val_classes=0)), best[1]) for history, best in found if best
     ]
 
 
@@ -90,11 +90,11 @@ def overlaps(choices: Sequence[Choice], seeds: Sequence[int]) -> list[str]:
 
 
 def summary(
-    space: Space, memories: Sequence[Memory], choices: Sequence[Choice], overlapping: Sequence[str]
+    space: Space, histories: Sequence[SearchHistory], choices: Sequence[Choice], overlapping: Sequence[str]
 ) -> dict[str, Any]:
     """What a report says of the searches, as plain values."""
     assert space.search is not None
-    chosen = {choice.memory.cell.name: choice for choice in choices}
+    chosen = {choice.history.cell.name: choice for choice in choices}
     return {
         "samples": space.search.samples,
         "seeds": list(space.seeds),
@@ -102,17 +102,17 @@ def summary(
         "overlap": list(overlapping),
         "cells": [
             {
-                "study": memory.cell.name,
-                "question": memory.cell.question,
-                "title": memory.cell.title,
-                "dataset": memory.cell.config.dataset,
-                "method": memory.cell.config.method,
-                "found": len(memory.found),
-                "sampled": [dimension.key for dimension in memory.cell.dimensions],
-                "chosen": chosen[memory.cell.name].config.hash() if memory.cell.name in chosen else None,
-                "validation": chosen[memory.cell.name].validation if memory.cell.name in chosen else None,
-                "values": chosen[memory.cell.name].values if memory.cell.name in chosen else {},
+                "study": history.cell.name,
+                "question": history.cell.question,
+                "title": history.cell.title,
+                "dataset": history.cell.config.dataset,
+                "method": history.cell.config.method,
+                "found": len(history.found),
+                "sampled": [dimension.key for dimension in history.cell.dimensions],
+                "chosen": chosen[history.cell.name].config.hash() if history.cell.name in chosen else None,
+                "validation": chosen[history.cell.name].validation if history.cell.name in chosen else None,
+                "values": chosen[history.cell.name].values if history.cell.name in chosen else {},
             }
-            for memory in memories
+            for history in histories
         ],
     }

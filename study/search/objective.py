@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hagmeta.common.records import Record
+from hagmeta.common.records import Record, opened
 
 PARTS = ("last", "average")
 IN_WORDS = (
@@ -20,5 +20,5 @@ def is_scored(record: Record) -> bool:
 
 def objective(records: Sequence[Record]) -> float:
     """Of a sample, over its seeds."""
-    figures = [record["validation"][part] for record in records for part in PARTS]
+    figures = [opened(record)["validation"][part] for record in records for part in PARTS]
     return float(sum(figures) / len(figures))

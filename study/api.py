@@ -1,0 +1,217 @@
+"""Launch a study: plan all runs of a space, subtract the finished ones, run the rest.
+
+``study/launch.py`` and ``hagmeta.study`` both call `launch`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hagmeta.common.differences import differing
+from hagmeta.common.errors import UserError
+from hagmeta.common.home import make_home
+from hagmeta.config import RunConfig, remarks
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.pipeline import check_features
+from hagmeta.protocol import ProtocolSettings
+from hagmeta.protocol.splits import make_split
+from study import data, mps
+from study import space as spaces
+from study.carry_out import carry_out, finished
+from study.options import LaunchOptions
+from study.plan import Plan, make_plan
+from study.remote import Mirror
+from study.space import Space
+from study.store import Store
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """What a launch leaves behind."""
+
+    status: int  # 0: all runs are there; 1: some failed, or are left
+    folder: Path  # of the study: records, predictions, report
+
+
+def launch(
+    space: str | Path | Mapping[str, Any] | None,
+    options: LaunchOptions,
+    graphs: Mapping[str, NodeDataset] | None = None,
+    console: Console | None = None,
+) -> StudyOutcome:
+    """Run what is missing of a study.
+
+    Args:
+        space: The name of a search space, a YAML file, or a mapping with the content of such a file. None
+            where ``options.methods`` says what to compare.
+        options: How to launch it.
+        graphs: Graphs in memory, by the names that ``options.datasets`` or the space give them.
+        console: Where progress is printed; by default, standard output.
+
+    Returns:
+        The exit status and the study's folder.
+
+    Raises:
+        UserError: What was given cannot be run; nothing has started.
+        LaunchBroken: Ray has died. Finished runs are kept.
+        KeyboardInterrupt: As usual. Finished runs are kept, and the Ray of the launch has ended.
+    """
+    console = console or plain_console()
+    with data.lending(graphs or {}):
+        return _launch(_read(space, options), options, console)
+
+
+def plain_console() -> Console:
+    """Return a console that prints the text of users to the letter."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def _read(space: str | Path | Mapping[str, Any] | None, options: LaunchOptions) -> Space:
+    if (space is None) != bool(options.methods):
+        raise UserError("a study is of a space, or of methods to compare; give one of them.")
+    if options.mps and not options.dry_run:
+        mps.check()
+    if not options.dry_run:
+        make_home()
+    if space is None:
+        return spaces.of_methods(
+            options.methods,
+            options.datasets,
+            name=options.name,
+            seeds=options.seeds,
+            settings=options.settings,
+        )
+    return spaces.read(
+        space,
+        name=options.name,
+        quick=options.quick,
+        datasets=options.datasets,
+        seeds=options.seeds,
+        settings=options.settings,
+    )
+
+
+def _launch(space: Space, options: LaunchOptions, console: Console) -> StudyOutcome:
+    graphs = _check_data(space.resolved)
+    _check_snapshot(space.resolved, options.save_embeddings)
+    with _results(options, space.name, graphs, console) as store:
+        if options.dry_run:
+            return StudyOutcome(_dry_run(space, store, options, console), store.folder)
+        with _ending_ray(options):
+            return StudyOutcome(_run(space, store, options, console), store.folder)
+
+
+def _run(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
+    if space.search is not None:
+        from study.search import workflow  # Optuna takes a second to import: not before it is needed
+
+        return workflow.run_and_confirm(space, store, options, console)
+    scan = store.scan()
+    for line in scan.aside:
+        console.print(f"set aside, to be run again: {line}", style="yellow")
+    done = finished(scan.done, space.resolved, store, options.save_embeddings)
+    plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
+    _describe(plan, space, console)
+    return carry_out(plan, done, space, store, options, console)
+
+
+def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
+    if space.search is not None:
+        from study.search import workflow
+
+        workflow.show(space, store, console)
+        return 0
+    done = finished(store.scan(set_aside=False).done, space.resolved, store, options.save_embeddings)
+    plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
+    _describe(plan, space, console)
+    settings = {config.hash(): config.canonical() for config in plan.configs}
+    keys = differing(list(settings.values())) or ["dataset"]
+    for trial in plan.trials:
+        values = settings[trial.config.hash()]
+        text = " ".join(f"{key}={values[key]}" for key in keys if key in values)
+        # Not through the console: it takes half a millisecond a line, and there may be thousands.
+        print(f"  {trial.name}: {text} seeds {','.join(map(str, trial.seeds))}")
+    return 0
+
+
+@contextmanager
+def _results(
+    options: LaunchOptions, study: str, graphs: Mapping[str, str], console: Console
+) -> Iterator[Store]:
+    """The study's folder. One in a bucket is brought here first, and copied back."""
+    results, locked = options.results, not options.dry_run
+    if "://" not in results:
+        store, mirror = Store(Path(results) / study, graphs=graphs), None
+    else:
+        mirror = Mirror(results, study)
+        store = Store(mirror.folder, mirror.send, graphs)
+    store.check_path()
+    with store.locked() if locked else nullcontext():
+        if mirror:
+            mirror.fetch(make=locked)
+        yield store
+        if mirror and locked:
+            mirror.send_all()
+            console.print(f"copied to {results}", soft_wrap=True)
+
+
+@contextmanager
+def _ending_ray(options: LaunchOptions) -> Iterator[None]:
+    """End the Ray that the launch starts, however it ends itself; MPS, where asked for, outlives it."""
+    with mps.daemon() if options.mps else nullcontext():
+        try:
+            yield
+        finally:
+            if "study.connection" in sys.modules:  # not where nothing had to run: Ray takes seconds to import
+                from study import connection
+
+                connection.end_ray()
+
+
+def _check_snapshot(configs: Sequence[RunConfig], snapshot: int | None) -> None:
+    for config in configs:
+        if snapshot is not None and config.sessions is not None and snapshot > config.sessions:
+            raise UserError(
+                f"--save-embeddings is {snapshot}; on {config.dataset}, {config.n_way}-way, "
+                f"there are sessions 0 to {config.sessions}."
+            )
+
+
+def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
+    """Find classes that are too small or too few, and features of another kind, now: not in every trial.
+
+    Returns the fingerprint of each dataset.
+    """
+    graphs = {}
+    names = [item.name for item in fields(ProtocolSettings)]
+    by_dataset: dict[str, set[tuple[Any, ...]]] = {}
+    for config in configs:
+        drawn_by = tuple(getattr(config, name) for name in names)
+        by_dataset.setdefault(config.dataset, set()).add(drawn_by)
+    for name in sorted(by_dataset, reverse=True):  # the one that was loaded last is still there
+        dataset = data.load(name)
+        for config in configs:
+            if config.dataset == name:
+                check_features(config, dataset)
+        for values in by_dataset[name]:
+            make_split(dataset, ProtocolSettings(**dict(zip(names, values, strict=True))), 0)
+        graphs[name] = dataset.fingerprint
+    return graphs
+
+
+def _describe(plan: Plan, space: Space, console: Console) -> None:
+    console.print(f"{space.name}: {space.description}", style="bold")
+    finished = plan.total - plan.missing
+    console.print(
+        f"{plan.total} runs ({len(plan.configs)} configurations x {len(plan.seeds)} seeds): "
+        f"{finished} done, {plan.missing} to go"
+    )
+    for note in sorted({note for config in plan.configs for note in remarks(config)}):
+        console.print(f"note: {note}", style="yellow")

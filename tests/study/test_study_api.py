@@ -1,0 +1,177 @@
+"""Studies from Python, and comparisons of methods without a file."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from rich.console import Console
+
+from hagmeta import datasets
+from hagmeta.common.errors import UserError
+from study import data, space
+from study.api import StudyOutcome, launch
+from study.launch import main
+from study.options import LaunchOptions
+from study.plan import LAST
+from study.store import Store
+
+NAME = "synthetic:nodes=600,edges=2500,features=60,classes=10,seed=1"
+TASK = {"classes": [4, 2, 4], "n_way": 2, "k_shot": 3}
+
+
+def printed(text: io.StringIO) -> Console:
+    return Console(file=text, width=120, highlight=False, markup=False, emoji=False)
+
+
+class Impatient(Console):
+    """Ctrl-C as soon as the first trial has finished."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*objects, **how)
+        if str(objects[0]).startswith("1/4 runs"):
+            raise KeyboardInterrupt
+
+
+def test_a_study_of_a_graph_in_memory_is_interrupted_and_goes_on_in_any_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    graphs = {"npz:nowhere.npz": datasets.load(NAME, tmp_path)}
+    options = LaunchOptions(
+        methods=("sgc-ncm", "sgc-ridge"),
+        datasets=tuple(graphs),
+        settings=TASK,
+        seeds=2,
+        seeds_per_trial=1,
+        max_concurrent=1,
+        results=str(tmp_path / "results"),
+        report=False,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        launch(None, options, graphs, Impatient(file=io.StringIO(), width=120))
+    folder = tmp_path / "results" / "comparison"
+    assert not ray.is_initialized() and len(Store(folder).records()) == 1
+    assert not data.in_memory(graphs)  # what was lent is given back
+
+    text, outcomes = io.StringIO(), list[StudyOutcome]()
+    thread = threading.Thread(
+        target=lambda: outcomes.append(launch(None, options, graphs, printed(text))), daemon=True
+    )
+    thread.start()
+    thread.join()
+    assert outcomes == [StudyOutcome(0, folder)], text.getvalue()
+    assert "4 runs (2 configurations x 2 seeds): 1 done, 3 to go" in text.getvalue()
+    assert not ray.is_initialized()
+    records = Store(folder).records()
+    assert len(records) == 4 and {record["config"]["dataset"] for record in records} == set(graphs)
+
+
+def test_a_comparison_is_the_space_that_a_file_would_give(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        f"datasets: ['{NAME}', debian]\nfixed: {{classes: [4, 3, 3]}}\ngrid: {{method: [sgc-lda, hag-meta]}}"
+    )
+    written = space.read(tmp_path / "mine.yaml")
+    made = space.of_methods(["sgc-lda", "hag-meta"], [NAME, "debian"], settings={"classes": "4,3,3"})
+    assert made.resolved == written.resolved and made.seeds == written.seeds == tuple(range(10))
+    assert made.name == "comparison" and made.search is None
+    # A setting that one method has no use for is no error: here, hops of a method with an encoder.
+    assert len(space.of_methods(["sgc-lda", "hag-meta"], ["debian"], settings={"hops": "3"}).configs) == 2
+
+
+def test_a_mapping_is_read_as_a_file_would_be(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("datasets: [debian]\ngrid: {hidden: [16, 32]}\nseeds: 3\n")
+    content = {"datasets": ["debian"], "grid": {"hidden": (16, 32)}, "seeds": 3}
+    written = space.read(tmp_path / "mine.yaml")
+    made = space.read(content)
+    assert (made.resolved, made.seeds) == (written.resolved, written.seeds) and made.name == "study"
+    del content["datasets"]
+    assert space.read(content, datasets=["debian"], name="other").resolved == written.resolved
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ({}, "the space: datasets is missing"),
+        ({"datasets": ["debian"], "gird": {}}, "gird: unknown key 'gird'. Did you mean 'grid'?"),
+        ({"datasets": ["debian"], "grid": {"hidden": [16, "x"]}}, "grid.hidden: hidden is 'x'"),
+        ({"datasets": ["debian"], "fixed": {"hiden": 3}}, "fixed.hiden: unknown setting 'hiden'"),
+        (
+            {"datasets": ["debian"], "fixed": {"hidden": 16}, "grid": {"hidden": [32]}},
+            "grid.hidden: grid sets hidden, which fixed.hidden sets already.",
+        ),
+        ({"datasets": [Path("x")]}, "datasets: PosixPath('x') is neither text nor a number."),
+        ({"datasets": ["debian"], 3: 4}, "the space: the key 3 must be a name."),
+    ],
+)
+def test_an_error_in_a_mapping_names_its_key(content: dict[str, Any], named: str) -> None:
+    with pytest.raises(UserError) as error:
+        space.read(content)
+    assert str(error.value).startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--methods", "sgc-lda,nope", "--dataset", "debian"], "nope on debian: unknown method 'nope'"),
+        (["--methods", "sgc-lda", "--space", "smoke"], "--space and --methods both"),
+        (["--methods", "sgc-lda", "--dataset", "debian", "--quick"], "--quick is the small version"),
+        (["--methods", "sgc-lda"], "--methods needs --dataset"),
+        (["--methods", "sgc-lda,", "--dataset", "debian"], "--methods is 'sgc-lda,'"),
+        (["--methods", ""], "--methods is ''"),
+        (["--methods", "sgc-lda", "--dataset", "debain"], "Did you mean 'debian'?"),
+        (["--methods", "sgc-lda", "--dataset", "debian", "--set", "method=cec"], "method cannot be set"),
+        (["--methods", "sgc-lda", "--dataset", "debian", "--set", "hosp=3"], "Did you mean 'hops'?"),
+        (["--methods", "sgc-lda", "--dataset", "debian", "--name", "a/b"], "'a/b' cannot name the folder"),
+    ],
+)
+def test_a_bad_comparison_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    named: str,
+) -> None:
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    assert main([*options, "--results", str(tmp_path / "results")]) == 2
+    output = "".join(capsys.readouterr())
+    assert output.startswith("error: ") and output.count("\n") == 1 and named in output
+    assert not (tmp_path / "results").exists()
+
+
+def test_options_take_values_and_texts_alike() -> None:
+    texts = LaunchOptions(
+        seeds="3",  # type: ignore[arg-type]
+        time_budget="2h",  # type: ignore[arg-type]
+        retries="1",  # type: ignore[arg-type]
+        gpus_per_trial="auto",  # type: ignore[arg-type]
+        save_embeddings="last",  # type: ignore[arg-type]
+        datasets="debian",  # type: ignore[arg-type]
+    )
+    values = LaunchOptions(
+        seeds=(0, 1, 2), time_budget=7200, retries=1, save_embeddings=LAST, datasets=("debian",)
+    )
+    assert texts == values
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"retries": -1},
+        {"retries": 1.5},
+        {"retries": True},
+        {"time_budget": 0},
+        {"time_budget": float("nan")},
+        {"seeds": [0, 0]},
+        {"seeds": [0.5]},
+        {"seeds": ["x"]},
+        {"max_concurrent": 0},
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=next(iter(wrong)).replace("_", "-").removesuffix("s")):
+        LaunchOptions(**wrong)
