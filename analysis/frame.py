@@ -537,13 +537,13 @@ def last_and_average(each: MetricDeclaration) -> dict[str, str]:
 def _other_values(record: OpenRecord, others: Iterable[MetricDeclaration]) -> dict[str, float]:
     found: dict[str, float] = {}
     for each in others:
-        values = record.get(each.name)
+        value = record.get(each.name)
         if each.by_session:
-            known = [value for value in values or () if value is not None]
-            both = (_number(values[-1]) if values else math.nan, _mean(known))
+            values = value or [None]
+            numbers = [_number(values[-1]), _mean([known for known in values if known is not None])]
         else:
-            both = (_number(values),)
-        found |= zip(last_and_average(each).values(), both, strict=True)
+            numbers = [_number(value)]
+        found |= zip(last_and_average(each).values(), numbers, strict=True)
     return found
 
 

@@ -29,7 +29,7 @@ from analysis.figures import ablation, cost, curves, search, sensitivity, style,
 from analysis.frame import LOOKS, Results, read
 from analysis.statistics import estimate
 from hagmeta.config import RunConfig, resolve
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, traits
 
 ON_OFF = (True, False)
 FACTORIAL = [
@@ -80,6 +80,7 @@ def record(config: RunConfig, seed: int, quality: float) -> dict[str, Any]:
         "unhashed": config.unhashed(),
         "births": config.births(),
         "revisions": config.revisions(),
+        "traits": traits(config.canonical()),
         "seed": seed,
         "accuracy": accuracy,
         "base_accuracy": [row[0] for row in matrix],
@@ -297,7 +298,7 @@ def test_heat_map_cells_are_means_over_seeds(studies: dict[str, Results], galler
 def test_every_setting_has_the_methods_side_by_side(gallery: Gallery) -> None:
     figure = gallery["methods"]["settings"][0].figure
     assert [len(axes.lines) for axes in figure.axes if axes.get_visible()] == [3, 3, 3]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["HAG-Meta", "GPN", "CEC"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["HAG-Meta", "CEC", "GPN"]
     contrast = gallery["methods"]["matrix"][0].figure.axes[1]
     assert contrast.get_title(loc="left") in ("GPN", "CEC")
 
