@@ -13,14 +13,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hagmeta.common.command import Parser, show_error
+from hagmeta.common.command import Parser, as_typed, show_error
 from hagmeta.common.errors import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = Parser(prog="python -m analysis", description="From records to tables, figures and a report.")
+    prog = as_typed("hagmeta-report")
+    parser = Parser(prog=prog, description="From records to tables, figures and a report.")
     add = parser.add_argument
     add("results", nargs="+", type=Path, metavar="RESULTS", help="a study's folder, or a folder of studies")
     add("--out", type=Path, metavar="DIR", help="where to write (default: report in the first RESULTS)")
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             where=dict(_condition(text) for text in options.where),
             by=options.by,
             baseline=options.baseline,
-            command=shlex.join(["python", "-m", "analysis", *arguments]),
+            command=shlex.join([*prog.split(), *arguments]),
         )
     except UserError as error:
         show_error(error)

@@ -25,6 +25,7 @@ from analysis.ranks import rank_tables
 from analysis.searches import in_words
 from analysis.tables import make_tables
 from analysis.words import p_value
+from hagmeta.common.command import as_typed
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 
@@ -74,7 +75,7 @@ def write_report(
             notices=notices(results),
             tables=tables,
             pictures=pictures,
-            command=command or f"python -m analysis {' '.join(map(str, folders))}",
+            command=command or f"{as_typed('hagmeta-report')} {' '.join(map(str, folders))}",
             data="frame.parquet",
             leaks=bool(results.runs["leaks"].any()),
         )

@@ -14,12 +14,13 @@ from typing import Any
 from rich.console import Console
 
 from hagmeta import datasets
-from hagmeta.common.command import Parser, parse_seeds, parse_settings, show_error
+from hagmeta.common.command import Parser, as_typed, parse_seeds, parse_settings, show_error
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.common.home import DEFAULT_HOME, home, make_home
 from hagmeta.common.records import Record
 from hagmeta.common.settings import BY_METHOD
+from hagmeta.common.version import __version__
 from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, all_settings, remarks, resolve, settings_of
 from hagmeta.datasets.command import datasets_command
 from hagmeta.display import ProgressDisplay, sessions_table
@@ -98,7 +99,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options = _parser(_plugins_in(arguments)).options(arguments)
     if choose("command", options.command, COMMANDS) == "datasets":
-        raise UserError("the word datasets comes first: python -m hagmeta datasets --help.")
+        raise UserError(f"the word datasets comes first: {as_typed('hagmeta')} datasets --help.")
     return options
 
 
@@ -120,16 +121,18 @@ def _parser(plugins: Mapping[str, str]) -> Parser:
         f"  {name:18} {_help(name)} [{_default(name)}]" for name in listed if _can_be_set(name)
     )
     protocols = ", ".join(name + " (it leaks)" * protocol.leaks for name, protocol in PROTOCOLS.items())
+    prog = as_typed("hagmeta")
     parser = Parser(
-        prog="python -m hagmeta",
+        prog=prog,
         description="Run graph few-shot class-incremental learning: pre-train, meta-train, evaluate.",
         epilog=f"settings for --set KEY=VALUE:\n{settings}\n\n"
-        "`python -m hagmeta datasets` lists the datasets, describes them, and makes one from files "
+        f"`{prog} datasets` lists the datasets, describes them, and makes one from files "
         "of your own (see datasets --help). "
         f"Downloads and pre-trained encoders are kept in $HAGMETA_HOME ({DEFAULT_HOME}).",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"hagmeta {__version__}")
     parser.add_argument("command", nargs="?", default="run", help="run (the default) or datasets")
     parser.add_argument("--dataset", metavar="NAME", help="default: debian, which is embedded")
     parser.add_argument("--seeds", default="10", help="10 (the first ten), 0-9 or 1,4,7; default: 10")

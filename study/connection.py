@@ -18,8 +18,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 from study.errors import LaunchBroken
+from study.worker import PACKAGES, import_packages
 
-LEFT_BEHIND = [".git", ".venv", "results", "**/*.partial"]  # of the project's folder, which nodes receive
+LEFT_BEHIND = [".git", ".venv", "results", "**/*.partial", "**/__pycache__"]  # of what nodes receive
+SETUP_HOOK = f"{import_packages.__module__}.{import_packages.__name__}"
 SECONDS_TO_LOOK = 30.0  # whether a node sees a folder
 PRIVATE = "hagmeta_launch"  # a resource that marks the Ray of a launch that was given no address
 
@@ -71,12 +73,20 @@ def end_ray() -> None:
 
 
 def _environment(address: str | None, root: Path) -> dict[str, Any]:
-    """What workers need to find this project: its path on this machine, a copy of it on others."""
+    """Return the runtime environment in which workers find this project.
+
+    ``root`` is the folder that holds our packages: a checkout, or where they are installed. Workers on this
+    machine read a checkout in place, and find an installation as this process does. Other machines get a copy:
+    of a checkout all of it, of an installation our packages only.
+    """
+    environment: dict[str, Any] = {"worker_process_setup_hook": SETUP_HOOK}
+    checkout = (root / "pyproject.toml").exists()
     if not address:
         paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
+        return environment | ({"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}} if checkout else {})
     forwarded = {"HAGMETA_HOME": str(home().absolute())} if "HAGMETA_HOME" in os.environ else {}
-    return {"working_dir": str(root), "excludes": LEFT_BEHIND, "env_vars": forwarded}
+    sent = {"working_dir": str(root)} if checkout else {"py_modules": [str(root / name) for name in PACKAGES]}
+    return environment | sent | {"excludes": LEFT_BEHIND, "env_vars": forwarded}
 
 
 def check_alive() -> None:

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from anywhere
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from anywhere
 
 from rich.console import Console
 

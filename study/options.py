@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hagmeta.common.command import Parser, parse_seeds, parse_settings
+from hagmeta.common.command import COMMANDS, Parser, as_typed, parse_seeds, parse_settings
 from hagmeta.common.errors import UserError, choose, shown
 from study import space as spaces
 from study.loggers import LOGGERS, check_loggers
@@ -125,7 +125,8 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> Co
     if space is not None and methods is not None:
         raise UserError("--space and --methods both say what to run; give one of them.")
     _check_no_nul("--space", space or "")
-    typed = shlex.join(["python", "study/launch.py", *(sys.argv[1:] if arguments is None else arguments)])
+    given = sys.argv[1:] if arguments is None else arguments
+    typed = shlex.join([*as_typed("hagmeta-study").split(), *given])
     settings = parse_settings(given.pop("settings"))
     options = LaunchOptions(**given, methods=_methods(methods), settings=settings, command=typed)
     return CommandLine(space, lists, options)
@@ -140,7 +141,9 @@ def _methods(text: str | None) -> tuple[str, ...]:
 
 
 def _parser(description: str | None) -> Parser:
-    parser = Parser(prog="python study/launch.py", description=description, allow_abbrev=False)
+    prog = as_typed("hagmeta-study")
+    description = (description or "").replace(COMMANDS["hagmeta-study"], prog)
+    parser = Parser(prog=prog, description=description, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--space", metavar="NAME|FILE", help="a search space by name (see --list) or a YAML file")

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from hagmeta.common.errors import UserError, choose, shown
+
+COMMANDS = {  # what an installation puts on the path, and how a checkout calls the same program
+    "hagmeta": "python -m hagmeta",
+    "hagmeta-study": "python study/launch.py",
+    "hagmeta-report": "python -m analysis",
+}
+
+
+def as_typed(command: str) -> str:
+    """Return how to call one of ``COMMANDS``: installed or from a checkout, as this program was called."""
+    return command if Path(sys.argv[0]).stem in COMMANDS else COMMANDS[command]
 
 
 class Parser(argparse.ArgumentParser):

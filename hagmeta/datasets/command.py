@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hagmeta import datasets
-from hagmeta.common.command import Parser
+from hagmeta.common.command import Parser, as_typed
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.common.home import home
@@ -79,15 +79,16 @@ def _convert(options: argparse.Namespace) -> None:
     for note in converted.notes:
         print(note)
     print(f"{out}: {', '.join(count(number, what) for what, number in counts.items())}, {classes}")
-    print(f"look at it with: python -m hagmeta datasets npz:{out}")
+    print(f"look at it with: {as_typed('hagmeta')} datasets npz:{out}")
 
 
 def _parser() -> Parser:
+    prog = f"{as_typed('hagmeta')} datasets"
     parser = Parser(
-        prog="python -m hagmeta datasets",
+        prog=prog,
         description="List the datasets, or describe those that are named: counts, class sizes, degrees, "
         "homophily, and what a linear model makes of features alone, or of neighbours' classes alone.",
-        epilog="`python -m hagmeta datasets convert --help`: a dataset from files of your own.",
+        epilog=f"`{prog} convert --help`: a dataset from files of your own.",
         allow_abbrev=False,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="of the list, npz:FILE or mat:PREFIX")
@@ -104,7 +105,7 @@ def _parser() -> Parser:
 
 def _convert_parser() -> Parser:
     parser = Parser(
-        prog="python -m hagmeta datasets convert",
+        prog=f"{as_typed('hagmeta')} datasets convert",
         description="Make a dataset, which --dataset npz:FILE then runs on, from an edge list and a table of "
         "nodes: UTF-8 files, cells between commas (tabs in a .tsv). docs/your_data.md has the rules "
         "and an example.",
