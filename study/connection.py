@@ -76,8 +76,8 @@ def _environment(address: str | None, root: Path) -> dict[str, Any]:
     """Return the runtime environment in which workers find this project.
 
     ``root`` is the folder that holds our packages: a checkout, or where they are installed. Workers on this
-    machine read a checkout in place, and find an installation as this process does. Other machines get a copy:
-    of a checkout all of it, of an installation our packages only.
+    machine read a checkout in place, and find an installation as this process does. Other machines get a
+    copy: the whole checkout, or only our packages of an installation.
     """
     environment: dict[str, Any] = {"worker_process_setup_hook": SETUP_HOOK}
     checkout = (root / "pyproject.toml").exists()

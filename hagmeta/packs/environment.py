@@ -88,6 +88,8 @@ def commit() -> str | None:
     """The checkout's commit, with a + where files differ from it; None outside a checkout."""
     git = ["git", "-C", str(Path(__file__).parent)]
     try:
+        # Installed into an environment within another project's checkout, that project's commit is not ours.
+        subprocess.run([*git, "ls-files", "--error-unmatch", __file__], capture_output=True, check=True)
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
