@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS
-from hagmeta.pipeline import run
 from hagmeta.protocol.splits import make_split
+from hagmeta.testing import results
 
-CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
 VARIANTS = [(method, protocol) for method in METHODS for protocol in ("strict", "released")]
-
-
-def results(config: RunConfig, seeds: list[int], dataset: NodeDataset) -> dict[int, dict[str, Any]]:
-    """Records by seed, without what tells of time and place."""
-    records = run(config, seeds, dataset=dataset, device=CPU)
-    return {
-        record["seed"]: {key: value for key, value in record.items() if key not in ("seconds", "environment")}
-        for record in records
-    }
 
 
 @pytest.mark.parametrize(("method", "protocol"), VARIANTS)

@@ -11,20 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse
 import torch
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.methods import METHODS
 from hagmeta.methods.closed_form import OnFeatures
-from hagmeta.packs.pack import Pack, no_progress
-from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import meta_train
-from hagmeta.pipeline import live as meta_train_and_play
+from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import prepare, pretrain
-from hagmeta.protocol.scenario import TEST, TRAIN, Scenario
 from hagmeta.sparse.graph import Graph
+from hagmeta.testing import live, same_answers, same_parameters, trained, with_noise_at, with_other_labels
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -39,49 +35,6 @@ VARIANTS = {
     **WAYS,
 }
 Small = Tiny = Callable[..., RunConfig]
-
-
-def live(context: Context) -> tuple[Pack, list[list[np.ndarray]]]:
-    """A whole run: the final parameters, and every answer of every seed and session."""
-    pack = pretrain(context, None, no_progress)
-    evaluators, _ = meta_train_and_play(context, pack)
-    return pack, [evaluator.answers for evaluator in evaluators]
-
-
-def same_parameters(one: Pack, other: Pack) -> bool:
-    return all(torch.equal(value, other.parameters[name]) for name, value in one.parameters.items())
-
-
-def same_answers(one: list[list[np.ndarray]], other: list[list[np.ndarray]]) -> bool:
-    pairs = zip(one, other, strict=True)
-    return all(np.array_equal(a, b) for left, right in pairs for a, b in zip(left, right, strict=True))
-
-
-def forbidden_nodes(context: Context, scenario: Scenario) -> np.ndarray:
-    """Test nodes of every class, and all nodes of the novel-test classes but their supports.
-
-    An oracle may know the train nodes of novel-test classes, too: of those, but of no others.
-    """
-    forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
-    forbidden[scenario.test.support.ravel()] = False
-    if context.method.traits.oracle:
-        forbidden[scenario.split.role == TRAIN] = False
-    return np.flatnonzero(forbidden)
-
-
-def with_other_labels(context: Context, kind: str) -> Context:
-    """The same scenarios, but what is forbidden to know is permuted or garbage."""
-    rng = np.random.default_rng(0)
-    scenarios = []
-    for scenario in context.scenarios:
-        nodes, labels = forbidden_nodes(context, scenario), scenario.labels.copy()
-        if kind == "permuted":
-            labels[nodes] = rng.permutation(labels[nodes])
-        else:
-            labels[nodes] = rng.integers(scenario.num_classes, size=len(nodes))
-        assert (labels != scenario.labels).mean() > 0.1
-        scenarios.append(replace(scenario, labels=labels))
-    return replace(context, scenarios=scenarios)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -134,23 +87,6 @@ def test_released_learns_from_the_labels_that_strict_ignores(
     assert not same_answers(answers, other_answers)
 
 
-def with_noise_at(dataset: NodeDataset, nodes: np.ndarray) -> NodeDataset:
-    """Other features and other edges at ``nodes``; everything else as it was."""
-    rng = np.random.default_rng(0)
-    noisy = np.isin(np.arange(dataset.num_nodes), nodes)
-    features = np.where(
-        noisy[:, None], rng.random((dataset.num_nodes, dataset.num_features)), dataset.features.toarray()
-    )
-    touching = noisy[dataset.edges].any(axis=1)
-    ends = np.stack(
-        [rng.choice(nodes, touching.sum()), rng.integers(dataset.num_nodes, size=touching.sum())], axis=1
-    )
-    ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
-    edges = np.concatenate([dataset.edges[~touching], ends])
-    matrix = scipy.sparse.csr_matrix(features.astype(np.float32))
-    return replace(dataset, edges=edges, features=matrix)
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_training_ignores_features_and_edges_of_invisible_nodes(
     tiny_graph: NodeDataset, tiny: Tiny, variant: str
@@ -159,12 +95,7 @@ def test_training_ignores_features_and_edges_of_invisible_nodes(
     hidden = np.flatnonzero(~context.scenarios[0].validation.arrived(0))
     assert len(hidden) > 100
     noisy = replace(context, graph=Graph(with_noise_at(tiny_graph, hidden), CPU))
-    packs = []
-    for each in (context, noisy):
-        pack = pretrain(each, None, no_progress)
-        meta_train(each, pack, no_progress)
-        packs.append(pack)
-    assert same_parameters(*packs)
+    assert same_parameters(trained(context), trained(noisy))
 
 
 @pytest.mark.parametrize("way", WAYS)

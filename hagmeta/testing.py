@@ -1,0 +1,333 @@
+"""Checks for your own method: it leaks nothing, repeats itself, and runs the same in packs and in plain mode.
+
+In a test file of yours::
+
+    from hagmeta.testing import parametrize_with_checks
+
+    @parametrize_with_checks(["my_method.py:Mine"])
+    def test_my_method(method, check):
+        check(method)
+
+Each check is also a function to call: ``check_no_leak("my_method.py:Mine", my_setting=3)``. It raises an
+AssertionError that says what differed. By default it runs on a small random graph, in seconds. A method that
+draws unseeded numbers fails every check: look at ``check_deterministic`` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from hagmeta import datasets
+from hagmeta.common.records import Record
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import NodeDataset
+from hagmeta.methods import METHODS, Method
+from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.phases.context import Context
+from hagmeta.phases.meta_training import meta_train
+from hagmeta.pipeline import live as meta_train_and_play
+from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.protocol.scenario import TEST, TRAIN, Scenario
+from hagmeta.sparse.graph import Graph
+
+__all__ = [
+    "CHECKS",
+    "check_deterministic",
+    "check_method",
+    "check_no_leak",
+    "check_packs",
+    "check_plain",
+    "parametrize_with_checks",
+]
+
+CPU = torch.device("cpu")
+SEED = 3
+PACK = [7, 1, SEED, 0]
+GRAPH = "synthetic:nodes=401,edges=1500,features=60,classes=10,seed=1"
+SMALL: dict[str, Any] = {  # so that a run takes a fraction of a second
+    "hidden": 8,
+    "embedding": 4,
+    "heads": 2,
+    "pretrain_epochs": 2,
+    "episodes": 4,
+    "validate_every": 2,
+    "finetune_steps": 2,
+    "inner_steps": 1,
+    "memory": 3,
+    "projection": 40,
+}
+TASK: dict[str, Any] = {"classes": (2, 2, 5), "n_way": 2, "k_shot": 2}  # of the small random graph
+TIME_AND_PLACE = ("seconds", "environment")  # of a record: they differ from run to run
+ROUNDING = 1e-5  # by which parameters of plain and packed runs may differ...
+FEW = 0.05  # ...but for this share: Adam makes whole steps where gradients are rounding alone
+ADAM = 0.02  # the most that those differ
+ACCURACY = 0.005  # by which accuracies may
+
+Reference = str | type[Method]
+Answers = list[list[np.ndarray]]  # by seed and session
+
+
+# The checks.
+
+
+def check_no_leak(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+    """Check that nothing a method may not know changes what it does, to the bit.
+
+    Labels of test nodes and of unlabelled nodes of new classes are replaced, then features and edges of nodes
+    that have not arrived. Labels are replaced in ``dataset`` itself while it runs, so that a method that
+    keeps a reference to them is found. One that loads labels from elsewhere is not.
+
+    Args:
+        method: its class, name, ``package.module:Class`` or ``file.py:Class``.
+        dataset: a graph to run on; by default a small random one.
+        **settings: settings of the run, such as ``classes`` and ``n_way`` for a graph of yours.
+    """
+    dataset, config = _prepared(method, dataset, settings)
+    context = prepare(config, [SEED], dataset, CPU)
+    pack, answers = live(context)
+
+    others = with_other_labels(context, "permuted")
+    with _labels_in_place(dataset, others.scenarios[0].labels):
+        other_pack, other_answers = live(others)
+    found = _difference(pack, other_pack) or _changed(answers, other_answers)
+    _report(method, found, "when labels that it may not know are replaced")
+
+    hidden = np.flatnonzero(~context.scenarios[0].validation.arrived(0))
+    noisy = replace(context, graph=Graph(with_noise_at(dataset, hidden), CPU))
+    found = _difference(trained(context), trained(noisy))
+    _report(method, found, "when features and edges of nodes that training may not see are replaced")
+
+    late = np.flatnonzero(context.scenarios[0].test.arrival > 1)
+    assert len(late), "no class arrives after session 1, so nothing is hidden: give more novel-test classes"
+    _, other_answers = live(replace(context, graph=Graph(with_noise_at(dataset, late), CPU)))
+    found = _changed([seed[:2] for seed in answers], [seed[:2] for seed in other_answers])
+    _report(method, found, "when features and edges of nodes that arrive later are replaced")
+
+
+def check_deterministic(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+    """Check that a run of the same seed gives the same record again, to the bit.
+
+    Args: as for ``check_no_leak``.
+    """
+    dataset, config = _prepared(method, dataset, settings)
+    first, second = (results(config, [SEED], dataset)[SEED] for _ in range(2))
+    _report(method, _unequal(first, second), "when the same seed is run again: it draws unseeded numbers")
+
+
+def check_packs(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+    """Check that a seed's record does not depend on the seeds that run with it, to the bit.
+
+    Args: as for ``check_no_leak``.
+    """
+    dataset, config = _prepared(method, dataset, settings)
+    alone, packed = (results(config, seeds, dataset)[SEED] for seeds in ([SEED], PACK))
+    _report(method, _unequal(alone, packed), f"when seed {SEED} runs in a pack with others")
+
+
+def check_plain(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+    """Check that plain mode runs, and gives what the packed run gives, within rounding.
+
+    Args: as for ``check_no_leak``.
+    """
+    dataset, config = _prepared(method, dataset, settings)
+    packed, answers = live(prepare(config, [SEED], dataset, CPU))
+    try:
+        plain, plain_answers = live(prepare(config, [SEED], dataset, CPU, plain=True))
+    except Exception as error:
+        raise AssertionError(f"{_shown(method)} fails in plain mode: {error!r}") from error
+    found = _beyond_rounding(packed, plain) or _changed(answers, plain_answers, share=ACCURACY)
+    _report(method, found, "in plain mode")
+
+
+CHECKS = (check_deterministic, check_packs, check_plain, check_no_leak)
+
+
+def check_method(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+    """Run every check of a method, the quickest first.
+
+    Args: as for ``check_no_leak``.
+    """
+    for check in CHECKS:
+        check(method, dataset=dataset, **settings)
+
+
+def parametrize_with_checks(methods: Sequence[Reference]) -> Any:
+    """Return a pytest decorator that runs a test with each ``method`` and each ``check``.
+
+    Args:
+        methods: what ``check_no_leak`` takes.
+    """
+    import pytest  # your tests have it; our commands do not need it
+
+    pairs = [
+        pytest.param(method, check, id=f"{_shown(method)}-{check.__name__}")
+        for method in methods
+        for check in CHECKS
+    ]
+    return pytest.mark.parametrize(("method", "check"), pairs)
+
+
+# What they are made of.
+
+
+def live(context: Context) -> tuple[Pack, Answers]:
+    """Live a whole run; returns the final parameters, and every answer of every seed and session."""
+    pack = pretrain(context, None, no_progress)
+    evaluators, _ = meta_train_and_play(context, pack)
+    return pack, [evaluator.answers for evaluator in evaluators]
+
+
+def trained(context: Context) -> Pack:
+    """Return the parameters before the first session."""
+    pack = pretrain(context, None, no_progress)
+    meta_train(context, pack, no_progress)
+    return pack
+
+
+def results(config: RunConfig, seeds: list[int], dataset: NodeDataset) -> dict[int, Record]:
+    """Return records by seed, without what tells of time and place."""
+    records = run(config, seeds, dataset=dataset, device=CPU)
+    return {
+        record["seed"]: {key: value for key, value in record.items() if key not in TIME_AND_PLACE}
+        for record in records
+    }
+
+
+def same_parameters(one: Pack, other: Pack) -> bool:
+    """Whether two packs have the same parameters, to the bit."""
+    return _difference(one, other) is None
+
+
+def same_answers(one: Answers, other: Answers) -> bool:
+    """Whether all answers are the same."""
+    return _changed(one, other) is None
+
+
+def forbidden_nodes(context: Context, scenario: Scenario) -> np.ndarray:
+    """Return test nodes of every class, and all nodes of the novel-test classes but their supports.
+
+    An oracle may also know the train nodes of novel-test classes.
+    """
+    forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
+    forbidden[scenario.test.support.ravel()] = False
+    if context.method.oracle:
+        forbidden[scenario.split.role == TRAIN] = False
+    return np.flatnonzero(forbidden)
+
+
+def with_other_labels(context: Context, kind: str) -> Context:
+    """Return the same scenarios with other labels at forbidden nodes: ``permuted``, or ``garbage``."""
+    rng = np.random.default_rng(0)
+    scenarios = []
+    for scenario in context.scenarios:
+        nodes, labels = forbidden_nodes(context, scenario), scenario.labels.copy()
+        if kind == "permuted":
+            labels[nodes] = rng.permutation(labels[nodes])
+        else:
+            labels[nodes] = rng.integers(scenario.num_classes, size=len(nodes))
+        assert (labels != scenario.labels).mean() > 0.1, "too few labels are forbidden to check anything"
+        scenarios.append(replace(scenario, labels=labels))
+    return replace(context, scenarios=scenarios)
+
+
+def with_noise_at(dataset: NodeDataset, nodes: np.ndarray) -> NodeDataset:
+    """Return the graph with other features and other edges at ``nodes``; everything else is as it was."""
+    rng = np.random.default_rng(0)
+    noisy = np.isin(np.arange(dataset.num_nodes), nodes)
+    dense = isinstance(dataset.features, np.ndarray)
+    given = dataset.features if isinstance(dataset.features, np.ndarray) else dataset.features.toarray()
+    noise = rng.random((dataset.num_nodes, dataset.num_features))
+    features = np.where(noisy[:, None], noise, given).astype(np.float32)
+    touching = noisy[dataset.edges].any(axis=1)
+    ends = np.stack(
+        [rng.choice(nodes, touching.sum()), rng.integers(dataset.num_nodes, size=touching.sum())], axis=1
+    )
+    ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
+    edges = np.concatenate([dataset.edges[~touching], ends])
+    return replace(dataset, edges=edges, features=features if dense else scipy.sparse.csr_matrix(features))
+
+
+@contextmanager
+def _labels_in_place(dataset: NodeDataset, labels: np.ndarray) -> Iterator[None]:
+    """Overwrite the dataset's own labels for a while: a method may hold a reference to them."""
+    before, writeable = dataset.labels.copy(), dataset.labels.flags.writeable
+    dataset.labels.flags.writeable = True
+    dataset.labels[:] = labels
+    try:
+        yield
+    finally:
+        dataset.labels[:] = before
+        dataset.labels.flags.writeable = writeable
+
+
+def _prepared(
+    method: Reference, dataset: NodeDataset | None, settings: dict[str, Any]
+) -> tuple[NodeDataset, RunConfig]:
+    """Return a graph and a small configuration of the method on it."""
+    task = {} if dataset else TASK
+    dataset = dataset or datasets.load(GRAPH, Path())
+    name = getattr(dataset, "identity", dataset.name)  # always the identity, once every dataset has one
+    return dataset, RunConfig(**{"dataset": name, **SMALL, **task, "method": _name_of(method), **settings})
+
+
+def _name_of(method: Reference) -> str:
+    """Return the name by which configurations know a method."""
+    if hasattr(METHODS, "name_of"):
+        return METHODS.name_of(method)
+    # Without a registry that finds classes and references: remove from here on once there is one.
+    if isinstance(method, str):
+        return method
+    METHODS.setdefault(method.__name__, method)
+    return next(name for name, known in METHODS.items() if known is method)
+
+
+def _shown(method: Reference) -> str:
+    return method if isinstance(method, str) else method.__name__
+
+
+def _report(method: Reference, found: str | None, when: str) -> None:
+    if found:
+        raise AssertionError(f"{_shown(method)}: {found} {when}")
+
+
+def _difference(one: Pack, other: Pack) -> str | None:
+    """Return which parameter differs in a bit, or None."""
+    for name, value in one.parameters.items():
+        if not torch.equal(value, other.parameters[name]):
+            return f"the parameter {name} changes"
+    return None
+
+
+def _beyond_rounding(one: Pack, other: Pack) -> str | None:
+    """Return by how much the parameters of the first seed differ, where that is more than rounding."""
+    pairs = {name: (value, other.states()[0][name]) for name, value in one.states()[0].items()}
+    differences = {name: (left - right).abs() for name, (left, right) in pairs.items()}
+    for name, difference in differences.items():
+        if difference.numel() and not float(difference.max()) < ADAM:
+            return f"the parameter {name} changes by {float(difference.max()):.2g}"
+    rest = [values.flatten() for name, values in differences.items() if not name.endswith("bias")]
+    share = float((torch.cat(rest) > ROUNDING).float().mean()) if rest else 0.0
+    return f"{share:.0%} of the parameters change by more than {ROUNDING}" if share > FEW else None
+
+
+def _changed(one: Answers, other: Answers, share: float = 0.0) -> str | None:
+    """Return in which session more than a share of the answers differ, or None."""
+    for left, right in zip(one, other, strict=True):
+        for session, (a, b) in enumerate(zip(left, right, strict=True)):
+            differ = int((a != b).sum())
+            if differ > share * len(a):
+                return f"{differ} of {len(a)} answers of session {session} change"
+    return None
+
+
+def _unequal(one: Record, other: Record) -> str | None:
+    keys = [key for key in one if one[key] != other.get(key)]
+    return f"{', '.join(keys)} of its record change" if keys else None
