@@ -218,7 +218,7 @@ def forbidden_nodes(context: Context, scenario: Scenario) -> np.ndarray:
     """
     forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
     forbidden[scenario.test.support.ravel()] = False
-    if context.method.oracle:
+    if context.method.traits.oracle:
         forbidden[scenario.split.role == TRAIN] = False
     return np.flatnonzero(forbidden)
 
@@ -274,19 +274,8 @@ def _prepared(
     """Return a graph and a small configuration of the method on it."""
     task = {} if dataset else TASK
     dataset = dataset or datasets.load(GRAPH, Path())
-    name = getattr(dataset, "identity", dataset.name)  # always the identity, once every dataset has one
-    return dataset, RunConfig(**{"dataset": name, **SMALL, **task, "method": _name_of(method), **settings})
-
-
-def _name_of(method: Reference) -> str:
-    """Return the name by which configurations know a method."""
-    if hasattr(METHODS, "name_of"):
-        return METHODS.name_of(method)
-    # Without a registry that finds classes and references: remove from here on once there is one.
-    if isinstance(method, str):
-        return method
-    METHODS.setdefault(method.__name__, method)
-    return next(name for name, known in METHODS.items() if known is method)
+    given = {"dataset": dataset, **SMALL, **task, "method": METHODS.name_of(method), **settings}
+    return dataset, RunConfig(**given)
 
 
 def _shown(method: Reference) -> str:
