@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 import torch
@@ -126,7 +126,7 @@ def run(
         options = {key: settings.pop(key) for key in OF_THE_PIPELINE if key in settings}
         for key in settings:
             raise UserError(f"{key} is given next to a RunConfig; give it to the RunConfig instead.")
-        config: RunConfig = method
+        config = cast(RunConfig, method)  # whose bases are made when it is imported, which mypy cannot see
         dataset = as_dataset(config.dataset if data is None else data)
         result = work.run(_of_graph(config, dataset), dataset, as_seeds(seeds), options)
         return result.records if records_only else result
@@ -261,11 +261,9 @@ def as_seeds(seeds: Seeds) -> list[int]:
     wrong = UserError(
         f"seeds is {shown(seeds)}; give a count, such as 10, or different seeds, such as [0, 1]."
     )
-    if isinstance(seeds, int | np.integer) and not isinstance(seeds, bool):
-        seeds = range(int(seeds))
     if not _are_seeds(seeds):
         raise wrong
-    chosen = [int(seed) for seed in seeds]
+    chosen = list(range(int(seeds))) if isinstance(seeds, int | np.integer) else [int(seed) for seed in seeds]
     if not 0 < len(chosen) <= MOST_SEEDS or len(set(chosen)) < len(chosen) or min(chosen) < 0:
         raise wrong
     return chosen
