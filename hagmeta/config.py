@@ -265,7 +265,9 @@ def resolve(config: RunConfig) -> RunConfig:
     n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
     classes, drop_small, proposal = config.classes or info.class_split, config.drop_small, ""
     if classes is None:
-        files = tuple(map(file_identity, datasets.files_at_hand(config.dataset)))
+        files = tuple(
+            file_identity(path) for path in datasets.files_at_hand(config.dataset) if path.is_file()
+        )
         proposed = _proposed(config.dataset, files, n_way, k_shot, config.protocol, config.query_shot)
         classes, small = proposed
         drop_small = drop_small or small > 0

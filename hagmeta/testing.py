@@ -26,9 +26,8 @@ import scipy.sparse
 import torch
 
 from hagmeta import datasets
-from hagmeta.common.records import Record
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
@@ -78,7 +77,7 @@ Answers = list[list[np.ndarray]]  # by seed and session
 # The checks.
 
 
-def check_no_leak(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+def check_no_leak(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
     """Check that nothing a method may not know changes what it does, to the bit.
 
     Labels of test nodes and of unlabelled nodes of new classes are replaced, then features and edges of nodes
@@ -112,7 +111,7 @@ def check_no_leak(method: Reference, *, dataset: NodeDataset | None = None, **se
     _report(method, found, "when features and edges of nodes that arrive later are replaced")
 
 
-def check_deterministic(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+def check_deterministic(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
     """Check that a run of the same seed gives the same record again, to the bit.
 
     Args: as for ``check_no_leak``.
@@ -122,7 +121,7 @@ def check_deterministic(method: Reference, *, dataset: NodeDataset | None = None
     _report(method, _unequal(first, second), "when the same seed is run again: it draws unseeded numbers")
 
 
-def check_packs(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
     """Check that a seed's record does not depend on the seeds that run with it, to the bit.
 
     Args: as for ``check_no_leak``.
@@ -132,7 +131,7 @@ def check_packs(method: Reference, *, dataset: NodeDataset | None = None, **sett
     _report(method, _unequal(alone, packed), f"when seed {SEED} runs in a pack with others")
 
 
-def check_plain(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+def check_plain(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
     """Check that plain mode runs, and gives what the packed run gives, within rounding.
 
     Args: as for ``check_no_leak``.
@@ -150,7 +149,7 @@ def check_plain(method: Reference, *, dataset: NodeDataset | None = None, **sett
 CHECKS = (check_deterministic, check_packs, check_plain, check_no_leak)
 
 
-def check_method(method: Reference, *, dataset: NodeDataset | None = None, **settings: Any) -> None:
+def check_method(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
     """Run every check of a method, the quickest first.
 
     Args: as for ``check_no_leak``.
@@ -192,7 +191,7 @@ def trained(context: Context) -> Pack:
     return pack
 
 
-def results(config: RunConfig, seeds: list[int], dataset: NodeDataset) -> dict[int, Record]:
+def results(config: RunConfig, seeds: list[int], dataset: Dataset) -> dict[int, dict[str, Any]]:
     """Return records by seed, without what tells of time and place."""
     records = run(config, seeds, dataset=dataset, device=CPU)
     return {
@@ -238,7 +237,7 @@ def with_other_labels(context: Context, kind: str) -> Context:
     return replace(context, scenarios=scenarios)
 
 
-def with_noise_at(dataset: NodeDataset, nodes: np.ndarray) -> NodeDataset:
+def with_noise_at(dataset: Dataset, nodes: np.ndarray) -> Dataset:
     """Return the graph with other features and other edges at ``nodes``; everything else is as it was."""
     rng = np.random.default_rng(0)
     noisy = np.isin(np.arange(dataset.num_nodes), nodes)
@@ -256,7 +255,7 @@ def with_noise_at(dataset: NodeDataset, nodes: np.ndarray) -> NodeDataset:
 
 
 @contextmanager
-def _labels_in_place(dataset: NodeDataset, labels: np.ndarray) -> Iterator[None]:
+def _labels_in_place(dataset: Dataset, labels: np.ndarray) -> Iterator[None]:
     """Overwrite the dataset's own labels for a while: a method may hold a reference to them."""
     before, writeable = dataset.labels.copy(), dataset.labels.flags.writeable
     dataset.labels.flags.writeable = True
@@ -269,8 +268,8 @@ def _labels_in_place(dataset: NodeDataset, labels: np.ndarray) -> Iterator[None]
 
 
 def _prepared(
-    method: Reference, dataset: NodeDataset | None, settings: dict[str, Any]
-) -> tuple[NodeDataset, RunConfig]:
+    method: Reference, dataset: Dataset | None, settings: dict[str, Any]
+) -> tuple[Dataset, RunConfig]:
     """Return a graph and a small configuration of the method on it."""
     task = {} if dataset else TASK
     dataset = dataset or datasets.load(GRAPH, Path())
@@ -317,6 +316,6 @@ def _changed(one: Answers, other: Answers, share: float = 0.0) -> str | None:
     return None
 
 
-def _unequal(one: Record, other: Record) -> str | None:
+def _unequal(one: dict[str, Any], other: dict[str, Any]) -> str | None:
     keys = [key for key in one if one[key] != other.get(key)]
     return f"{', '.join(keys)} of its record change" if keys else None

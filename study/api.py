@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from hagmeta.datasets.base import NodeDataset
 from hagmeta.pipeline import check_features
 from hagmeta.protocol import ProtocolSettings
 from hagmeta.protocol.splits import make_split
-from study import data, mps
+from study import data, measuring, mps
 from study import space as spaces
 from study.carry_out import carry_out, finished
 from study.options import LaunchOptions
 from study.plan import Plan, make_plan
+from study.plugin_changes import check_unchanged
 from study.remote import Mirror
 from study.space import Space
 from study.store import Store
@@ -65,6 +66,7 @@ def launch(
     """
     console = console or plain_console()
     with data.lending(graphs or {}):
+        options = replace(options, metrics=measuring.names_of(options.metrics))
         return _launch(_read(space, options), options, console)
 
 
@@ -102,6 +104,7 @@ def _launch(space: Space, options: LaunchOptions, console: Console) -> StudyOutc
     graphs = _check_data(space.resolved)
     _check_snapshot(space.resolved, options.save_embeddings)
     with _results(options, space.name, graphs, console) as store:
+        check_unchanged(store, space.resolved)
         if options.dry_run:
             return StudyOutcome(_dry_run(space, store, options, console), store.folder)
         with _ending_ray(options):

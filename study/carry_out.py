@@ -6,19 +6,24 @@ import shutil
 import sys
 import webbrowser
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from hagmeta.common import plugins
 from hagmeta.common.errors import UserError
+from hagmeta.common.home import home
 from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import NodeDataset
+from hagmeta.methods import METHODS
 from study import data
 from study.display import study_table
 from study.loggers import make_loggers
+from study.measuring import measure
 from study.options import LaunchOptions
 from study.plan import Plan, Trial, make_plan, session_number
 from study.progress import StudyProgress
@@ -43,6 +48,7 @@ def carry_out(
     _note_launch(plan, space, store, options, search)
     if plan.missing:
         plan = _run(plan, done, store, options, console)
+    measure(options.metrics, store, console)
     sampled = {dimension.key for dimension in space.sample}
     return _summarise(plan, sampled, store, options, console)
 
@@ -60,6 +66,7 @@ def finished(
 def _note_launch(
     plan: Plan, space: Space, store: Store, options: LaunchOptions, search: dict[str, Any] | None
 ) -> None:
+    traits = {config.method: asdict(METHODS[config.method].traits_of(config)) for config in plan.configs}
     store.write_launch(
         {
             **({"search": search} if search else {}),
@@ -69,6 +76,7 @@ def _note_launch(
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "configs": {config.hash(): config.canonical() for config in plan.configs},
             "seeds": list(plan.seeds),
+            "traits": traits,
         }
     )
 
@@ -93,6 +101,7 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, co
             time_budget=options.time_budget,
             snapshot=options.save_embeddings,
             eager=options.eager,
+            metrics=options.metrics,
             lent=lent(plan.configs, options),
             loggers=loggers,
         )
@@ -109,7 +118,8 @@ def start(options: LaunchOptions, console: Console) -> dict[str, float]:
     from study import connection
 
     try:
-        cluster = connection.start_ray(options.address, ROOT, console.print)
+        staged = plugins.stage(home() / "plugins")
+        cluster = connection.start_ray(options.address, ROOT, console.print, staged)
     except UserError:
         raise
     except ray.exceptions.RuntimeEnvSetupError as error:

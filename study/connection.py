@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
+from hagmeta.common.plugins import VARIABLE
 from study.errors import LaunchBroken
 from study.worker import PACKAGES, import_packages
 
@@ -29,17 +30,37 @@ _ours: dict[str, Any] | None = None  # the environment of workers in the Ray tha
 
 
 def start_ray(
-    address: str | None, root: Path, say: Callable[[str], object] = lambda text: None
+    address: str | None,
+    root: Path,
+    say: Callable[[str], object] = lambda text: None,
+    plugins: Path | None = None,
 ) -> dict[str, float]:
-    """Connect to a cluster, or make one of this machine; returns what it has."""
+    """Connect to a cluster, or make one of this machine.
+
+    Args:
+        address: Of a running cluster; None for one of this machine's own.
+        root: The folder of this project, which workers import.
+        say: Prints a line.
+        plugins: The folder in which `hagmeta.common.plugins.stage` has put code for the workers.
+
+    Returns:
+        The resources of the cluster.
+    """
     global _ours
+    environment = _environment(address, root, plugins)
+    if ray.is_initialized() and _ours not in (None, environment):
+        end_ray()
     if ray.is_initialized():
+        if _ours is None and plugins:
+            raise UserError(
+                "Ray runs in this process without the plug-ins of this study, which its workers need; "
+                "call ray.shutdown() first."
+            )
         return dict(ray.cluster_resources())
     if address and address != "auto":
         # Ray itself would go on trying for minutes.
         host, _, port = address.rpartition(":")
         socket.create_connection((host, int(port)), timeout=5).close()
-    environment = _environment(address, root)
     stopping = signal.getsignal(signal.SIGTERM)
     context = ray.init(
         address=address or "local",  # not one that happens to run here: it is another's, and without our MPS
@@ -72,21 +93,32 @@ def end_ray() -> None:
         _ours = None
 
 
-def _environment(address: str | None, root: Path) -> dict[str, Any]:
-    """Return the runtime environment in which workers find this project.
+def _environment(address: str | None, root: Path, plugins: Path | None) -> dict[str, Any]:
+    """Return the runtime environment in which workers find this project and its plug-ins.
 
     ``root`` is the folder that holds our packages: a checkout, or where they are installed. Workers on this
     machine read a checkout in place, and find an installation as this process does. Other machines get a
-    copy: the whole checkout, or only our packages of an installation.
+    copy: the whole checkout, or only our packages of an installation. ``plugins`` is the folder of staged
+    plug-ins, which workers find by path on this machine and by copy on others.
     """
     environment: dict[str, Any] = {"worker_process_setup_hook": SETUP_HOOK}
     checkout = (root / "pyproject.toml").exists()
+    variables = {VARIABLE: plugins.name} if plugins else {}
     if not address:
-        paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return environment | ({"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}} if checkout else {})
-    forwarded = {"HAGMETA_HOME": str(home().absolute())} if "HAGMETA_HOME" in os.environ else {}
-    sent = {"working_dir": str(root)} if checkout else {"py_modules": [str(root / name) for name in PACKAGES]}
-    return environment | sent | {"excludes": LEFT_BEHIND, "env_vars": forwarded}
+        found = [str(root)] * checkout + ([str(plugins.parent.absolute())] if plugins else [])
+        if found:
+            paths = [*found, *filter(None, [os.environ.get("PYTHONPATH")])]
+            variables |= {"PYTHONPATH": os.pathsep.join(paths)}
+        return environment | {"env_vars": variables}
+    if "HAGMETA_HOME" in os.environ:
+        variables |= {"HAGMETA_HOME": str(home().absolute())}
+    if checkout:
+        environment["working_dir"] = str(root)
+    sent = [] if checkout else [str(root / name) for name in PACKAGES]
+    sent += [str(plugins.absolute())] if plugins else []
+    if sent:
+        environment["py_modules"] = sent
+    return environment | {"excludes": LEFT_BEHIND, "env_vars": variables}
 
 
 def check_alive() -> None:

@@ -30,6 +30,8 @@ def load(name: str) -> NodeDataset:
 def lend(graphs: Mapping[str, NodeDataset]) -> None:
     """Let `load` find graphs that this process cannot read from files."""
     _lent.update(graphs)
+    for graph in graphs.values():
+        datasets.name_of(graph)  # a graph in memory can then be described by its name
 
 
 @contextmanager

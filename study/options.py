@@ -35,6 +35,7 @@ class LaunchOptions:
     datasets: tuple[str, ...] = ()  # instead of the space's
     seeds: tuple[int, ...] | None = None  # None: the space's
     settings: Mapping[str, Any] = field(default_factory=dict)  # of every run
+    metrics: tuple[str, ...] = ()  # additional ones, as references such as my_metric.py:Mine
     quick: bool = False
     dry_run: bool = False
     results: str = "results"
@@ -57,6 +58,7 @@ class LaunchOptions:
         typed = {
             "methods": _texts(self.methods, "--methods"),
             "datasets": _texts(self.datasets, "--dataset"),
+            "metrics": _texts(self.metrics, "--metric"),
             "seeds": _seeds(self.seeds),
             "results": str(self.results),
             "seeds_per_trial": _number(self.seeds_per_trial, "--seeds-per-trial", int, 1, auto=True),
@@ -125,8 +127,8 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> Co
     if space is not None and methods is not None:
         raise UserError("--space and --methods both say what to run; give one of them.")
     _check_no_nul("--space", space or "")
-    given = sys.argv[1:] if arguments is None else arguments
-    typed = shlex.join([*as_typed("hagmeta-study").split(), *given])
+    words = sys.argv[1:] if arguments is None else arguments
+    typed = shlex.join([*as_typed("hagmeta-study").split(), *words])
     settings = parse_settings(given.pop("settings"))
     options = LaunchOptions(**given, methods=_methods(methods), settings=settings, command=typed)
     return CommandLine(space, lists, options)
@@ -166,6 +168,14 @@ def _parser(description: str | None) -> Parser:
         default=[],
         metavar="KEY=VALUE",
         help="fix a setting of every run",
+    )
+    add(
+        "--metric",
+        dest="metrics",
+        action="append",
+        default=[],
+        metavar="FILE.py:NAME",
+        help="also compute this metric of yours, for finished runs as well; repeat it for more",
     )
     add("--quick", action="store_true", help="the space's small version, for a first look")
     add("--dry-run", action="store_true", help="print what would run, and start nothing")

@@ -20,7 +20,8 @@ from typing import Any
 
 from hagmeta import datasets as registry
 from hagmeta.common.errors import UserError, choose, shown
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config import REGISTRIES, RunConfig, resolve
+from hagmeta.methods import METHODS
 from hagmeta.protocol import PROTOCOLS
 from study import space_file
 from study.space_file import Axes, Dimension, Search, Settings, SpaceFile, check_seeds
@@ -90,7 +91,6 @@ def read(
     """
     for each in datasets:
         space_file.check_dataset(each)
-    typed = {key: space_file.check_setting(key, value) for key, value in (settings or {}).items()}
     if isinstance(source, Mapping):
         if datasets and not source.keys() & {"datasets", "include"}:
             source = {**source, "datasets": list(datasets)}
@@ -98,6 +98,7 @@ def read(
     else:
         path = _find(str(source), Path())
         file = space_file.read(path, quick=quick)
+    typed = _typed(settings or {})
     if file.search:
         file = _chosen(file, typed)
     request = _Request(quick, tuple(dict.fromkeys(datasets)), typed)
@@ -114,6 +115,13 @@ def read(
     _check_size(space, file)
     _check_search(space, file)
     return space
+
+
+def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as their types; those that name plug-ins come first, and bring settings of their own."""
+    in_order = sorted(settings, key=lambda key: key not in REGISTRIES)
+    found = {key: space_file.check_setting(key, settings[key]) for key in in_order}
+    return {key: found[key] for key in settings}
 
 
 def of_methods(
@@ -143,10 +151,12 @@ def of_methods(
     for key in settings or {}:
         if key in ("method", "dataset"):
             raise UserError(f"{key} cannot be set; --methods and --dataset say what is compared.")
+    names = [METHODS.name_of(method) for method in methods]  # all of them, before any setting is looked at
+    typed = _typed(settings or {})
     configs: Configs = {}
-    for dataset, method in itertools.product(datasets, methods):
+    for dataset, method in itertools.product(datasets, names):
         try:
-            config = RunConfig.from_mapping({**(settings or {}), "method": method, "dataset": dataset})
+            config = RunConfig(**typed, method=method, dataset=dataset)
             configs.setdefault(_feasible(config), config)
         except UserError as error:
             raise UserError(f"{method} on {dataset}: {error}") from None

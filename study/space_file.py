@@ -9,8 +9,7 @@ from typing import Any
 
 from hagmeta import datasets as registry
 from hagmeta.common.errors import UserError, choose
-from hagmeta.config import SETTINGS, RunConfig
-from hagmeta.methods import METHODS
+from hagmeta.config import REGISTRIES, all_settings, typed
 from study import marked_yaml
 from study.marked_yaml import LARGEST_NUMBER, Node
 
@@ -85,6 +84,7 @@ def of_mapping(mapping: Mapping[str, Any], *, quick: bool) -> SpaceFile:
 
 
 def _checked(root: Node, name: str, quick: bool) -> SpaceFile:
+    _load_plugins(root)
     top = _parts(root, name, quick)
     cases = _cases(top)
     file = SpaceFile(
@@ -106,6 +106,20 @@ def _checked(root: Node, name: str, quick: bool) -> SpaceFile:
     return file
 
 
+def _load_plugins(node: Node) -> None:
+    """Load the plug-ins that a file names, wherever: then their settings are known."""
+    if isinstance(node.value, list):
+        for item in node.value:
+            _load_plugins(item)
+    elif isinstance(node.value, dict):
+        for key, child in node.value.items():
+            _load_plugins(child)
+            for item in [child, *(child.value if isinstance(child.value, list) else ())]:
+                if key in REGISTRIES and isinstance(item.value, str) and REGISTRIES[key].knows(item.value):
+                    with item.located():
+                        REGISTRIES[key].name_of(item.value)
+
+
 def check_dataset(name: str) -> None:
     """Refuse a dataset that there cannot be; whether its files are there is for loading to say."""
     try:
@@ -122,9 +136,7 @@ def check_setting(key: str, value: Any) -> Any:
         raise UserError("dataset cannot be set here; datasets (or --dataset) is the place for it.")
     if isinstance(value, dict):
         raise UserError(f"{key} is a mapping; it must be a single value.")
-    config = RunConfig.from_mapping({key: value})
-    choose("method", config.method, METHODS)
-    return getattr(config, key)
+    return typed(key, value)
 
 
 def check_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
@@ -203,7 +215,7 @@ def _nonempty(top: dict[str, Node], name: str) -> dict[str, Node]:
     settings = top[name].mapping(name)
     if not settings:
         raise top[name].error(f"{name} is empty; give settings and their values, or leave it out.")
-    _check_keys("setting", settings, SETTINGS)
+    _check_keys("setting", settings, all_settings())
     return settings
 
 

@@ -6,7 +6,7 @@ import base64
 import json
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict, cast
@@ -18,13 +18,14 @@ from ray import tune
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 from hagmeta.common.records import Record
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import NodeDataset
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress
 from hagmeta.phases.checkpoints import Checkpoints
 from hagmeta.phases.snapshots import Snapshots, to_bytes
 from hagmeta.pipeline import run
+from hagmeta.protocol.metrics import METRICS, Metric, with_metrics
 from hagmeta.protocol.predictions import Predictions
 from study import data
 from study.reports import LiveReports
@@ -42,6 +43,7 @@ class TrialSpec(TypedDict):
     snapshot: int | None  # the session after which embeddings are kept
     eager: bool
     checkpoints: str  # a folder
+    metrics: list[str]  # additional ones, by their identities
 
 
 class SentRecord(Record, total=False):
@@ -105,7 +107,10 @@ def _run(spec: TrialSpec, config: RunConfig, progress: Progress) -> tuple[list[S
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
     dataset = data.load(config.dataset)
     folder = Path(spec["checkpoints"])
-    return run_pack(config, spec["seeds"], dataset, device, progress, folder, spec["snapshot"], spec["eager"])
+    metrics = {name: METRICS[name] for name in spec["metrics"]}
+    return run_pack(
+        config, spec["seeds"], dataset, device, progress, folder, spec["snapshot"], spec["eager"], metrics
+    )
 
 
 def run_pack(
@@ -117,12 +122,14 @@ def run_pack(
     folder: Path,
     snapshot: int | None = None,
     eager: bool = False,
+    metrics: Mapping[str, type[Metric]] | None = None,
 ) -> tuple[list[SentRecord], str]:
     """The records of a pack; one that does not fit the GPU is halved until it does, and that is said.
 
     Predictions, and embeddings after the session ``snapshot``, travel with their record, as text. Checkpoints
     are kept in ``folder`` until it is done.
     """
+    config = resolve(config)
     checkpoints = checkpoints_of(config, seeds, dataset, device, folder, snapshot, eager)
     snapshots = Snapshots(snapshot) if snapshot is not None else None
     predictions: list[Predictions] = []
@@ -139,7 +146,10 @@ def run_pack(
             eager=eager,
             checkpoints=checkpoints,
         )
-        records = [cast(SentRecord, record) for record in found]
+        records = [
+            cast(SentRecord, _measured(record, each, metrics or {}))
+            for record, each in zip(found, predictions, strict=True)
+        ]
         for record, arrays in zip(records, snapshots.arrays if snapshots else (), strict=False):
             record["embeddings"] = _as_text(arrays)
         for record, each in zip(records, predictions, strict=True):
@@ -154,8 +164,20 @@ def run_pack(
     half = len(seeds) // 2
     halves: list[SentRecord] = []
     for part in (seeds[:half], seeds[half:]):
-        halves += run_pack(config, part, dataset, device, progress, folder, snapshot, eager)[0]
+        halves += run_pack(config, part, dataset, device, progress, folder, snapshot, eager, metrics)[0]
     return halves, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"
+
+
+def _measured(record: Record, predictions: Predictions, metrics: Mapping[str, type[Metric]]) -> Record:
+    """Return the record with additional metrics.
+
+    One that cannot be computed must not cost the run. The driver computes it again (`study.measuring`), from
+    the predictions, and reports what is wrong.
+    """
+    try:
+        return with_metrics(record, predictions, metrics)
+    except Exception:
+        return record
 
 
 def checkpoints_of(

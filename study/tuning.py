@@ -166,6 +166,7 @@ def run_plan(
     time_budget: float | None,
     snapshot: int | None = None,
     eager: bool = False,
+    metrics: Sequence[str] = (),
     lent: Mapping[str, NodeDataset] | None = None,
     loggers: Sequence[tune.Callback] = (),
 ) -> None:
@@ -187,6 +188,7 @@ def run_plan(
             time_budget=None if end is None else end - time.monotonic(),
             snapshot=snapshot,
             eager=eager,
+            metrics=metrics,
             lent=lent,
         )
         trials, retries = recorder.lost, max(0, retries - 1)
@@ -202,11 +204,12 @@ def _run_trials(
     time_budget: float | None,
     snapshot: int | None,
     eager: bool,
+    metrics: Sequence[str],
     lent: Mapping[str, NodeDataset] | None,
 ) -> None:
     # The longest first: a long trial that starts last keeps one machine busy and the others idle.
     trials = sorted(trials, key=trial_seconds, reverse=True)
-    specs = (make_spec(trial, store, resources, snapshot, eager=eager) for trial in trials)
+    specs = (make_spec(trial, store, resources, snapshot, eager=eager, metrics=metrics) for trial in trials)
     run_tuner(
         run_trial,
         InOrder(specs),
@@ -221,7 +224,13 @@ def _run_trials(
 
 
 def make_spec(
-    trial: Trial, store: Store, resources: Resources, snapshot: int | None, *, eager: bool
+    trial: Trial,
+    store: Store,
+    resources: Resources,
+    snapshot: int | None,
+    *,
+    eager: bool,
+    metrics: Sequence[str] = (),
 ) -> TrialSpec:
     """Tell a worker of a trial."""
     return {
@@ -233,6 +242,7 @@ def make_spec(
         "snapshot": None if snapshot is None else session_number(trial.config, snapshot),
         "eager": eager,
         "checkpoints": str(store.checkpoints.resolve()),
+        "metrics": list(metrics),
     }
 
 

@@ -26,6 +26,7 @@ from hagmeta.common.errors import UserError, shown
 from hagmeta.common.metrics import DIAGNOSTICS, MetricDeclaration, declaration, to_record
 from hagmeta.common.record_schema import schema
 from hagmeta.common.records import Record, opened
+from hagmeta.common.registry import Registry
 from hagmeta.protocol.predictions import ClassCounts, Predictions
 
 DIGITS = 6  # of accuracies by class, of which a record has thousands
@@ -65,7 +66,8 @@ class Metric(ABC):
 
 _SWITCHES = ("by_session", "higher_is_better", "shown")
 _COMPUTED: dict[str, Callable[[Predictions], Any]] = {}  # the built-in ones, in the order of a record
-METRICS: dict[str, type[Metric]] = {}
+METRICS: Registry[type[Metric]]  # below, when all built-in metrics are known
+_BUILT_IN: dict[str, type[Metric]] = {}
 
 
 def metrics_of(predictions: Predictions, metrics: Mapping[str, type[Metric]] | None = None) -> dict[str, Any]:
@@ -137,7 +139,7 @@ def _built_in(compute: Callable[[Predictions], Any]) -> Callable[[Predictions], 
     declared = declaration(compute.__name__)
     members = {**vars(declared), "__doc__": compute.__doc__, "compute": lambda self, given: compute(given)}
     _COMPUTED[declared.name] = compute
-    METRICS[declared.name] = type(declared.name, (Metric,), members)
+    _BUILT_IN[declared.name] = type(declared.name, (Metric,), members)
     return compute
 
 
@@ -295,3 +297,10 @@ def _ratio(part: np.ndarray, whole: np.ndarray, asked: np.ndarray) -> np.ndarray
 def _mean(values: np.ndarray) -> float | None:
     values = values[~np.isnan(values)]
     return float(values.mean()) if len(values) else None
+
+
+def _check_declared(metric: type[Metric]) -> None:
+    metric.declared()
+
+
+METRICS = Registry("metric", _BUILT_IN, base=Metric, check=_check_declared)

@@ -57,9 +57,8 @@ def _describe(space: Space, histories: Sequence[SearchHistory], console: Console
     assert space.search is not None
     console.print(f"{space.name}: {space.description}", style="bold")
     searches = "1 search" if len(histories) == 1 else f"{len(histories)} searches"
-    done, left = (
-        sum(map(len, each)) for each in zip(*((m.found, m.missing) for m in histories), strict=True)
-    )
+    done = sum(len(history.found) for history in histories)
+    left = sum(len(history.missing) for history in histories)
     console.print(f"{searches} of {space.search.samples} samples: {done} done, {left} to go")
 
 

@@ -430,7 +430,7 @@ BAD = {
     "empty case": (DEBIAN + "cases:\n  - {}", 3, "a case is empty"),
     "case without dataset": ("cases:\n  - {dataset: dblp}\n  - {nla: true}", 3, "names no dataset"),
     "hidden and heads": (DEBIAN + "fixed:\n  encoder: gat\n  hidden: 30", 4, "multiple of heads"),
-    "no class split": ("datasets: ['npz:x.npz']", 1, "no class split"),
+    "no file to split": ("datasets: ['npz:x.npz']", 1, "x.npz: there is no such file"),
     "n beyond novel-test": (DEBIAN + "fixed: {n_way: 28}", 2, "only 27 classes are novel-test"),
     "n beyond novel-train": (DEBIAN + "grid:\n  n_way: [3,\n 13]", 4, "meta-training has only 12"),
     "n x sessions": (DEBIAN + "fixed: {n_way: 3, sessions: 10}", 2, "need 30 novel-test"),

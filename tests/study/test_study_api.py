@@ -117,7 +117,7 @@ def test_an_error_in_a_mapping_names_its_key(content: dict[str, Any], named: str
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--methods", "sgc-lda,nope", "--dataset", "debian"], "nope on debian: unknown method 'nope'"),
+        (["--methods", "sgc-lda,nope", "--dataset", "debian"], "unknown method 'nope'"),
         (["--methods", "sgc-lda", "--space", "smoke"], "--space and --methods both"),
         (["--methods", "sgc-lda", "--dataset", "debian", "--quick"], "--quick is the small version"),
         (["--methods", "sgc-lda"], "--methods needs --dataset"),

@@ -129,7 +129,7 @@ BROKEN = {
     "import no_such_thing": r"cannot be imported: ModuleNotFoundError: No module named 'no_such_thing'",
     "class Mine(": r"cannot be imported: SyntaxError",
     "raise RuntimeError('two\\nlines')": r"cannot be imported: RuntimeError: two lines",
-    "import hagmeta\nclass Mine(hagmeta.Method):\n    '''Lacks.'''": r"the method Mine lacks classify, encode",
+    "import hagmeta\nclass Mine(hagmeta.Method):\n    pass": r"the method Mine lacks classify, encode",
     METHOD.replace(
         "@dataclass(frozen=True, kw_only=True)", ""
     ): r"the setting my_scale of MineSettings is not decl",

@@ -1,0 +1,58 @@
+"""Additional metrics of finished runs, from the predictions that were kept: nothing runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from hagmeta.common.errors import UserError
+from hagmeta.common.records import Record
+from hagmeta.protocol.metrics import METRICS, with_metrics
+from hagmeta.protocol.predictions import Predictions, read_predictions
+from study.store import Store
+
+
+def names_of(references: Sequence[str]) -> tuple[str, ...]:
+    """Return the identities of metrics; built-in ones, which every record has, are left out."""
+    names = dict.fromkeys(METRICS.name_of(reference) for reference in references)
+    return tuple(name for name in names if "@" in name)
+
+
+def measure(metrics: Sequence[str], store: Store, console: Console) -> None:
+    """Add metrics to all records of a study that lack them, or have them from other code.
+
+    Args:
+        metrics: Identities of additional metrics.
+        store: Holds records and predictions.
+        console: Where to say how many runs have no predictions to measure.
+    """
+    without = 0
+    for record in store.records() if metrics else ():
+        lacking = [name for name in metrics if not _has(record, name)]
+        predictions = store.predictions_of((record["config_hash"], record["seed"]))
+        if lacking and not predictions.exists():
+            without += 1
+        elif lacking:
+            store.write(_measured(record, read_predictions(predictions), lacking))
+    if without:
+        console.print(
+            f"note: {without} finished runs have no predictions to compute metrics from; they lack them",
+            style="yellow",
+        )
+
+
+def _has(record: Record, name: str) -> bool:
+    return any(said.get("source") == name for said in record.get("metrics", {}).values())
+
+
+def _measured(record: Record, predictions: Predictions, names: Sequence[str]) -> Record:
+    for name in names:
+        try:
+            record = with_metrics(record, predictions, {name: METRICS[name]})
+        except UserError:
+            raise
+        except Exception as error:  # of other people's code
+            reason = " ".join(str(error).split())
+            raise UserError(f"the metric {name}: {type(error).__name__}: {reason}") from error
+    return record

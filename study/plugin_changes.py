@@ -1,0 +1,62 @@
+"""Plug-ins that have changed since a study was begun: runs before and after are not of the same method."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hagmeta.common.errors import UserError
+from hagmeta.common.records import StudyFolder
+from hagmeta.config import REGISTRIES, RunConfig
+from hagmeta.datasets import DATASETS
+
+
+def check_unchanged(store: StudyFolder, configs: Iterable[RunConfig]) -> None:
+    """Refuse to mix runs of two versions of a plug-in in one folder.
+
+    Metrics may change: they are computed again, from the predictions that were kept.
+
+    Args:
+        store: The study's folder, with the launches and records of before.
+        configs: The configurations to run.
+    """
+    now = {plugin for config in configs for plugin in _plugins_of(config.canonical())}
+    # The hash of a graph in memory is that of its content: another graph is no change of code.
+    now -= {(kind, name) for kind, name in now if kind == "dataset" and name not in DATASETS}
+    if not now:
+        return
+    for kind, before in _used_before(store):
+        for _, name in sorted(each for each in now if each[0] == kind):
+            title = name.partition("@")[0]
+            if name != before and title == before.partition("@")[0]:
+                raise UserError(
+                    f"the {kind} {title} has changed: {store.folder} has runs of {before}, and it is {name} "
+                    "now. Give another --results, or restore its source."
+                )
+
+
+def _plugins_of(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The plug-ins of a configuration, as pairs of kind and identity."""
+    for kind in (*REGISTRIES, "dataset"):
+        if "@" in str(config.get(kind, "")):
+            yield kind, config[kind]
+
+
+def _used_before(store: StudyFolder) -> Iterator[tuple[str, str]]:
+    for path in sorted(store.launches.glob("*.json")):
+        for config in _content(path).get("configs", {}).values():
+            yield from _plugins_of(config)
+    for folder in sorted(store.runs.glob("*")):
+        record = next(folder.glob("*.json"), None)
+        if record is not None:  # all records of a folder have the same configuration
+            yield from _plugins_of(_content(record).get("config", {}))
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):  # damaged: a scan sets it aside
+        return {}
+    return found if isinstance(found, dict) else {}

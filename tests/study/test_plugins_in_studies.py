@@ -1,0 +1,177 @@
+"""Code from outside the repository in studies: on workers, in records, and changed between two launches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from study import connection, space
+from study.launch import main
+from study.store import Store
+from tests.waiting import HANG
+
+ROOT = Path(__file__).resolve().parents[2]
+METHOD = '''
+from dataclasses import dataclass
+import hagmeta
+from hagmeta.methods.cec import Cec
+
+@dataclass(frozen=True, kw_only=True)
+class MineSettings(hagmeta.MethodSettings):
+    my_scale: float = hagmeta.setting(1.0, "multiplies nothing", above=0, at_most=100)
+
+class Mine(Cec):
+    """A method of somebody else's."""
+
+    own_settings = MineSettings
+'''
+ENCODER = '''
+from hagmeta.nn.gcn import GCN
+
+class Theirs(GCN):
+    """An encoder of somebody else's."""
+'''
+DATASET = """
+import numpy as np
+from hagmeta.datasets.base import Dataset
+
+def graph():
+    draw = np.random.default_rng(0)
+    labels, edges = np.repeat(np.arange(10), 40), draw.integers(0, 400, (2000, 2))
+    return Dataset.from_arrays(edges, labels, draw.random((400, 30)) + np.eye(10, 30)[labels], name="made")
+"""
+METRIC = """
+from hagmeta.protocol.metrics import Metric
+
+class Worst(Metric):
+    name, title, by_session = "worst_class", "worst class", False
+
+    def compute(self, predictions):
+        last = predictions.counts()[-1]
+        return float((last.right / last.asked).min())
+"""
+TASK = ("classes=4,2,4", "n_way=2", "k_shot=3", "pretrain_epochs=3", "episodes=4", "validate_every=4")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    texts = {"method": METHOD, "encoder": ENCODER, "dataset": DATASET, "metric": METRIC}
+    for name, text in texts.items():
+        (tmp_path / f"my_{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def command(*options: str) -> list[str]:
+    settings = [word for text in (*TASK, "my_scale=2") for word in ("--set", text)]
+    graph = ["--dataset", "my_dataset.py:graph", "--set", "encoder=my_encoder.py:Theirs"]
+    return ["--methods", "sgc-ncm,my_method.py:Mine", *graph, *settings, "--seeds", "2", *options]
+
+
+def test_plug_ins_of_every_kind_run_on_workers_and_are_recorded(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "study" / "launch.py"), *command("--metric", "my_metric.py:Worst")],
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        env={**os.environ, "COLUMNS": "120"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    store = Store(folder / "results" / "comparison")
+    records = store.records()
+    assert len(records) == 4
+    mine = next(record for record in records if record["config"]["method"] != "sgc-ncm")
+    for key, title in {"method": "Mine@", "encoder": "Theirs@", "dataset": "graph@"}.items():
+        assert mine["config"][key].startswith(title)
+    assert mine["config"]["my_scale"] == 2.0
+    assert all("worst_class" in record and "worst_class" in record["metrics"] for record in records)
+    assert "worst class" in (store.folder / "report" / "index.html").read_text()
+
+    # A metric that is asked for later, or changed, comes from the predictions: nothing runs.
+    (folder / "my_metric.py").write_text(METRIC.replace("min()", "max()") + METRIC.replace("orst", "ider"))
+    again = ("--metric", "my_metric.py:Worst", "--metric", "my_metric.py:Wider", "--no-report")
+    assert main(command(*again)) == 0
+    assert "4 done, 0 to go" in capsys.readouterr().out and not ray.is_initialized()
+    for before, after in zip(records, store.records(), strict=True):
+        assert value(after, "worst_class") >= value(before, "worst_class") == value(after, "wider_class")
+        assert after["accuracy"] == before["accuracy"]
+
+    # A metric that fails is one line, and its runs are kept.
+    (folder / "my_metric.py").write_text(METRIC.replace("last.right / last.asked", "last.wrong"))
+    assert main(command(*again[:2])) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "AttributeError" in error and "Worst@" in error
+    assert len(store.records()) == 4
+
+    # Code that has changed since is refused: both versions are named.
+    for file in ("method", "encoder", "dataset"):
+        path = folder / f"my_{file}.py"
+        text = path.read_text()
+        path.write_text(text + "\n# changed\n")
+        assert main(command()) == 2
+        error = capsys.readouterr().err
+        old = mine["config"][file]
+        assert error.count("\n") == 1 and old in error and error.count(old.partition("@")[0] + "@") == 2
+        path.write_text(text)
+    assert main(command("--dry-run")) == 0
+
+
+def value(record: Any, name: str) -> float:
+    return float(record[name])
+
+
+def test_the_settings_of_a_plug_in_are_those_of_a_space(folder: Path) -> None:
+    (folder / "mine.yaml").write_text(
+        "datasets: [debian]\nfixed: {val_classes: half}\ngrid: {method: [cec, 'my_method.py:Mine']}\n"
+        "search: {algorithm: optuna, samples: 2, objective: val_accuracy}\n"
+        "sample: {my_scale: {uniform: [0.5, 2.0]}, hidden: {choice: [16, 32]}}\n"
+    )
+    found = space.read("mine.yaml")
+    sampled = {
+        config.method.partition("@")[0]: [item.key for item in found.dimensions(config)]
+        for config in found.configs
+    }
+    assert sampled == {"cec": ["hidden"], "Mine": ["my_scale", "hidden"]}
+    (folder / "mine.yaml").write_text("datasets: [debian]\nfixed: {method: 'my_method.py:Mine'}\n")
+    (config,) = space.read("mine.yaml", settings={"my_scale": "3"}).resolved
+    assert config.canonical()["my_scale"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--methods", "no_file.py:Mine"], "no_file.py:Mine: there is no such file"),
+        (["--methods", "my_method.py:Other"], "my_method.py:Other: the module has no 'Other'"),
+        (["--methods", "my_metric.py:Worst"], "the class Worst is no method"),
+        (["--methods", "cec", "--metric", "my_method.py:Mine"], "the class Mine is no metric"),
+        (["--methods", "cec", "--metric", "acuracy"], "unknown metric 'acuracy'. Did you mean 'accuracy'?"),
+        (["--methods", "cec", "--set", "encoder=my_method.py:Mine"], "the class Mine is no encoder"),
+    ],
+)
+def test_a_bad_plug_in_is_one_line_before_anything_starts(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], named: str
+) -> None:
+    assert main([*options, "--dataset", "debian"]) == 2
+    output = "".join(capsys.readouterr())
+    assert output.startswith("error: ") and output.count("\n") == 1 and named in output
+    assert not (folder / "results").exists()
+
+
+def test_workers_are_given_the_plug_ins_by_path_or_by_copy(folder: Path) -> None:
+    staged = folder / "plugins" / "hagmeta_plugins_0123"
+    here = connection._environment(None, ROOT, staged)["env_vars"]
+    assert here["HAGMETA_PLUGINS"] == staged.name
+    assert str(staged.parent) in here["PYTHONPATH"].split(os.pathsep)
+    there = connection._environment("auto", ROOT, staged)
+    assert there["py_modules"] == [str(staged)] and there["env_vars"]["HAGMETA_PLUGINS"] == staged.name
+    assert "py_modules" not in connection._environment("auto", ROOT, None)
