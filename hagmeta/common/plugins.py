@@ -45,6 +45,7 @@ class Plugin:
     value: Any
     module: str  # by which a worker imports it; of a file, the name of the copy
     source: Path | None  # the file or the package's folder; None where there is no file, as in a notebook
+    content: bytes = b""  # of a file, as it was loaded: it may change afterwards
 
     @property
     def name(self) -> str:
@@ -82,7 +83,7 @@ def of_class(value: Any, kind: str) -> Plugin:
     name, module = value.__name__, sys.modules.get(value.__module__)
     file = getattr(module, "__file__", None)
     if module is not None and file and module.__name__ != "__main__":
-        return _keep(Plugin(_identity(name, _source_of(module)), value, module.__name__, _source_of(module)))
+        return _of_module(module, name, value)
     try:
         text = inspect.getsource(value)
     except (OSError, TypeError):
@@ -137,9 +138,13 @@ def _copy(plugin: Plugin, folder: Path) -> None:
     assert plugin.source is not None
     if plugin.module.partition(".")[0] in EVERYWHERE:
         return
-    if plugin.source.is_file():
-        shutil.copyfile(plugin.source, folder / f"{plugin.module}.py")
+    if plugin.content:
+        (folder / f"{plugin.module}.py").write_bytes(plugin.content)
         return
+    if _identity(plugin.name, plugin.source) != plugin.identity:
+        raise UserError(
+            f"the package {plugin.source} has changed since {plugin.name} was loaded; start again."
+        )
     size = sum(path.stat().st_size for path in plugin.source.rglob("*") if path.is_file())
     if size > MOST_BYTES:
         raise UserError(
@@ -169,9 +174,11 @@ def _read_staged() -> None:
 
 
 def _from_file(path: Path, name: str, kind: str) -> Plugin:
+    path = path.absolute()
     if not path.is_file():
         raise UserError(f"{path}:{name}: there is no such file; a {kind} is given as file.py:Name.")
-    identity = _identity(name, path)
+    content = path.read_bytes()
+    identity = f"{name}@{_digest([('', content)])}"
     if identity in _loaded:
         return _loaded[identity]
     module_name = f"{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}_{identity.partition('@')[2]}"
@@ -183,11 +190,11 @@ def _from_file(path: Path, name: str, kind: str) -> Plugin:
         sys.modules[module_name] = module  # dataclasses and pickle look it up
         with _errors_in_a_line(f"{path}:{name}", f"{path.name} cannot be imported"):
             try:
-                spec.loader.exec_module(module)
+                exec(compile(content, str(path), "exec"), vars(module))
             except BaseException:
                 del sys.modules[module_name]
                 raise
-    return _keep(Plugin(identity, _member(module, name, f"{path}:{name}"), module_name, path))
+    return _keep(Plugin(identity, _member(module, name, f"{path}:{name}"), module_name, path, content))
 
 
 def _from_module(module_name: str, name: str, kind: str, reference: str) -> Plugin:
@@ -201,8 +208,13 @@ def _from_module(module_name: str, name: str, kind: str, reference: str) -> Plug
                     f"or a file as file.py:{name}."
                 ) from None
             raise
+    return _of_module(module, name, _member(module, name, reference))
+
+
+def _of_module(module: ModuleType, name: str, value: Any) -> Plugin:
     source = _source_of(module)
-    return _keep(Plugin(_identity(name, source), _member(module, name, reference), module_name, source))
+    content = source.read_bytes() if source.is_file() else b""
+    return _keep(Plugin(_identity(name, source), value, module.__name__, source, content))
 
 
 @contextmanager

@@ -1,105 +1,84 @@
-"""The method of docs/add_a_method.md, as it stands there."""
+"""The method of docs/add_a_method.md, as it stands there: in files outside this repository."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+import yaml
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
-from hagmeta.methods import METHODS
-from hagmeta.pipeline import run
+from study import space
+from tests.waiting import HANG
 
 PROJECT = Path(__file__).resolve().parents[3]
-PAGE = PROJECT / "docs" / "add_a_method.md"
-CPU = torch.device("cpu")
-Small = Callable[..., RunConfig]
-RUN = "--dataset synthetic:nodes=400,edges=1500,features=40,classes=8,seed=1 --classes 3 2 3 --n-way 1"
-RUN += " --k-shot 2 --method cosine-mean --episodes 2 --seeds 0-0 --device cpu --set pretrain_epochs=2"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+PAGE = (PROJECT / "docs" / "add_a_method.md").read_text()
+GRAPH = "synthetic:nodes=400,edges=1500,features=40,classes=8,seed=1"
+SMALL = f"--dataset {GRAPH} --classes 3 2 3 --n-way 1 --k-shot 2 --episodes 2 --seeds 0-0 --device cpu"
+TEN_LINES, IN_PYTHON, WHOLE, WITH_SETTINGS, TEST = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The page's code, run; what it registers is gone afterwards."""
-    code = blocks("python")[0]
-    names: dict[str, Any] = {}
-    exec(compile(code, str(PAGE), "exec"), names)
-    monkeypatch.setitem(METHODS, "cosine-mean", names["CosineMean"])
-    return code
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Somebody's own folder, with the files of the page."""
+    (tmp_path / "nearest_mean.py").write_text(TEN_LINES)
+    steps = WHOLE[WHOLE.index("    def encode") :]
+    (tmp_path / "cosine_mean.py").write_text(f"{WITH_SETTINGS}\n{steps}")
+    (tmp_path / "plain_cosine.py").write_text(WHOLE)
+    (tmp_path / "test_cosine_mean.py").write_text(TEST)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-@pytest.fixture
-def followed(tmp_path: Path) -> Path:
-    """A copy of the package to which the page's file and the two lines of its registration are added."""
-    package = tmp_path / "hagmeta"
-    shutil.copytree(PROJECT / "hagmeta", package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "methods" / "cosine_mean.py").write_text(blocks("python")[0])
-    registry = package / "methods" / "__init__.py"
-    (change,) = blocks("diff")
-    for before, added in re.findall(r"^ (.*)\n\+(.*)$", change, flags=re.MULTILINE):
-        text = registry.read_text()
-        assert text.count(f"{before}\n") == 1, "the page shows lines that are there"
-        registry.write_text(text.replace(f"{before}\n", f"{before}\n{added}\n"))
-    return package
-
-
-def run_in_a_fresh_process(package: Path, *arguments: str) -> Any:
-    records = package.parent / "records.json"
-    environment = os.environ | {"PYTHONPATH": str(package.parent), "HAGMETA_HOME": str(package.parent)}
-    command = [sys.executable, "-m", "hagmeta", *RUN.split(), "--json", str(records), *arguments]
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "HAGMETA_HOME": str(folder / "home")}
+    command = [sys.executable, "-m", *arguments]
     done = subprocess.run(
-        command, cwd=package.parent, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG, check=False
     )
-    assert done.returncode == 0, done.stderr
-    (record,) = json.loads(records.read_text())
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def record_of(folder: Path, *arguments: str) -> Any:
+    words = [*SMALL.split(), "--set", "pretrain_epochs=2", "--json", "records.json", *arguments]
+    run(folder, "hagmeta", *words)
+    (record,) = json.loads((folder / "records.json").read_text())
     return record
 
 
-def test_the_page_followed_to_the_letter_runs(followed: Path) -> None:
-    record = run_in_a_fresh_process(followed)
-    assert record["config"]["method"] == "cosine-mean" and record["traits"]["title"] == "CosineMean"
+def test_ten_lines_are_a_method(folder: Path) -> None:
+    assert len([line for line in TEN_LINES.splitlines() if line]) <= 10
+    record = record_of(folder, "--method", "nearest_mean.py:NearestMean", "--set", "features=propagated")
+    assert record["config"]["method"].startswith("NearestMean@")
+    assert record["traits"]["title"] == "NearestMean"
+    assert "hagmeta.run" in IN_PYTHON
 
 
-def test_the_settings_of_the_page_are_given_and_recorded(followed: Path) -> None:
-    file = followed / "methods" / "cosine_mean.py"
-    code = file.read_text()
-    file.write_text(blocks("python")[1] + "\n" + code[code.index("    def encode") :])
-    record = run_in_a_fresh_process(followed, "--set", "cosine_start=5")
+def test_the_settings_and_the_title_of_the_page_are_recorded(folder: Path) -> None:
+    record = record_of(folder, "--method", "cosine_mean.py:CosineMean", "--set", "cosine_start=5")
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
     assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
+    shown = run(folder, "hagmeta", "--method", "cosine_mean.py:CosineMean", "--help").stdout
+    assert re.search(r"cosine_start +CosineMean: scale of the logits before training \[10\.0\]", shown)
 
 
-def test_it_is_short(written: str) -> None:
-    assert len(written.splitlines()) < 60
+def test_the_whole_method_passes_the_checks_of_the_page(folder: Path) -> None:
+    (folder / "test_cosine_mean.py").write_text(TEST.replace("[", '["plain_cosine.py:CosineMean", ', 1))
+    done = run(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_cosine_mean.py")
+    assert "8 passed" in done.stdout
 
 
-@pytest.mark.parametrize("protocol", ["strict", "released"])
-def test_it_runs_in_any_pack(dataset: NodeDataset, small: Small, written: str, protocol: str) -> None:
-    config = small(method="cosine-mean", protocol=protocol, pretrain_epochs=60, episodes=20)
-
-    def accuracy(seeds: list[int]) -> Any:
-        records = run(config, seeds, dataset=dataset, device=CPU)
-        return next(record["accuracy"] for record in records if record["seed"] == 3)
-
-    alone = accuracy([3])
-    assert alone == accuracy([0, 3])
-    assert alone[0] > 3 / 9 and alone[-1] > 2 / 13
-
-
-def test_searches_can_score_it(dataset: NodeDataset, small: Small, written: str) -> None:
-    (record,) = run(small(method="cosine-mean", val_classes=2), [0], dataset=dataset, device=CPU)
-    assert record["validation"]["stream"] > 0
+def test_the_search_space_of_the_page_searches_its_setting(folder: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+    (folder / "mine.yaml").write_text(text)
+    found = space.read("mine.yaml")
+    (config,) = found.configs
+    assert [item.key for item in found.dimensions(config)] == list(yaml.safe_load(text)["sample"])
+    assert config == RunConfig(method="cosine_mean.py:CosineMean", val_classes="half")
