@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import ray
 
+from hagmeta.common.errors import UserError
 from study import connection, space
 from study.launch import main
 from study.store import Store
@@ -175,3 +176,60 @@ def test_workers_are_given_the_plug_ins_by_path_or_by_copy(folder: Path) -> None
     there = connection._environment("auto", ROOT, staged)
     assert there["py_modules"] == [str(staged)] and there["env_vars"]["HAGMETA_PLUGINS"] == staged.name
     assert "py_modules" not in connection._environment("auto", ROOT, None)
+
+
+def test_a_plug_in_runs_on_a_cluster_whose_nodes_do_not_have_it(folder: Path) -> None:
+    program = """
+import sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+print(cluster.address, flush=True)
+sys.stdin.readline()
+cluster.shutdown()
+"""
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    node = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=elsewhere,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": ""},
+    )
+    assert node.stdin is not None and node.stdout is not None
+    address = node.stdout.readline().strip()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "study" / "launch.py"), *command("--address", address, "--no-report")],
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        check=False,
+    )
+    node.communicate("stop\n", timeout=HANG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(Store(folder / "results" / "comparison").records()) == 4
+
+
+def test_a_ray_of_ours_starts_again_for_plug_ins_and_one_of_the_users_is_left_alone(folder: Path) -> None:
+    def seen() -> str | None:
+        return ray.get(ray.remote(os.getenv).remote("HAGMETA_PLUGINS"))
+
+    (folder / "plugins" / "hagmeta_plugins_0123").mkdir(parents=True)
+    staged = folder / "plugins" / "hagmeta_plugins_0123"
+    try:
+        connection.start_ray(None, ROOT)
+        assert seen() is None
+        connection.start_ray(None, ROOT, plugins=staged)
+        assert seen() == staged.name
+        connection.end_ray()
+        assert not ray.is_initialized()
+        ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+        with pytest.raises(UserError, match=r"call ray\.shutdown\(\) first"):
+            connection.start_ray(None, ROOT, plugins=staged)
+        assert connection.start_ray(None, ROOT)["CPU"] == 1
+        connection.end_ray()
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()
