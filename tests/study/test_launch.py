@@ -252,7 +252,7 @@ import sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from rich.console import Console
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from study import connection, tuning
 from study.plan import make_plan
 from study.progress import StudyProgress
@@ -261,7 +261,7 @@ from study.store import Store
 good = RunConfig(dataset="synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1", classes=(4, 5, 5),
                  n_way=2, k_shot=3, sessions=2, query_shot=3, pretrain_epochs=5, episodes=5, finetune_steps=1)
 bad = RunConfig(dataset="npz:gone.npz", classes=(4, 5, 5), n_way=2, k_shot=3, sessions=2, query_shot=3)
-plan = make_plan([bad, good], [0, 1], set(), 2, 2)
+plan = make_plan([resolve(bad), resolve(good)], [0, 1], set(), 2, 2)
 store = Store(Path({str(folder / "results")!r}))
 connection.start_ray(None, Path({str(ROOT)!r}))
 with StudyProgress(Console(), plan.trials, 0) as progress:

@@ -10,13 +10,13 @@ import pytest
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import read_record
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from hagmeta.protocol.predictions import read_predictions
 from study.store import Store
 
 
 def record(seed: int, config: RunConfig | None = None, **settings: Any) -> dict[str, Any]:
-    config = config or RunConfig(**settings)
+    config = resolve(config or RunConfig(**settings))
     return {
         "config": config.canonical(),
         "config_hash": config.hash(),

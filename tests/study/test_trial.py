@@ -5,27 +5,28 @@ from typing import Any
 
 import pytest
 
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from study import trial
 
 SPEC = {
-    "config": RunConfig.from_mapping(
-        {
-            "dataset": "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1",
-            "method": "frozen",
-            "classes": [4, 5, 5],
-            "n_way": 2,
-            "k_shot": 3,
-            "hidden": 16,
-            "embedding": 8,
-            "pretrain_epochs": 2,
-        }
+    "config": resolve(
+        RunConfig(
+            dataset="synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1",
+            method="frozen",
+            classes=(4, 5, 5),
+            n_way=2,
+            k_shot=3,
+            hidden=16,
+            embedding=8,
+            pretrain_epochs=2,
+        )
     ).canonical(),
     "seeds": [0],
     "threads": 1,
     "gpu_share": 0,
     "snapshot": None,
     "eager": False,
+    "metrics": [],
 }
 
 
