@@ -26,6 +26,7 @@ from study.loggers import make_loggers
 from study.measuring import measure
 from study.options import LaunchOptions
 from study.plan import Plan, Trial, make_plan, session_number
+from study.plugin_changes import plugins_of
 from study.progress import StudyProgress
 from study.resources import Kind, Resources, check_possible, choose_resources, count_lanes
 from study.space import Space
@@ -83,7 +84,7 @@ def _note_launch(
 
 def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, console: Console) -> Plan:
     loggers = make_loggers(options.log, store, console)
-    cluster = start(options, console)
+    cluster = start(options, console, plan.configs)
     from study import tuning  # it imports Ray, which takes seconds: not before that is announced
 
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
@@ -108,8 +109,8 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, co
     return plan
 
 
-def start(options: LaunchOptions, console: Console) -> dict[str, float]:
-    """Start Ray or reach a running one; returns what it has, which is enough for a trial."""
+def start(options: LaunchOptions, console: Console, configs: Iterable[RunConfig]) -> dict[str, float]:
+    """Start Ray or reach a running one, with the plug-ins that ``configs`` need; returns what it has."""
     if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
         where = f"connecting to Ray at {options.address}" if options.address else "starting Ray here"
         console.print(f"{where}; this takes some seconds", soft_wrap=True)
@@ -118,7 +119,8 @@ def start(options: LaunchOptions, console: Console) -> dict[str, float]:
     from study import connection
 
     try:
-        staged = plugins.stage(home() / "plugins")
+        needed = {name.rpartition(":")[2] for config in configs for _, name in plugins_of(config)}
+        staged = plugins.stage(home() / "plugins", needed)
         cluster = connection.start_ray(options.address, ROOT, console.print, staged)
     except UserError:
         raise

@@ -22,7 +22,7 @@ def check_unchanged(store: StudyFolder, configs: Iterable[RunConfig]) -> None:
         store: The study's folder, with the launches and records of before.
         configs: The configurations to run.
     """
-    now = {plugin for config in configs for plugin in _plugins_of(config.canonical())}
+    now = {plugin for config in configs for plugin in plugins_of(config)}
     # The hash of a graph in memory is that of its content: another graph is no change of code.
     now -= {(kind, name) for kind, name in now if kind == "dataset" and name not in DATASETS}
     if not now:
@@ -35,6 +35,11 @@ def check_unchanged(store: StudyFolder, configs: Iterable[RunConfig]) -> None:
                     f"the {kind} {title} has changed: {store.folder} has runs of {before}, and it is {name} "
                     "now. Give another --results, or restore its source."
                 )
+
+
+def plugins_of(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """Yield the plug-ins of a configuration, as pairs of kind and identity."""
+    yield from _plugins_of(config.canonical())
 
 
 def _plugins_of(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

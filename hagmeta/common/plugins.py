@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,53 +106,66 @@ def find(identity: str) -> Plugin | None:
     return _loaded.get(identity)
 
 
-def stage(folder: Path) -> Path | None:
-    """Copy the sources of all loaded plug-ins into one folder for workers.
+def stage(folder: Path, needed: Collection[str] = ()) -> Path | None:
+    """Copy the sources of loaded plug-ins into one folder for workers.
 
-    The folder lies in ``folder`` and is named by its content. Returns it, or None where there is no plug-in.
-    A worker that has its parent on ``sys.path`` and its name in ``$HAGMETA_PLUGINS`` finds every identity.
+    A worker that has the folder's parent on ``sys.path`` and its name in ``$HAGMETA_PLUGINS`` finds every
+    identity in it.
+
+    Args:
+        folder: where to put it; it is named by its content.
+        needed: identities that must be in it. Others are left out where their source cannot be copied.
+
+    Returns:
+        The folder, or None where there is no plug-in.
     """
-    needed = [plugin for plugin in loaded() if not plugin.module.startswith("hagmeta.")]
-    if not needed:
+    sources = {plugin: _why_not_copied(plugin) for plugin in loaded()}
+    for plugin, why_not in sources.items():
+        if why_not and plugin.identity in needed:
+            raise UserError(why_not)
+    chosen = [plugin for plugin, why_not in sources.items() if not why_not]
+    if not chosen:
         return None
-    for plugin in needed:
-        if plugin.source is None:
-            raise UserError(
-                f"{plugin.name} was written in a notebook or a terminal, which workers cannot read; "
-                f"write it in a file, and give file.py:{plugin.name}."
-            )
-    identities = sorted(plugin.identity for plugin in needed)
+    identities = sorted(plugin.identity for plugin in chosen)
     target = folder / f"hagmeta_plugins_{_digest([('', json.dumps(identities).encode())])}"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / f".{target.name}.lock"):
         if not (target / CONTENTS).exists():
             with folder_written_whole(target) as partial:
-                for plugin in needed:
+                for plugin in chosen:
                     _copy(plugin, partial)
-                contents = [{"identity": p.identity, "module": p.module} for p in needed]
+                contents = [{"identity": p.identity, "module": p.module} for p in chosen]
                 (partial / CONTENTS).write_text(json.dumps(contents, indent=1) + "\n")
     return target
 
 
-def _copy(plugin: Plugin, folder: Path) -> None:
-    assert plugin.source is not None
-    if plugin.module.partition(".")[0] in EVERYWHERE:
-        return
-    if plugin.content:
-        (folder / f"{plugin.module}.py").write_bytes(plugin.content)
-        return
-    if _identity(plugin.name, plugin.source) != plugin.identity:
-        raise UserError(
-            f"the package {plugin.source} has changed since {plugin.name} was loaded; start again."
+def _why_not_copied(plugin: Plugin) -> str:
+    """Why workers cannot be given a plug-in; empty where they can."""
+    if plugin.source is None:
+        return (
+            f"{plugin.name} was written in a notebook or a terminal, which workers cannot read; write it in a "
+            f"file, and give file.py:{plugin.name}."
         )
+    if plugin.content or plugin.module.partition(".")[0] in EVERYWHERE:
+        return ""
+    if not plugin.source.is_dir() or _identity(plugin.name, plugin.source) != plugin.identity:
+        return f"the package {plugin.source} has changed since {plugin.name} was loaded; start again."
     size = sum(path.stat().st_size for path in plugin.source.rglob("*") if path.is_file())
     if size > MOST_BYTES:
-        raise UserError(
+        return (
             f"the package {plugin.source.name} has {size:,} bytes, too many to send to workers (at most "
             f"{MOST_BYTES:,}); keep the plug-in in a package of its own."
         )
-    ignored = shutil.ignore_patterns("__pycache__", ".git", "*.partial")
-    shutil.copytree(plugin.source, folder / plugin.source.name, ignore=ignored, dirs_exist_ok=True)
+    return ""
+
+
+def _copy(plugin: Plugin, folder: Path) -> None:
+    assert plugin.source is not None
+    if plugin.content:
+        (folder / f"{plugin.module}.py").write_bytes(plugin.content)
+    elif plugin.module.partition(".")[0] not in EVERYWHERE:
+        ignored = shutil.ignore_patterns("__pycache__", ".git", "*.partial")
+        shutil.copytree(plugin.source, folder / plugin.source.name, ignore=ignored, dirs_exist_ok=True)
 
 
 def _read_staged() -> None:

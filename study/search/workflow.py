@@ -68,7 +68,8 @@ def _run_searches(
     trials = [history.cell.usual for history in histories for _ in history.missing]
     largest = [history.cell.largest() for history in histories if history.missing]
     loggers = make_loggers(options.log, store, console)
-    resources = share_out(largest, start(options, console), options, console)
+    configs = [history.cell.config for history in histories]
+    resources = share_out(largest, start(options, console, configs), options, console)
     from study.search import running  # it imports Ray, which takes seconds: not before that is announced
 
     seeds = len(trials[0].seeds)
