@@ -54,7 +54,6 @@ class Plugin:
 
 
 _loaded: dict[str, Plugin] = {}  # by identity
-_staged: list[str] = []  # folders that were read
 
 
 def is_reference(text: str) -> bool:
@@ -102,7 +101,7 @@ def loaded() -> list[Plugin]:
 def find(identity: str) -> Plugin | None:
     """Return the plug-in of that identity, if it is loaded or staged for this process."""
     if identity not in _loaded:
-        _read_staged()
+        _load_staged(identity)
     return _loaded.get(identity)
 
 
@@ -141,10 +140,12 @@ def stage(folder: Path, needed: Collection[str] = ()) -> Path | None:
 
 def _why_not_copied(plugin: Plugin) -> str:
     """Why workers cannot be given a plug-in; empty where they can."""
+    if "<locals>" in getattr(plugin.value, "__qualname__", ""):
+        return f"{plugin.name} is written inside a function, where workers cannot find it; move it out."
     if plugin.source is None:
         return (
-            f"{plugin.name} was written in a notebook or a terminal, which workers cannot read; write it in a "
-            f"file, and give file.py:{plugin.name}."
+            f"{plugin.name} was written in a notebook or a terminal, which workers cannot read; write it in "
+            f"a file, and give file.py:{plugin.name}."
         )
     if plugin.content or plugin.module.partition(".")[0] in EVERYWHERE:
         return ""
@@ -168,22 +169,24 @@ def _copy(plugin: Plugin, folder: Path) -> None:
         shutil.copytree(plugin.source, folder / plugin.source.name, ignore=ignored, dirs_exist_ok=True)
 
 
-def _read_staged() -> None:
-    """Load what ``$HAGMETA_PLUGINS`` names; once."""
+def _load_staged(identity: str) -> None:
+    """Load a plug-in that ``$HAGMETA_PLUGINS`` has for this process, if it has it."""
     name = os.environ.get(VARIABLE, "")
-    if not name or name in _staged:
+    if not name:
         return
-    _staged.append(name)
     places = [Path(entry) / name for entry in sys.path] + [Path(entry) for entry in sys.path]
     folder = next((place for place in places if place.name == name and (place / CONTENTS).is_file()), None)
     if folder is None:
         raise UserError(f"the plug-ins {name} of this launch are not on this machine's path.")
-    sys.path.insert(0, str(folder))
-    for each in json.loads((folder / CONTENTS).read_text()):
-        wanted = str(each["identity"])
-        found = _from_module(each["module"], wanted.partition("@")[0], "plug-in", wanted)
-        if found.identity != wanted:
-            raise UserError(f"the plug-in {wanted} is {found.identity} on this machine: its source differs.")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    modules = {each["identity"]: each["module"] for each in json.loads((folder / CONTENTS).read_text())}
+    if identity in modules:
+        found = _from_module(modules[identity], identity.partition("@")[0], "plug-in", identity)
+        if found.identity != identity:
+            raise UserError(
+                f"the plug-in {identity} is {found.identity} on this machine: its source differs."
+            )
 
 
 def _from_file(path: Path, name: str, kind: str) -> Plugin:
