@@ -27,7 +27,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from hagmeta import datasets
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods.hag_meta import categorical_loss
 from hagmeta.nn.task_attention import TaskAttention
 from hagmeta.packs.capture import Steps, ahead, stream_of
@@ -54,7 +54,7 @@ class DenseNetwork(nn.Module):
 class DenseStep:
     """HAG-Meta's training step, written the obvious way."""
 
-    def __init__(self, dataset: NodeDataset, context: Context) -> None:
+    def __init__(self, dataset: Dataset, context: Context) -> None:
         self.context, config, device = context, context.settings, context.runtime.device
         features = (
             dataset.features if isinstance(dataset.features, np.ndarray) else dataset.features.toarray()
@@ -180,7 +180,7 @@ def short_name(kernel: str) -> str:
     return name if len(name) < 50 else f"{name[:47]}..."
 
 
-def least_bytes(dataset: NodeDataset, context: Context) -> int:
+def least_bytes(dataset: Dataset, context: Context) -> int:
     """What one episode must move: parameters, activations and their gradients, the graph there and back."""
     pack, width = len(context.scenarios), 2 * context.settings.hidden  # of the encoder and of NLA
     features, entries = dataset.features, 2 * len(dataset.edges) + dataset.num_nodes

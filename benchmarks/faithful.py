@@ -19,16 +19,16 @@ import torch
 
 from hagmeta import datasets
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.display import percent
 from hagmeta.pipeline import run
 
 
-def without_isolated_nodes(dataset: NodeDataset) -> NodeDataset:
+def without_isolated_nodes(dataset: Dataset) -> Dataset:
     kept = np.unique(dataset.edges)
     position = np.full(dataset.num_nodes, -1)
     position[kept] = np.arange(len(kept))
-    return NodeDataset(
+    return Dataset(
         name=dataset.name,
         edges=position[dataset.edges],
         labels=dataset.labels[kept],

@@ -21,12 +21,12 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
 import hagmeta
-from hagmeta.datasets import NodeDataset
+from hagmeta.datasets import Dataset
 
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0)  # of the fit; the higher, the less regularised
 
 
-def two_hops(dataset: NodeDataset) -> scipy.sparse.csr_matrix:
+def two_hops(dataset: Dataset) -> scipy.sparse.csr_matrix:
     """The features, averaged over neighbours twice, as a GCN does it."""
     root = scipy.sparse.diags(1 / np.sqrt(dataset.adjacency.sum(axis=1).A1))
     propagation = root @ dataset.adjacency @ root
@@ -50,7 +50,7 @@ def macro_accuracy(features: scipy.sparse.csr_matrix, labels: np.ndarray, seed: 
     return 100 * max(scores)[1]
 
 
-def most_telling_feature(dataset: NodeDataset) -> float:
+def most_telling_feature(dataset: Dataset) -> float:
     """Of all features and classes, the highest lower one of precision and recall."""
     present = scipy.sparse.csr_matrix(dataset.features != 0, dtype=np.float64)
     classes = np.eye(dataset.num_classes)[dataset.labels]

@@ -14,7 +14,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.record_schema import FORMAT
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve, runs_in_packs
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.parts import OnNarrowInputs
 from hagmeta.packs.capture import stream_of
@@ -45,7 +45,7 @@ def run(
     config: RunConfig,
     seeds: Sequence[int],
     *,
-    dataset: NodeDataset,
+    dataset: Dataset,
     device: torch.device,
     cache: Path | None = None,
     progress: Progress = no_progress,
@@ -89,7 +89,7 @@ def run(
 def _run(
     config: RunConfig,
     seeds: list[int],
-    dataset: NodeDataset,
+    dataset: Dataset,
     device: torch.device,
     cache: Path | None,
     progress: Progress,
@@ -143,7 +143,7 @@ def _run(
 def prepare(
     config: RunConfig,
     seeds: Sequence[int],
-    dataset: NodeDataset,
+    dataset: Dataset,
     device: torch.device,
     *,
     eager: bool = False,
@@ -161,7 +161,7 @@ def prepare(
     return context
 
 
-def check_features(config: RunConfig, dataset: NodeDataset) -> None:
+def check_features(config: RunConfig, dataset: Dataset) -> None:
     """Refuse features that a resolved configuration cannot be run on."""
     check_inputs(config.inputs, dataset)
     method = METHODS[config.method]

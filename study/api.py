@@ -18,7 +18,7 @@ from hagmeta.common.differences import differing
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import make_home
 from hagmeta.config import RunConfig, remarks
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.pipeline import check_features
 from hagmeta.protocol import ProtocolSettings
 from hagmeta.protocol.splits import make_split
@@ -44,7 +44,7 @@ class StudyOutcome:
 def launch(
     space: str | Path | Mapping[str, Any] | None,
     options: LaunchOptions,
-    graphs: Mapping[str, NodeDataset] | None = None,
+    graphs: Mapping[str, Dataset] | None = None,
     console: Console | None = None,
 ) -> StudyOutcome:
     """Run what is missing of a study.

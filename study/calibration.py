@@ -18,7 +18,7 @@ from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import describe
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining
 from hagmeta.packs.environment import code_version
 from hagmeta.pipeline import run
@@ -63,7 +63,7 @@ def gpu_shares(
     say: Callable[[str], object],
     *,
     eager: bool = False,
-    lent: Mapping[str, NodeDataset] | None = None,
+    lent: Mapping[str, Dataset] | None = None,
 ) -> dict[Kind, float]:
     """The share of a GPU of each kind of trial; what is not known yet is measured in a worker."""
     name, memory = _gpu()
@@ -133,7 +133,7 @@ def _cut_short(config: RunConfig) -> RunConfig:
 
 
 def measure(
-    probes: Sequence[MemoryProbe], device: torch.device, lent: Mapping[str, NodeDataset] | None = None
+    probes: Sequence[MemoryProbe], device: torch.device, lent: Mapping[str, Dataset] | None = None
 ) -> list[float]:
     """Peak bytes of each, one after the other in this process; NOT_MEASURED where it failed."""
     data.lend(lent or {})
@@ -156,7 +156,7 @@ def _peak(probe: MemoryProbe, device: torch.device) -> float:
     return float(records[0]["environment"]["peak_memory_bytes"])
 
 
-def _measured_in_a_worker(probes: Sequence[MemoryProbe], lent: Mapping[str, NodeDataset]) -> list[float]:
+def _measured_in_a_worker(probes: Sequence[MemoryProbe], lent: Mapping[str, Dataset]) -> list[float]:
     worker: Any = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
     in_order = sorted(probes, key=lambda probe: probe.config.dataset)  # so that each is loaded once
     try:

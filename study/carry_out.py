@@ -18,7 +18,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from study import data
 from study.display import study_table
@@ -155,7 +155,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def lent(configs: Iterable[RunConfig], options: LaunchOptions) -> dict[str, NodeDataset]:
+def lent(configs: Iterable[RunConfig], options: LaunchOptions) -> dict[str, Dataset]:
     """Graphs that workers cannot load: those in memory, and on a cluster the user's own files."""
     names = [config.dataset for config in configs]
     return data.in_memory(names) | (data.own_files(names) if options.address else {})

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from hagmeta import datasets
 from hagmeta.common.home import home
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 
 Identity = tuple[object, ...]
 
-_lent: dict[str, NodeDataset] = {}  # graphs in memory, and files of another machine, by name: see `lend`
-_kept: dict[Identity, NodeDataset] = {}  # the last one alone: others may need the memory
+_lent: dict[str, Dataset] = {}  # graphs in memory, and files of another machine, by name: see `lend`
+_kept: dict[Identity, Dataset] = {}  # the last one alone: others may need the memory
 
 
-def load(name: str) -> NodeDataset:
+def load(name: str) -> Dataset:
     """Load a dataset, unless it is the one loaded last and its files are the same."""
     if name in _lent:
         return _lent[name]
@@ -27,7 +27,7 @@ def load(name: str) -> NodeDataset:
     return _kept[key]
 
 
-def lend(graphs: Mapping[str, NodeDataset]) -> None:
+def lend(graphs: Mapping[str, Dataset]) -> None:
     """Let `load` find graphs that this process cannot read from files."""
     _lent.update(graphs)
     for graph in graphs.values():
@@ -35,7 +35,7 @@ def lend(graphs: Mapping[str, NodeDataset]) -> None:
 
 
 @contextmanager
-def lending(graphs: Mapping[str, NodeDataset]) -> Iterator[None]:
+def lending(graphs: Mapping[str, Dataset]) -> Iterator[None]:
     """Lend graphs for as long as the context lasts."""
     before = dict(_lent)
     lend(graphs)
@@ -46,12 +46,12 @@ def lending(graphs: Mapping[str, NodeDataset]) -> Iterator[None]:
         _lent.update(before)
 
 
-def in_memory(names: Iterable[str]) -> dict[str, NodeDataset]:
+def in_memory(names: Iterable[str]) -> dict[str, Dataset]:
     """Of some datasets, those that were lent to this process."""
     return {name: _lent[name] for name in dict.fromkeys(names) if name in _lent}
 
 
-def own_files(names: Iterable[str]) -> dict[str, NodeDataset]:
+def own_files(names: Iterable[str]) -> dict[str, Dataset]:
     """Of some datasets those that are files at hand, loaded."""
     return {name: load(name) for name in dict.fromkeys(names) if datasets.files_at_hand(name)}
 

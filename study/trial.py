@@ -19,7 +19,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress
 from hagmeta.phases.checkpoints import Checkpoints
@@ -116,7 +116,7 @@ def _run(spec: TrialSpec, config: RunConfig, progress: Progress) -> tuple[list[S
 def run_pack(
     config: RunConfig,
     seeds: Sequence[int],
-    dataset: NodeDataset,
+    dataset: Dataset,
     device: torch.device,
     progress: Progress,
     folder: Path,
@@ -183,7 +183,7 @@ def _measured(record: Record, predictions: Predictions, metrics: Mapping[str, ty
 def checkpoints_of(
     config: RunConfig,
     seeds: Sequence[int],
-    dataset: NodeDataset,
+    dataset: Dataset,
     device: torch.device,
     folder: Path,
     snapshot: int | None,

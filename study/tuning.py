@@ -15,7 +15,7 @@ from ray.exceptions import RayActorError
 from ray.tune.search import Searcher
 
 from hagmeta.common.records import Record
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.environment import commit
 from study import data
 from study.connection import check_alive, node_resources, why_nothing_runs
@@ -167,7 +167,7 @@ def run_plan(
     snapshot: int | None = None,
     eager: bool = False,
     metrics: Sequence[str] = (),
-    lent: Mapping[str, NodeDataset] | None = None,
+    lent: Mapping[str, Dataset] | None = None,
     loggers: Sequence[tune.Callback] = (),
 ) -> None:
     """Run the plan's trials; their records are in the store when this returns, or their failures.
@@ -205,7 +205,7 @@ def _run_trials(
     snapshot: int | None,
     eager: bool,
     metrics: Sequence[str],
-    lent: Mapping[str, NodeDataset] | None,
+    lent: Mapping[str, Dataset] | None,
 ) -> None:
     # The longest first: a long trial that starts last keeps one machine busy and the others idle.
     trials = sorted(trials, key=trial_seconds, reverse=True)
@@ -285,7 +285,7 @@ def run_tuner(
     *,
     retries: int = 0,
     time_budget: float | None = None,
-    lent: Mapping[str, NodeDataset] | None = None,
+    lent: Mapping[str, Dataset] | None = None,
 ) -> None:
     """Tune with our trials, resources, store, retries and silence; the first of the callbacks is a Recorder.
 
@@ -300,7 +300,7 @@ def run_tuner(
     def given(config: dict[str, Any]) -> None:
         trainable(config["spec"])
 
-    def given_data(config: dict[str, Any], graphs: dict[str, NodeDataset]) -> None:
+    def given_data(config: dict[str, Any], graphs: dict[str, Dataset]) -> None:
         data.lend(graphs)
         trainable(config["spec"])
 

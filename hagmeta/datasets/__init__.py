@@ -32,7 +32,7 @@ from hagmeta.datasets import (
     synthetic,
     wordnet,
 )
-from hagmeta.datasets.base import UNLABELLED, Dataset, DatasetInfo, NodeDataset
+from hagmeta.datasets.base import UNLABELLED, Dataset, DatasetInfo
 from hagmeta.datasets.clean import one_line
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "Dataset",
     "DatasetInfo",
     "DatasetSettings",
-    "NodeDataset",
     "at_hand",
     "describe",
     "files_at_hand",

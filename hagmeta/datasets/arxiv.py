@@ -33,7 +33,7 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.clean import one_line
 
 ARCHIVE = "arxiv.zip"
@@ -41,7 +41,7 @@ SHAPES = {"node-feat": (169_343, 128), "node-label": (169_343, 1), "edge": (1_16
 CLASSES = 40
 
 
-def read(folder: Path) -> NodeDataset:
+def read(folder: Path) -> Dataset:
     """Read the zip file in ``folder``."""
     path = folder / ARCHIVE
     try:

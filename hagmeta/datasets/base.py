@@ -15,7 +15,7 @@ import scipy.sparse
 
 from hagmeta.datasets.clean import UNLABELLED, Features, clean_graph
 
-__all__ = ["UNLABELLED", "Dataset", "DatasetInfo", "NodeDataset", "make_dataset"]
+__all__ = ["UNLABELLED", "Dataset", "DatasetInfo", "make_dataset"]
 
 
 @dataclass(frozen=True)
@@ -248,9 +248,6 @@ class Dataset:
 
         name = Path(nodes).stem if name is None else name
         return cls(name, *in_memory.from_csv(nodes, edges, name, Columns(id, label, text, tuple(numeric))))
-
-
-NodeDataset = Dataset
 
 
 def make_dataset(

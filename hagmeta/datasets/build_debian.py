@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.building import Edge, best_connected, words, write
 from hagmeta.datasets.word_features import presence
 
@@ -30,7 +30,7 @@ RELATIONS = ("Depends", "Pre-Depends", "Recommends", "Suggests")
 Package = dict[str, str]  # field -> value
 
 
-def build(dump: str) -> NodeDataset:
+def build(dump: str) -> Dataset:
     """Turn the text of ``apt-cache dumpavail`` into the dataset."""
     packages = _of_large_sections(_packages_of_main(dump))
     edges = _edges(packages)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.datasets import building, package, sources
-from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.word_features import presence
 
 DICTIONARY = ("usr/share/dictd/foldoc.dict.dz", "usr/share/dictd/foldoc.index")
@@ -46,7 +46,7 @@ class Article:
     words: set[str]
 
 
-def build(dictionary: str, index: str) -> NodeDataset:
+def build(dictionary: str, index: str) -> Dataset:
     """Turn the dictionary and its index into the dataset."""
     places = _places(index)
     articles = {article.name: article for article in _articles(dictionary, places)}
@@ -77,7 +77,7 @@ def build(dictionary: str, index: str) -> NodeDataset:
     )
 
 
-def build_from(deb: Path) -> NodeDataset:
+def build_from(deb: Path) -> Dataset:
     """Build from a package."""
     return build(*package.read(deb, sources.FOLDOC, DICTIONARY))
 

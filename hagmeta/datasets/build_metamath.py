@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.datasets import building, package, sources
-from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.word_features import presence
 
 DATABASE = "usr/share/metamath/databases/set.mm"
@@ -43,7 +43,7 @@ class Statement:
     cited: set[str]  # labels that its proof names
 
 
-def build(database: str) -> NodeDataset:
+def build(database: str) -> Dataset:
     """Turn the text of ``set.mm`` into the dataset."""
     statements = {statement.label: statement for statement in _statements(database)}
     sizes = Counter(statement.section for statement in statements.values())
@@ -67,7 +67,7 @@ def build(database: str) -> NodeDataset:
     )
 
 
-def build_from(deb: Path) -> NodeDataset:
+def build_from(deb: Path) -> Dataset:
     """Build from a package."""
     [database] = package.read(deb, sources.METAMATH, [DATABASE])
     return build(database)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.datasets import building, package, sources
-from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.word_features import presence
 
 DATABASES = tuple(f"usr/share/wordnet/data.{part}" for part in ("noun", "verb", "adj", "adv"))
@@ -48,7 +48,7 @@ class Synset:
     gloss: str
 
 
-def build(databases: Iterable[str], name: str = "wordnet", most: int | None = None) -> NodeDataset:
+def build(databases: Iterable[str], name: str = "wordnet", most: int | None = None) -> Dataset:
     """Turn the texts of ``data.noun`` and its like into a dataset, of at most so many synsets a file."""
     synsets = {synset.name: synset for database in databases for synset in _synsets(database)}
     pointers = ((name, other) for name, synset in synsets.items() for other in synset.pointers)
@@ -67,7 +67,7 @@ def build(databases: Iterable[str], name: str = "wordnet", most: int | None = No
     )
 
 
-def build_from(deb: Path, name: str = "wordnet", most: int | None = MAX_SYNSETS_PER_FILE) -> NodeDataset:
+def build_from(deb: Path, name: str = "wordnet", most: int | None = MAX_SYNSETS_PER_FILE) -> Dataset:
     """Build from a package."""
     return build(package.read(deb, sources.WORDNET, DATABASES), name, most)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 from hagmeta.datasets import npz
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.download import RemoteFile, fetch_all
 
 Edge = tuple[str, str]
@@ -38,9 +38,7 @@ def in_no_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
 
 
-def from_package(
-    package: RemoteFile, build: Callable[[Path], NodeDataset], doc: str | None, prog: str
-) -> None:
+def from_package(package: RemoteFile, build: Callable[[Path], Dataset], doc: str | None, prog: str) -> None:
     """A builder's command: ``OUT.npz``, from the package, fetched or given with ``--deb``."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {prog}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -49,7 +47,7 @@ def from_package(
     parser.add_argument("--deb", type=Path, metavar="FILE", help=f"a {package.name} that is at hand")
     arguments = parser.parse_args()
 
-    def fetch_and_build() -> NodeDataset:
+    def fetch_and_build() -> Dataset:
         if arguments.deb is not None:
             return build(arguments.deb)
         folder = home() / "data" / "packages"
@@ -59,7 +57,7 @@ def from_package(
     write(arguments.out, fetch_and_build)
 
 
-def write(path: Path, build: Callable[[], NodeDataset]) -> None:
+def write(path: Path, build: Callable[[], Dataset]) -> None:
     """Build, write and say what came out, or in one line why nothing did."""
     try:
         dataset = build()

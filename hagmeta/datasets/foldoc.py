@@ -36,7 +36,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hagmeta.datasets import npz
-from hagmeta.datasets.base import DatasetInfo, NodeDataset
+from hagmeta.datasets.base import Dataset, DatasetInfo
 
 INFO = DatasetInfo(
     name="foldoc",
@@ -52,6 +52,6 @@ INFO = DatasetInfo(
 )
 
 
-def load() -> NodeDataset:
+def load() -> Dataset:
     """Read the file beside this module."""
     return npz.load(Path(__file__).with_name("foldoc.npz"), INFO.name)

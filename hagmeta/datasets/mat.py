@@ -18,7 +18,7 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import expanded
-from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.clean import one_line, require_data_file, whole_numbers
 
 SUFFIXES = ("_network", "_train.mat", "_test.mat")
@@ -29,7 +29,7 @@ def paths(prefix: str) -> list[Path]:
     return [expanded(prefix + suffix) for suffix in SUFFIXES]
 
 
-def load(prefix: str, name: str) -> NodeDataset:
+def load(prefix: str, name: str) -> Dataset:
     """Read the three files of a graph."""
     network_path, *label_paths = paths(prefix)
     for path in (network_path, *label_paths):

@@ -35,7 +35,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hagmeta.datasets import npz
-from hagmeta.datasets.base import DatasetInfo, NodeDataset
+from hagmeta.datasets.base import Dataset, DatasetInfo
 
 INFO = DatasetInfo(
     name="metamath",
@@ -51,6 +51,6 @@ INFO = DatasetInfo(
 )
 
 
-def load() -> NodeDataset:
+def load() -> Dataset:
     """Read the file beside this module."""
     return npz.load(Path(__file__).with_name("metamath.npz"), INFO.name)

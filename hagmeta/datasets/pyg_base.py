@@ -13,7 +13,7 @@ from torch_geometric.data.data import BaseData
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
-from hagmeta.datasets.base import NodeDataset, make_dataset
+from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.clean import one_line
 from hagmeta.datasets.download import RemoteFile, fetch_all
 
@@ -37,7 +37,7 @@ class CarefulDataset(InMemoryDataset):
         return x.numpy()
 
     @classmethod
-    def read(cls, name: str, root: Path) -> NodeDataset:
+    def read(cls, name: str, root: Path) -> Dataset:
         """The graph under our ``name`` for it, downloaded and processed on first use."""
         data = cls.open(root)[0]
         return make_dataset(

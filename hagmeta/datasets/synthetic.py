@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 
 from hagmeta.common.errors import UserError, shown
-from hagmeta.datasets.base import DatasetInfo, NodeDataset, make_dataset
+from hagmeta.datasets.base import Dataset, DatasetInfo, make_dataset
 from hagmeta.datasets.clean import MOST_FEATURES, Features, sorted_unique
 
 SMALLEST_CLASS = 100  # nodes, where there are enough
@@ -104,7 +104,7 @@ def parse(text: str) -> SyntheticConfig:
     return SyntheticConfig(**given)
 
 
-def generate(name: str, config: SyntheticConfig) -> NodeDataset:
+def generate(name: str, config: SyntheticConfig) -> Dataset:
     """Make the graph: the same for the same config, with exactly the counts asked for."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if COPIES * config.size > memory:

@@ -39,7 +39,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hagmeta.datasets import npz, sources
-from hagmeta.datasets.base import DatasetInfo, NodeDataset
+from hagmeta.datasets.base import Dataset, DatasetInfo
 
 INFO = DatasetInfo(
     name="wordnet",
@@ -55,12 +55,12 @@ INFO = DatasetInfo(
 )
 
 
-def load() -> NodeDataset:
+def load() -> Dataset:
     """Read the file beside this module."""
     return npz.load(Path(__file__).with_name("wordnet.npz"), INFO.name)
 
 
-def load_full(folder: Path) -> NodeDataset:
+def load_full(folder: Path) -> Dataset:
     """All synsets, from the package in ``folder``."""
     from hagmeta.datasets import build_wordnet  # a command, too, which must not have been imported before
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.common.settings import setting
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_dropout
 from hagmeta.sparse.inputs import Inputs, InputSettings, make_inputs
@@ -56,7 +56,7 @@ class Graph:
     features: SparseMatrix | DenseMatrix | PlainMatrix
 
     def __init__(
-        self, dataset: NodeDataset, device: torch.device, normalisation: str = GraphSettings.normalisation
+        self, dataset: Dataset, device: torch.device, normalisation: str = GraphSettings.normalisation
     ) -> None:
         self.normalisation = normalisation
         self.num_nodes = dataset.num_nodes
@@ -67,7 +67,7 @@ class Graph:
         self._host_features = dataset.features
         self._put_on_device(dataset)
 
-    def _put_on_device(self, dataset: NodeDataset) -> None:
+    def _put_on_device(self, dataset: Dataset) -> None:
         self.adjacency = SymmetricMatrix(self.loops, self.device)
         if isinstance(dataset.features, np.ndarray):
             self.features = DenseMatrix(torch.from_numpy(dataset.features).to(self.device))

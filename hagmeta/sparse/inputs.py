@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import BY_METHOD, Settings, setting
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 
 BASIS = 128  # singular vectors, where there are as many features
 LEAST = 1e-6  # a unit row that the basis sees less of than this has none of its words
@@ -55,7 +55,7 @@ def narrow_kind(has_counts: bool) -> str:
     return "svd" if has_counts else "raw"
 
 
-def check_inputs(inputs: str, dataset: NodeDataset) -> None:
+def check_inputs(inputs: str, dataset: Dataset) -> None:
     """Refuse inputs that a dataset's features do not allow."""
     if inputs != "raw" and not dataset.has_counts:
         raise UserError(

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.randomness import dropout
 from hagmeta.sparse.graph import ClassMeans, EdgeIndex, Graph, View
 from hagmeta.sparse.plain_matrix import PlainDenseMatrix, PlainSparseMatrix
@@ -25,7 +25,7 @@ class PlainGraph(Graph):
 
     adjacency: PlainSparseMatrix  # type: ignore[assignment]  # only attention in one pass wants the kernels'
 
-    def _put_on_device(self, dataset: NodeDataset) -> None:
+    def _put_on_device(self, dataset: Dataset) -> None:
         self.adjacency = PlainSparseMatrix(self.loops, self.device)
         if isinstance(dataset.features, np.ndarray):
             self.features = PlainDenseMatrix(torch.from_numpy(dataset.features).to(self.device))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.protocol.scenario import TEST
 from hagmeta.protocol.splits import make_split
 from hagmeta.protocol.streams import make_scenario
@@ -34,7 +34,7 @@ class Overlap(NamedTuple):
         )
 
 
-def overlap(dataset: NodeDataset, config: RunConfig, search: Sequence[int], fresh: Sequence[int]) -> Overlap:
+def overlap(dataset: Dataset, config: RunConfig, search: Sequence[int], fresh: Sequence[int]) -> Overlap:
     """Of a configuration's split under the search's seeds with that under fresh ones."""
     config = resolve(replace(config, val_classes=0))  # classes held out are novel-train, and scored on
     seen = np.zeros(dataset.num_nodes, dtype=bool)

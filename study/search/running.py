@@ -14,7 +14,7 @@ from ray import tune
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from study.plan import Plan, Trial
 from study.progress import StudyProgress
 from study.resources import Resources
@@ -34,7 +34,7 @@ def run_searches(
     retries: int,
     time_budget: float | None,
     eager: bool = False,
-    lent: Mapping[str, NodeDataset] | None = None,
+    lent: Mapping[str, Dataset] | None = None,
     loggers: Sequence[tune.Callback] = (),
 ) -> None:
     """Run the samples that are missing; what they find is in the histories, their records in the store."""

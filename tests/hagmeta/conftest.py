@@ -9,7 +9,7 @@ import torch
 
 from hagmeta import datasets
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 
 SMALL = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 # A prime number of nodes: whatever has a row for each is known by its size.
@@ -18,13 +18,13 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="session")
-def dataset() -> NodeDataset:
+def dataset() -> Dataset:
     """A graph on which the whole pipeline runs in seconds."""
     return datasets.load(SMALL, Path())
 
 
 @pytest.fixture(scope="session")
-def narrow() -> NodeDataset:
+def narrow() -> Dataset:
     """As large a graph, with fewer features: heads in closed form invert matrices of their number."""
     return datasets.load(SMALL.replace("features=150", "features=60"), Path())
 
@@ -56,7 +56,7 @@ def small() -> Callable[..., RunConfig]:
 
 
 @pytest.fixture(scope="session")
-def tiny_graph() -> NodeDataset:
+def tiny_graph() -> Dataset:
     """A graph on which every method lives a whole life in a fraction of a second."""
     return datasets.load(TINY, Path())
 

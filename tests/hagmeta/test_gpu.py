@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining
 from hagmeta.packs.capture import Steps, ahead, stream_of
 from hagmeta.packs.pack import Pack, no_progress
@@ -36,7 +36,7 @@ STEPS = 12  # enough that every shape of an episode is captured and replayed
 
 
 def trained(
-    config: RunConfig, seeds: list[int], dataset: NodeDataset, device: torch.device, *, eager: bool = False
+    config: RunConfig, seeds: list[int], dataset: Dataset, device: torch.device, *, eager: bool = False
 ) -> tuple[Pack, list[Tensor]]:
     """A pack after a dozen steps of meta-training from its initial parameters, and the logits on the way."""
     with stream_of(device):
@@ -64,7 +64,7 @@ def slow(small: Small, method: str, encoder: str, inputs: str = "raw") -> RunCon
 
 @every_method
 def test_gpu_and_cpu_train_to_the_same_parameters(
-    dataset: NodeDataset, small: Small, method: str, encoder: str, inputs: str
+    dataset: Dataset, small: Small, method: str, encoder: str, inputs: str
 ) -> None:
     # Dropout masks are the same on both.
     config = slow(small, method, encoder, inputs)
@@ -74,7 +74,7 @@ def test_gpu_and_cpu_train_to_the_same_parameters(
 
 @every_method
 def test_what_is_replayed_is_what_runs_eagerly(
-    dataset: NodeDataset, small: Small, method: str, encoder: str, inputs: str
+    dataset: Dataset, small: Small, method: str, encoder: str, inputs: str
 ) -> None:
     config = slow(small, method, encoder, inputs)
     (replayed, given), (eager, expected) = (
@@ -87,7 +87,7 @@ def test_what_is_replayed_is_what_runs_eagerly(
 
 @every_method
 def test_a_seed_trains_alike_alone_and_in_a_pack(
-    dataset: NodeDataset, small: Small, method: str, encoder: str, inputs: str
+    dataset: Dataset, small: Small, method: str, encoder: str, inputs: str
 ) -> None:
     config = slow(small, method, encoder, inputs)
     pack, alone = (trained(config, seeds, dataset, GPU)[0] for seeds in ([0, 1, 3, 2], [3]))
@@ -97,7 +97,7 @@ def test_a_seed_trains_alike_alone_and_in_a_pack(
 @pytest.mark.parametrize("protocol", ["strict", "released"])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_whole_run_agrees_with_the_cpu_on_average(
-    dataset: NodeDataset, small: Small, method: str, protocol: str
+    dataset: Dataset, small: Small, method: str, protocol: str
 ) -> None:
     config = small(method=method, protocol=protocol, episodes=40, pretrain_epochs=60)
     accuracy = [
@@ -108,7 +108,7 @@ def test_a_whole_run_agrees_with_the_cpu_on_average(
 
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])
-def test_a_whole_run_is_the_same_eagerly(dataset: NodeDataset, small: Small, protocol: str) -> None:
+def test_a_whole_run_is_the_same_eagerly(dataset: Dataset, small: Small, protocol: str) -> None:
     config = small(protocol=protocol, episodes=40, pretrain_epochs=60)
     replayed, eager = (
         run(config, range(8), dataset=dataset, device=GPU, eager=eager) for eager in (False, True)
@@ -127,7 +127,7 @@ def test_a_whole_run_is_the_same_eagerly(dataset: NodeDataset, small: Small, pro
     ids=str,
 )
 def test_other_weights_of_the_attentions_are_the_same_eagerly(
-    dataset: NodeDataset, small: Small, changes: dict[str, Any]
+    dataset: Dataset, small: Small, changes: dict[str, Any]
 ) -> None:
     config = small(**changes, episodes=40, pretrain_epochs=60)
     replayed, eager = (
@@ -141,7 +141,7 @@ def test_other_weights_of_the_attentions_are_the_same_eagerly(
 @pytest.mark.parametrize("rehearsal", ["2", "none"])
 @pytest.mark.parametrize("method", ["hag-meta", "icarl", "meta-gnn", "cec"])
 def test_a_run_with_fewer_labels_is_the_same_eagerly(
-    dataset: NodeDataset, small: Small, method: str, rehearsal: str
+    dataset: Dataset, small: Small, method: str, rehearsal: str
 ) -> None:
     # Prototypes that are kept pass from one captured validation session to the next.
     config = small(method=method, rehearsal=rehearsal, val_classes=2, episodes=40, pretrain_epochs=60)
@@ -156,7 +156,7 @@ def test_a_run_with_fewer_labels_is_the_same_eagerly(
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])
 @pytest.mark.parametrize("method", METHODS)
 def test_smoothed_answers_are_those_of_the_cpu(
-    dataset: NodeDataset, small: Small, method: str, encoder: str
+    dataset: Dataset, small: Small, method: str, encoder: str
 ) -> None:
     smoothed = {"smoothing": 0.5, "logit_adjustment": 1.0}
     config = small(method=method, encoder=encoder, pretrain_epochs=0, **smoothed)
@@ -173,7 +173,7 @@ def test_smoothed_answers_are_those_of_the_cpu(
     torch.testing.assert_close(*scores, rtol=1e-3, atol=1e-3)
 
 
-def test_a_run_leaves_no_memory_behind(dataset: NodeDataset, small: Small) -> None:
+def test_a_run_leaves_no_memory_behind(dataset: Dataset, small: Small) -> None:
     """Workers of a study run one trial after the other."""
     taken = []
     gc.disable()  # what waits to be collected can wait for long
@@ -186,7 +186,7 @@ def test_a_run_leaves_no_memory_behind(dataset: NodeDataset, small: Small) -> No
     assert taken[0] == taken[1] == taken[2]
 
 
-def test_a_failure_within_a_capture_leaves_the_gpu_usable(dataset: NodeDataset, small: Small) -> None:
+def test_a_failure_within_a_capture_leaves_the_gpu_usable(dataset: Dataset, small: Small) -> None:
     config = slow(small, "hag-meta", "gcn")
     with stream_of(GPU):
         context = prepare(config, [0], dataset, GPU)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta import datasets
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method
 from hagmeta.methods.bounds import Frozen
 from hagmeta.methods.hag_meta import HagMeta
@@ -114,7 +114,7 @@ def registered() -> Iterator[None]:
 
 
 @pytest.fixture
-def graph(monkeypatch: pytest.MonkeyPatch) -> NodeDataset:
+def graph(monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """A graph whose labels a method holds."""
     graph = datasets.load(GRAPH, Path())
     monkeypatch.setattr(sys.modules[__name__], "LABELS", graph.labels)
@@ -127,7 +127,7 @@ def test_an_honest_method_passes(method: Any, check: Any) -> None:
     check(method)
 
 
-def test_labels_are_as_they_were_after_a_check(graph: NodeDataset) -> None:
+def test_labels_are_as_they_were_after_a_check(graph: Dataset) -> None:
     before = graph.labels.copy()
     check_no_leak(Shifted, dataset=graph, **TASK)
     assert np.array_equal(graph.labels, before)
@@ -144,7 +144,7 @@ def test_labels_are_as_they_were_after_a_check(graph: NodeDataset) -> None:
         ),
     ],
 )
-def test_a_leak_is_found(graph: NodeDataset, method: type[Method], words: str) -> None:
+def test_a_leak_is_found(graph: Dataset, method: type[Method], words: str) -> None:
     with pytest.raises(AssertionError, match=f"{method.__name__}: .*{words}"):
         check_no_leak(method, dataset=graph, **TASK)
     check_deterministic(method, dataset=graph, **TASK)
@@ -163,7 +163,7 @@ def test_unseeded_numbers_are_found() -> None:
         check_method(DrawsUnseeded)
 
 
-def test_what_depends_on_other_seeds_is_found(graph: NodeDataset) -> None:
+def test_what_depends_on_other_seeds_is_found(graph: Dataset) -> None:
     check_deterministic(KnowsOtherSeeds)
     with pytest.raises(AssertionError, match=r"accuracy.* change when seed 3 runs in a pack"):
         check_packs(KnowsOtherSeeds)

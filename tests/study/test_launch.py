@@ -26,7 +26,7 @@ from tensorboardX.record_writer import masked_crc32c
 from hagmeta import datasets
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import npz
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import read_predictions
 from study.launch import main
@@ -407,7 +407,7 @@ def test_a_full_disk_is_one_line(folder: Path, launch_here: Launch, monkeypatch:
 
 
 def test_another_graph_under_the_same_name_is_not_done(folder: Path, launch_here: Launch) -> None:
-    def graph(seed: int) -> NodeDataset:
+    def graph(seed: int) -> Dataset:
         text = f"synthetic:nodes=300,edges=900,features=40,classes=6,seed={seed}"
         return datasets.load(text, folder)
 

@@ -11,12 +11,12 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from hagmeta.datasets import NodeDataset
+from hagmeta.datasets import Dataset
 from hagmeta.datasets.base import make_dataset
 
 
 @pytest.fixture
-def graph() -> NodeDataset:
+def graph() -> Dataset:
     rng = np.random.default_rng(0)
     return make_dataset(
         "small",
@@ -28,7 +28,7 @@ def graph() -> NodeDataset:
 
 
 @pytest.fixture
-def write_mat(graph: NodeDataset) -> Callable[[Path], str]:
+def write_mat(graph: Dataset) -> Callable[[Path], str]:
     """Write the small graph in the .mat layout, half of it a file, labels 10, 11, ... as the source's own."""
 
     def write(folder: Path) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from hagmeta import datasets
 from hagmeta.__main__ import main
-from hagmeta.datasets import DatasetInfo, NodeDataset, at_hand, npz, sources
+from hagmeta.datasets import Dataset, DatasetInfo, at_hand, npz, sources
 from hagmeta.datasets.page import render
 from hagmeta.datasets.summary import summary_of
 
@@ -47,7 +47,7 @@ class Elements(HTMLParser):
 
 
 def test_the_page_shows_every_dataset_and_asks_nothing_of_a_network(
-    graph: NodeDataset,
+    graph: Dataset,
     write_mat: Callable[[Path], str],
     folder: Path,
     capsys: pytest.CaptureFixture[str],
@@ -68,7 +68,7 @@ def test_the_page_shows_every_dataset_and_asks_nothing_of_a_network(
     assert not re.search(r"https?:|url\(|@import|src=", page)
 
 
-def test_names_of_classes_are_text_and_nothing_else(graph: NodeDataset) -> None:
+def test_names_of_classes_are_text_and_nothing_else(graph: Dataset) -> None:
     names = ("<script>alert(1)</script>", '"><img src=x>', "&amp;", "{{ 7 * 7 }}", "e")
     page = render([summary_of(replace(graph, class_names=names), DatasetInfo("g", "<b>", "g"))], "made <so>")
     elements = Elements(page)
@@ -77,7 +77,7 @@ def test_names_of_classes_are_text_and_nothing_else(graph: NodeDataset) -> None:
 
 
 def test_a_file_whose_name_is_no_utf_8_is_on_the_page(
-    graph: NodeDataset, folder: Path, monkeypatch: pytest.MonkeyPatch
+    graph: Dataset, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(datasets, "EMBEDDED", {})
     name = os.fsdecode(b"g\xff.npz")
@@ -86,7 +86,7 @@ def test_a_file_whose_name_is_no_utf_8_is_on_the_page(
     assert "<h2>npz:g?.npz</h2>" in (folder / "datasets.html").read_text()
 
 
-def test_a_graph_whose_classes_are_too_small_has_no_accuracies(graph: NodeDataset) -> None:
+def test_a_graph_whose_classes_are_too_small_has_no_accuracies(graph: Dataset) -> None:
     alone = replace(graph, labels=graph.labels * 0 + range(60), class_names=tuple(map(str, range(60))))
     page = render([summary_of(alone, DatasetInfo("g", "g", "g"))], "made")
     assert "classes too small" in page and Elements(page).seen.count("figure") == 2

@@ -8,33 +8,33 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import NodeDataset, build_debian, describe, load, npz
+from hagmeta.datasets import Dataset, build_debian, describe, load, npz
 
 
 @pytest.fixture(scope="module")
-def debian() -> NodeDataset:
+def debian() -> Dataset:
     return load("debian", root=Path("unused"))
 
 
-def test_embedded_counts_are_exact(debian: NodeDataset) -> None:
+def test_embedded_counts_are_exact(debian: Dataset) -> None:
     assert (debian.num_nodes, len(debian.edges)) == (19_729, 131_552)
     assert (debian.num_features, debian.num_classes) == (4_208, 51)
     info = describe("debian", root=Path("unused"))
     assert (info.nodes, info.edges, info.features, info.classes) == (19_729, 131_552, 4_208, 51)
 
 
-def test_embedded_sections_are_within_their_bounds(debian: NodeDataset) -> None:
+def test_embedded_sections_are_within_their_bounds(debian: Dataset) -> None:
     sizes = dict(zip(debian.class_names, np.bincount(debian.labels), strict=True))
     assert min(sizes.values()) >= 100 and max(sizes.values()) == 500
     assert sizes["rust"] == 500 and sizes["vcs"] == 125
 
 
-def test_embedded_words_are_present_or_not(debian: NodeDataset) -> None:
+def test_embedded_words_are_present_or_not(debian: Dataset) -> None:
     assert np.all(debian.features.data == 1)
     assert debian.features.getnnz(axis=0).min() >= 3
 
 
-def test_saving_the_embedded_graph_gives_its_file_again(debian: NodeDataset, tmp_path: Path) -> None:
+def test_saving_the_embedded_graph_gives_its_file_again(debian: Dataset, tmp_path: Path) -> None:
     # What is committed is what the writer writes: no second way into the repository. Compressors differ
     # between machines, so arrays and types are compared and not bytes.
     npz.save(tmp_path / "debian.npz", debian)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hagmeta.datasets import (
-    NodeDataset,
+    Dataset,
     build_foldoc,
     build_metamath,
     build_wordnet,
@@ -30,32 +30,32 @@ PACKAGES = {"foldoc": sources.FOLDOC, "metamath": sources.METAMATH, "wordnet": s
 
 
 @pytest.fixture(scope="module", params=sorted(FINGERPRINTS))
-def dataset(request: pytest.FixtureRequest) -> NodeDataset:
+def dataset(request: pytest.FixtureRequest) -> Dataset:
     return load(request.param, root=Path("unused"))
 
 
-def test_embedded_content_is_pinned(dataset: NodeDataset) -> None:
+def test_embedded_content_is_pinned(dataset: Dataset) -> None:
     assert dataset.fingerprint == FINGERPRINTS[dataset.name]
     info = describe(dataset.name, root=Path("unused"))
     assert (info.nodes, info.edges) == (dataset.num_nodes, len(dataset.edges))
     assert (info.features, info.classes) == (dataset.num_features, dataset.num_classes)
 
 
-def test_classes_bear_their_setting(dataset: NodeDataset) -> None:
+def test_classes_bear_their_setting(dataset: Dataset) -> None:
     info = describe(dataset.name, root=Path("unused"))
     assert np.bincount(dataset.labels).min() >= 40
     assert info.class_split is not None and info.n_way is not None
     assert info.class_split[2] % info.n_way == 0  # no class is left over and never arrives
 
 
-def test_order_of_nodes_tells_nothing_of_their_class(dataset: NodeDataset) -> None:
+def test_order_of_nodes_tells_nothing_of_their_class(dataset: Dataset) -> None:
     # Were nodes in the order of their source, neighbours in the list would mostly share a class.
     shares = np.bincount(dataset.labels) / dataset.num_nodes
     by_chance = np.sum(shares**2)
     assert np.mean(dataset.labels[1:] == dataset.labels[:-1]) == pytest.approx(by_chance, abs=0.01)
 
 
-def test_no_feature_gives_a_class_away(dataset: NodeDataset) -> None:
+def test_no_feature_gives_a_class_away(dataset: Dataset) -> None:
     classes = np.eye(dataset.num_classes, dtype=np.float32)[dataset.labels]
     both = dataset.features.T @ classes
     precision = both / dataset.features.getnnz(axis=0)[:, None]

@@ -16,7 +16,7 @@ import scipy.sparse
 from torch_geometric.datasets import NELL
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import NodeDataset, arxiv, load, pyg, sources
+from hagmeta.datasets import Dataset, arxiv, load, pyg, sources
 from hagmeta.datasets.base import make_dataset
 from hagmeta.datasets.download import RemoteFile
 
@@ -38,7 +38,7 @@ def zipped(tables: dict[str, np.ndarray], categories: list[str]) -> bytes:
     return content.getvalue()
 
 
-def tables_of(graph: NodeDataset) -> dict[str, np.ndarray]:
+def tables_of(graph: Dataset) -> dict[str, np.ndarray]:
     return {
         "node-feat": graph.features.toarray(),
         "node-label": graph.labels[:, None],
@@ -47,7 +47,7 @@ def tables_of(graph: NodeDataset) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture
-def small_arxiv(server: Server, graph: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> Server:
+def small_arxiv(server: Server, graph: Dataset, monkeypatch: pytest.MonkeyPatch) -> Server:
     tables = tables_of(graph)
     server.files["arxiv.zip"] = zipped(tables, [f"arxiv cs {letter}" for letter in "abcde"])
     monkeypatch.setitem(sources.FILES, "ogbn-arxiv", (RemoteFile("arxiv.zip", f"{server.url}/arxiv.zip"),))
@@ -56,7 +56,7 @@ def small_arxiv(server: Server, graph: NodeDataset, monkeypatch: pytest.MonkeyPa
     return server
 
 
-def test_arxiv_is_downloaded_once_and_read(small_arxiv: Server, graph: NodeDataset, tmp_path: Path) -> None:
+def test_arxiv_is_downloaded_once_and_read(small_arxiv: Server, graph: Dataset, tmp_path: Path) -> None:
     for _ in range(2):
         dataset = load("ogbn-arxiv", tmp_path)
         np.testing.assert_array_equal(dataset.edges, graph.edges)
@@ -69,7 +69,7 @@ def test_arxiv_is_downloaded_once_and_read(small_arxiv: Server, graph: NodeDatas
 
 @pytest.mark.parametrize("name", ["node-feat", "node-label", "edge"])
 def test_arxiv_with_other_counts_is_refused(
-    name: str, small_arxiv: Server, graph: NodeDataset, tmp_path: Path
+    name: str, small_arxiv: Server, graph: Dataset, tmp_path: Path
 ) -> None:
     tables = tables_of(graph)
     small_arxiv.files["arxiv.zip"] = zipped(tables | {name: tables[name][1:]}, list("abcde"))
@@ -80,7 +80,7 @@ def test_arxiv_with_other_counts_is_refused(
         load("ogbn-arxiv", tmp_path)
 
 
-def test_arxiv_with_other_classes_is_refused(small_arxiv: Server, graph: NodeDataset, tmp_path: Path) -> None:
+def test_arxiv_with_other_classes_is_refused(small_arxiv: Server, graph: Dataset, tmp_path: Path) -> None:
     small_arxiv.files["arxiv.zip"] = zipped(tables_of(graph), list("abcd"))
     with pytest.raises(UserError, match=r"arxiv.zip: 4 classes are named; ogbn-arxiv has 5"):
         load("ogbn-arxiv", tmp_path)
@@ -100,7 +100,7 @@ def test_arxivs_published_counts_are_the_registrys() -> None:
 
 
 @pytest.fixture
-def large_graph() -> NodeDataset:
+def large_graph() -> Dataset:
     # PyTorch Geometric takes 500 nodes after the first ones for validation.
     rng = np.random.default_rng(0)
     return make_dataset(
@@ -112,7 +112,7 @@ def large_graph() -> NodeDataset:
     )
 
 
-def nell_archive(graph: NodeDataset) -> bytes:
+def nell_archive(graph: Dataset) -> bytes:
     """The graph in NELL's layout: of its last twenty nodes half are tested, and half have no label."""
     features, labels = graph.features.toarray(), np.eye(5)[graph.labels]
     known, tested = graph.num_nodes - 20, np.arange(graph.num_nodes - 19, graph.num_nodes, 2)
@@ -141,7 +141,7 @@ def nell_archive(graph: NodeDataset) -> bytes:
 
 
 @pytest.fixture
-def small_nell(server: Server, large_graph: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> Server:
+def small_nell(server: Server, large_graph: Dataset, monkeypatch: pytest.MonkeyPatch) -> Server:
     server.files["nell.tar.gz"] = nell_archive(large_graph)
     files = (RemoteFile("nell_data.tar.gz", f"{server.url}/nell.tar.gz"),)
     monkeypatch.setitem(sources.FILES, "nell", files)
@@ -149,9 +149,7 @@ def small_nell(server: Server, large_graph: NodeDataset, monkeypatch: pytest.Mon
     return server
 
 
-def test_nell_is_downloaded_once_and_read(
-    small_nell: Server, large_graph: NodeDataset, tmp_path: Path
-) -> None:
+def test_nell_is_downloaded_once_and_read(small_nell: Server, large_graph: Dataset, tmp_path: Path) -> None:
     labelled, others = np.r_[:580, 581:600:2], np.arange(580, 600, 2)
     # Nodes without a label have a feature each; the others keep theirs.
     features = np.zeros((600, 30), dtype=np.float32)

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import NodeDataset, fingerprint, load
+from hagmeta.datasets import Dataset, fingerprint, load
 
 SHARED = Path(__file__).resolve().parents[3].parent / "shared"
 WriteMat = Callable[[Path], str]
 
 
-def load_mat(prefix: str) -> NodeDataset:
+def load_mat(prefix: str) -> Dataset:
     return load(f"mat:{prefix}", root=Path("unused"))
 
 
@@ -35,7 +35,7 @@ def test_amazon_clothing_20_is_taken_as_it_is() -> None:
     assert dataset.features.sum() == pytest.approx(390_677)
 
 
-def test_both_files_are_joined_by_node(graph: NodeDataset, write_mat: WriteMat, tmp_path: Path) -> None:
+def test_both_files_are_joined_by_node(graph: Dataset, write_mat: WriteMat, tmp_path: Path) -> None:
     dataset = load_mat(write_mat(tmp_path))
     assert fingerprint(dataset) == fingerprint(graph)
     assert dataset.class_names == ("10", "11", "12", "13", "14")

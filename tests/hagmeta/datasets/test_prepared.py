@@ -18,7 +18,7 @@ import torch
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
-from hagmeta.datasets import NodeDataset, fingerprint, load, npz, prepared, synthetic
+from hagmeta.datasets import Dataset, fingerprint, load, npz, prepared, synthetic
 from hagmeta.pipeline import run
 from hagmeta.sparse.graph import Graph
 from tests.waiting import HANG
@@ -34,7 +34,7 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "LARGE", 0)
 
 
-def fresh(name: str) -> NodeDataset:
+def fresh(name: str) -> Dataset:
     return synthetic.generate(name, synthetic.parse(name.partition(":")[2]))
 
 
@@ -170,7 +170,7 @@ def test_a_damaged_folder_is_made_again_and_that_is_said(
     assert capfd.readouterr().err == ""
 
 
-def test_a_changed_file_is_noticed(graph: NodeDataset, tmp_path: Path) -> None:
+def test_a_changed_file_is_noticed(graph: Dataset, tmp_path: Path) -> None:
     name, path = f"npz:{tmp_path}/g.npz", tmp_path / "g.npz"
     npz.save(path, graph)
     assert fingerprint(load(name, tmp_path)) == fingerprint(graph)
@@ -197,7 +197,7 @@ def test_other_settings_numpy_or_format_are_other_folders(
 
 
 def test_one_graph_under_two_names_is_prepared_once(
-    graph: NodeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    graph: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     npz.save(tmp_path / "g.npz", graph)
     monkeypatch.chdir(tmp_path)

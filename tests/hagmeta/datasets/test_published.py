@@ -14,7 +14,7 @@ import scipy.sparse
 from torch_geometric.datasets import CoraFull, Reddit2
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import NodeDataset, fingerprint, load, published, pyg, sources
+from hagmeta.datasets import Dataset, fingerprint, load, published, pyg, sources
 from hagmeta.datasets.download import RemoteFile, git_blob_id
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def small_clothing(
     return server
 
 
-def test_mat_dataset_is_downloaded_once(small_clothing: Server, graph: NodeDataset, tmp_path: Path) -> None:
+def test_mat_dataset_is_downloaded_once(small_clothing: Server, graph: Dataset, tmp_path: Path) -> None:
     for _ in range(2):
         dataset = load("amazon-clothing", tmp_path)
         assert fingerprint(dataset) == fingerprint(graph)
@@ -48,7 +48,7 @@ def test_mat_dataset_is_downloaded_once(small_clothing: Server, graph: NodeDatas
 
 
 def test_mat_dataset_survives_a_cut_connection(
-    small_clothing: Server, graph: NodeDataset, tmp_path: Path
+    small_clothing: Server, graph: Dataset, tmp_path: Path
 ) -> None:
     small_clothing.cut.add("Small_train.mat")
     with pytest.raises(UserError, match="cannot fetch Small_train"):
@@ -96,7 +96,7 @@ def test_addresses_are_pygs_own() -> None:
     assert sources.FILES["cora-full"][0].url == CoraFull.url.format("cora")
 
 
-def write_cora(graph: NodeDataset, root: Path) -> None:
+def write_cora(graph: Dataset, root: Path) -> None:
     raw = root / "cora-full/cora/raw"
     raw.mkdir(parents=True)
     shape = (graph.num_nodes, graph.num_nodes)
@@ -109,7 +109,7 @@ def write_cora(graph: NodeDataset, root: Path) -> None:
     )
 
 
-def test_cora_full_put_there_by_hand_is_read(graph: NodeDataset, tmp_path: Path) -> None:
+def test_cora_full_put_there_by_hand_is_read(graph: Dataset, tmp_path: Path) -> None:
     write_cora(graph, tmp_path)
     dataset = load("cora-full", tmp_path)
     np.testing.assert_array_equal(dataset.edges, graph.edges)
@@ -118,7 +118,7 @@ def test_cora_full_put_there_by_hand_is_read(graph: NodeDataset, tmp_path: Path)
     assert np.all(dataset.features.data == 1) and dataset.features.nnz == graph.features.nnz
 
 
-def test_cora_full_truncated_is_said_in_one_line(graph: NodeDataset, tmp_path: Path) -> None:
+def test_cora_full_truncated_is_said_in_one_line(graph: Dataset, tmp_path: Path) -> None:
     write_cora(graph, tmp_path)
     path = tmp_path / "cora-full/cora/raw/cora.npz"
     path.write_bytes(path.read_bytes()[:1000])
@@ -127,7 +127,7 @@ def test_cora_full_truncated_is_said_in_one_line(graph: NodeDataset, tmp_path: P
             load("cora-full", tmp_path)
 
 
-def test_reddit_put_there_by_hand_is_read_dense(graph: NodeDataset, tmp_path: Path) -> None:
+def test_reddit_put_there_by_hand_is_read_dense(graph: Dataset, tmp_path: Path) -> None:
     raw = tmp_path / "reddit/raw"
     raw.mkdir(parents=True)
     shape = (graph.num_nodes, graph.num_nodes)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import NodeDataset, describe, fingerprint, load, names, sources
+from hagmeta.datasets import Dataset, describe, fingerprint, load, names, sources
 
 
 def test_every_name_is_described_without_being_there(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_describing_does_not_import_torch() -> None:
     subprocess.run([sys.executable, "-c", f"{code}; assert 'torch' not in sys.modules"], cwd=root, check=True)
 
 
-def test_fingerprint_sees_every_array_and_not_the_name(graph: NodeDataset) -> None:
+def test_fingerprint_sees_every_array_and_not_the_name(graph: Dataset) -> None:
     labels = graph.labels.copy()
     labels[0] += 1
     features = graph.features.copy()
@@ -75,7 +75,7 @@ def test_fingerprint_sees_every_array_and_not_the_name(graph: NodeDataset) -> No
     assert len({fingerprint(dataset) for dataset in same + other}) == 5
 
 
-def test_fingerprint_does_not_depend_on_index_width(graph: NodeDataset) -> None:
+def test_fingerprint_does_not_depend_on_index_width(graph: Dataset) -> None:
     features = graph.features.copy()
     features.indptr, features.indices = features.indptr.astype(np.int64), features.indices.astype(np.int64)
     assert fingerprint(replace(graph, features=features)) == fingerprint(graph)

@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import NodeDataset, describe, fingerprint, load, synthetic
+from hagmeta.datasets import Dataset, describe, fingerprint, load, synthetic
 
 SMALL = "synthetic:nodes=2000,edges=8000,features=300,classes=20"
 
 
-def load_synthetic(name: str) -> NodeDataset:
+def load_synthetic(name: str) -> Dataset:
     return load(name, root=Path("unused"))
 
 
@@ -81,14 +81,14 @@ def test_classes_are_learnable_and_the_graph_helps(dense: int) -> None:
     assert together > 0.4
 
 
-def neighbour_means(dataset: NodeDataset, features: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
+def neighbour_means(dataset: Dataset, features: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
     shape = (dataset.num_nodes, dataset.num_nodes)
     half = scipy.sparse.csr_matrix((np.ones(len(dataset.edges)), dataset.edges.T), shape=shape)
     adjacency = half + half.T + scipy.sparse.eye(dataset.num_nodes)
     return scipy.sparse.diags(1 / adjacency.sum(axis=1).A1) @ adjacency @ features
 
 
-def nearest_mean_accuracy(dataset: NodeDataset, features: scipy.sparse.csr_matrix) -> float:
+def nearest_mean_accuracy(dataset: Dataset, features: scipy.sparse.csr_matrix) -> float:
     dense = features.toarray() - features.mean(axis=0).A1
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
     train = np.arange(dataset.num_nodes) % 2 == 0

@@ -14,7 +14,7 @@ import torch
 
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, remarks, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Sizes, make_method
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.packs.pack import Parameters, no_progress
@@ -39,7 +39,7 @@ def tiny(tiny: Tiny) -> Tiny:
     return partial(tiny, k_shot=3)
 
 
-def records(config: RunConfig, dataset: NodeDataset, **options: Any) -> list[Record]:
+def records(config: RunConfig, dataset: Dataset, **options: Any) -> list[Record]:
     return run(config, SEEDS, dataset=dataset, device=CPU, **options)
 
 
@@ -50,7 +50,7 @@ class Lived(NamedTuple):
     evaluators: list[Evaluator]
 
 
-def lived(config: RunConfig, dataset: NodeDataset, *, plain: bool = False) -> Lived:
+def lived(config: RunConfig, dataset: Dataset, *, plain: bool = False) -> Lived:
     context = prepare(config, SEEDS[:1] if plain else SEEDS, dataset, CPU, plain=plain)
     pack = pretrain(context, None, no_progress)
     evaluators, _ = live(context, pack)
@@ -70,7 +70,7 @@ def usual() -> dict[str, Parameters]:
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_every_setting_makes_another_run_alike_in_packs_and_in_plain_mode(
-    tiny_graph: NodeDataset, tiny: Tiny, usual: dict[str, Parameters], changes: dict[str, Any]
+    tiny_graph: Dataset, tiny: Tiny, usual: dict[str, Parameters], changes: dict[str, Any]
 ) -> None:
     if not usual:
         usual.update(default=lived(tiny(), tiny_graph).parameters)
@@ -126,7 +126,7 @@ def test_the_forms_of_nla_that_learn_start_from_the_same_parameters(tiny: Tiny) 
 
 @pytest.mark.parametrize("phase", ["learning_rate", "finetune_rate"])
 def test_nla_has_its_own_rate_and_decay_in_training_and_in_sessions(
-    tiny_graph: NodeDataset, tiny: Tiny, phase: str
+    tiny_graph: Dataset, tiny: Tiny, phase: str
 ) -> None:
     config = tiny(learning_rate=0.01, finetune_rate=0.002, nla_rate=0.05, nla_decay=0.1)
     context = prepare(config, [0], tiny_graph, CPU)
@@ -141,7 +141,7 @@ def test_nla_has_its_own_rate_and_decay_in_training_and_in_sessions(
     assert {names[id(value)].partition(".")[0] for value in common["params"]} == {"encoder", "task_attention"}
 
 
-def test_a_rate_or_decay_alone_leaves_the_other_common(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_a_rate_or_decay_alone_leaves_the_other_common(tiny_graph: Dataset, tiny: Tiny) -> None:
     for changes, expected in (({"nla_rate": 0.05}, (0.05, 0.0005)), ({"nla_decay": 0.0}, (0.005, 0.0))):
         context = prepare(tiny(**changes), [0], tiny_graph, CPU)
         own = context.runtime._own_steps(HagMeta, 0.005)
@@ -149,7 +149,7 @@ def test_a_rate_or_decay_alone_leaves_the_other_common(tiny_graph: NodeDataset, 
     assert prepare(tiny(), [0], tiny_graph, CPU).runtime._own_steps(HagMeta, 0.005) == {}
 
 
-def test_nla_at_the_common_rate_is_nla_as_it_was(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_nla_at_the_common_rate_is_nla_as_it_was(tiny_graph: Dataset, tiny: Tiny) -> None:
     named = tiny(nla_rate=0.005, nla_decay=0.0005)
     assert same(lived(tiny(), tiny_graph).parameters, lived(named, tiny_graph).parameters)
 
@@ -157,7 +157,7 @@ def test_nla_at_the_common_rate_is_nla_as_it_was(tiny_graph: NodeDataset, tiny: 
 # What gradients TLA's weights pass on.
 
 
-def gradients(tiny_graph: NodeDataset, config: RunConfig) -> dict[str, torch.Tensor | None]:
+def gradients(tiny_graph: Dataset, config: RunConfig) -> dict[str, torch.Tensor | None]:
     """Of the losses of a step in training mode, by parameter."""
     context = prepare(config, SEEDS, tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
@@ -171,9 +171,7 @@ def gradients(tiny_graph: NodeDataset, config: RunConfig) -> dict[str, torch.Ten
     return {name: value.grad for name, value in pack.parameters.items()} | {"loss": losses.detach()}
 
 
-def test_flipped_reverses_the_gradients_of_tla_and_of_nothing_else(
-    tiny_graph: NodeDataset, tiny: Tiny
-) -> None:
+def test_flipped_reverses_the_gradients_of_tla_and_of_nothing_else(tiny_graph: Dataset, tiny: Tiny) -> None:
     learnt, flipped = (gradients(tiny_graph, tiny(tla_weights=form)) for form in ("learnt", "flipped"))
     for name, value in learnt.items():
         other = flipped[name]
@@ -182,7 +180,7 @@ def test_flipped_reverses_the_gradients_of_tla_and_of_nothing_else(
     assert learnt["task_attention.shared.weight"].abs().max() > 0  # type: ignore[union-attr]
 
 
-def test_stopped_weights_teach_neither_tla_nor_the_encoder(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_stopped_weights_teach_neither_tla_nor_the_encoder(tiny_graph: Dataset, tiny: Tiny) -> None:
     learnt, stopped = (gradients(tiny_graph, tiny(tla_weights=form)) for form in ("learnt", "stopped"))
     assert torch.equal(learnt.pop("loss"), stopped.pop("loss"))  # type: ignore[arg-type]
     for name, value in stopped.items():
@@ -211,7 +209,7 @@ def answers(context: Context) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("rehearsal", ["all", "2"])
 def test_oracle_weights_read_train_labels_of_classes_met_and_no_others(
-    tiny_graph: NodeDataset, tiny: Tiny, rehearsal: str
+    tiny_graph: Dataset, tiny: Tiny, rehearsal: str
 ) -> None:
     context = prepare(tiny(nla_weights="oracle", rehearsal=rehearsal), SEEDS, tiny_graph, CPU)
 
@@ -232,7 +230,7 @@ def test_oracle_weights_read_train_labels_of_classes_met_and_no_others(
     assert all(np.array_equal(*pair) for pair in pairs)
 
 
-def test_a_configuration_with_oracle_weights_is_marked(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_a_configuration_with_oracle_weights_is_marked(tiny_graph: Dataset, tiny: Tiny) -> None:
     oracle = tiny(nla_weights="oracle")
     assert "oracle" in " ".join(remarks(resolve(oracle)))
     assert [records(config, tiny_graph)[0]["oracle"] for config in (oracle, tiny())] == [True, False]
@@ -246,7 +244,7 @@ def test_a_configuration_with_oracle_weights_is_marked(tiny_graph: NodeDataset, 
 
 @torch.no_grad()
 def test_oracle_prototypes_are_nearer_to_the_true_means_than_any_others(
-    tiny_graph: NodeDataset, tiny: Tiny
+    tiny_graph: Dataset, tiny: Tiny
 ) -> None:
     distances = {}
     for form in NLA:
@@ -274,9 +272,7 @@ def test_oracle_prototypes_are_nearer_to_the_true_means_than_any_others(
 # What is kept of a session.
 
 
-def test_records_keep_entropy_and_base_share_where_they_are_defined(
-    tiny_graph: NodeDataset, tiny: Tiny
-) -> None:
+def test_records_keep_entropy_and_base_share_where_they_are_defined(tiny_graph: Dataset, tiny: Tiny) -> None:
     for record in records(tiny(), tiny_graph):
         entropy, share, equal = (
             record[name] for name in ("nla_entropy", "tla_base_share", "tla_equal_share")
@@ -295,21 +291,21 @@ def test_records_keep_entropy_and_base_share_where_they_are_defined(
         assert not {"nla_entropy", "tla_base_share", "tla_equal_share"} & record.keys(), method
 
 
-def test_under_released_they_are_of_the_sessions_after_the_first(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_under_released_they_are_of_the_sessions_after_the_first(tiny_graph: Dataset, tiny: Tiny) -> None:
     for record in records(tiny(protocol="released"), tiny_graph):
         assert record["nla_entropy"][0] is record["tla_base_share"][0] is None
         assert all(0 < value <= 1 + 1e-6 for value in record["nla_entropy"][1:])
         assert record["tla_equal_share"][1:] == pytest.approx([1 / 4, 1 / 5])  # with second prototypes
 
 
-def test_with_one_support_there_is_no_entropy(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_with_one_support_there_is_no_entropy(tiny_graph: Dataset, tiny: Tiny) -> None:
     for record in records(tiny(k_shot=1), tiny_graph):
         assert record["nla_entropy"] == [None] * 3
 
 
 @pytest.mark.parametrize("rehearsal", ["all", "2", "none"])
 def test_the_entropy_is_that_of_the_weights(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, rehearsal: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, rehearsal: str
 ) -> None:
     # Equal weights count as equal, also where supports are repeated to one length.
     def equal(self: HagMeta, shared: Any, encoded: Any, task: Any, support: torch.Tensor) -> torch.Tensor:

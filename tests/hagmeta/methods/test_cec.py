@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
@@ -23,7 +23,7 @@ Small = Callable[..., RunConfig]
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])
 def test_the_encoder_does_not_move_and_the_attention_does(
-    dataset: NodeDataset, small: Small, protocol: str
+    dataset: Dataset, small: Small, protocol: str
 ) -> None:
     context = prepare(small(method="cec", protocol=protocol), [0, 5], dataset, CPU)
     pack = pretrain(context, None, no_progress)
@@ -33,7 +33,7 @@ def test_the_encoder_does_not_move_and_the_attention_does(
     assert moved == {f"evolution.{part}.weight" for part in ("query", "key", "value")}
 
 
-def test_nothing_is_learnt_in_the_sessions(dataset: NodeDataset, small: Small) -> None:
+def test_nothing_is_learnt_in_the_sessions(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="cec"), [0, 5], dataset, CPU)
     pack = pretrain(context, None, no_progress)
     before = pack.snapshot()
@@ -61,7 +61,7 @@ def passes(context: Context, monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])
 def test_meta_training_passes_over_the_graph_once_for_each_setting(
-    dataset: NodeDataset, small: Small, encoder: str, monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, small: Small, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def count(**changes: Any) -> int:
         config = small(method="cec", encoder=encoder, pretrain_epochs=2, **changes)
@@ -76,7 +76,7 @@ def test_meta_training_passes_over_the_graph_once_for_each_setting(
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])
 @pytest.mark.parametrize("changes", [{}, {"val_classes": 2}, {"protocol": "released"}])
 def test_records_are_those_of_a_pass_in_every_step(
-    dataset: NodeDataset, small: Small, encoder: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, small: Small, encoder: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unchanged(source: KnowledgeSource, pack: Pack, knowledge: Knowledge) -> Knowledge:
         return knowledge
@@ -112,7 +112,7 @@ def test_a_class_moves_with_the_others_that_are_there() -> None:
 
 
 @torch.no_grad()
-def test_answers_are_scaled_cosines_to_adapted_vectors(dataset: NodeDataset, small: Small) -> None:
+def test_answers_are_scaled_cosines_to_adapted_vectors(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="cec", cosine_scale=10.0), [0, 5], dataset, CPU)
     pack = pretrain(context, None, no_progress)
     streams = [scenario.test for scenario in context.scenarios]

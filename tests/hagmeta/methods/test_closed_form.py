@@ -15,7 +15,7 @@ from sklearn.linear_model import Ridge
 from hagmeta import pipeline
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, closed_form
 from hagmeta.methods.closed_form import OF_THE_ENCODER, ClosedForm
 from hagmeta.nn import statistics
@@ -60,7 +60,7 @@ class Lived(NamedTuple):
         return self._replace(classes=[change(rows) for rows in self.classes], query=change(self.query))
 
 
-def lived(config: RunConfig, dataset: NodeDataset) -> Lived:
+def lived(config: RunConfig, dataset: Dataset) -> Lived:
     context = prepare(config, [7, SEED], dataset, CPU)
     pack = pretrain(context, None, no_progress)
     streams = [scenario.test for scenario in context.scenarios]
@@ -144,7 +144,7 @@ def test_every_head_has_a_reference() -> None:
 @pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize(("method", "settings"), CASES)
 def test_a_head_is_its_reference(
-    narrow: NodeDataset, small: Small, method: str, settings: dict[str, float], features: str
+    narrow: Dataset, small: Small, method: str, settings: dict[str, float], features: str
 ) -> None:
     life = lived(small(method=method, features=features, pretrain_epochs=5, **settings), narrow)
     expected = HEADS[method][0](life, **settings)
@@ -159,7 +159,7 @@ def test_a_head_is_its_reference(
 
 
 def test_features_are_raised_part_by_part_and_a_random_projection_stands_beside_them(
-    tiny_graph: NodeDataset, tiny: Tiny
+    tiny_graph: Dataset, tiny: Tiny
 ) -> None:
     settings = {"method": "sgc-ncm", "features": "propagated", "hops": 1}
 
@@ -182,7 +182,7 @@ def test_features_are_raised_part_by_part_and_a_random_projection_stands_beside_
     assert not torch.equal(first, second)
 
 
-def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: Dataset, tiny: Tiny) -> None:
     context = prepare(tiny(method="sgc-ncm", features="propagated", hops=2), [7, SEED], tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
     for session in (0, 1):
@@ -205,7 +205,7 @@ def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: NodeData
 @pytest.mark.parametrize("method", CLOSED)
 @pytest.mark.parametrize("features", FEATURES)
 def test_any_head_on_any_features_is_the_same_in_any_pack(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, features: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, features: str
 ) -> None:
     # So that seeds need more or fewer of them:
     for module, name in ((statistics, "CHUNK"), (closed_form, "CHUNK"), (statistics, "ROWS")):
@@ -239,7 +239,7 @@ def test_nodes_that_count_nothing_change_no_bit(monkeypatch: pytest.MonkeyPatch)
     torch.testing.assert_close(short.scatter(means), short.covariances(means).sum(0))
 
 
-def test_the_encoder_is_the_frozen_one(dataset: NodeDataset, small: Small) -> None:
+def test_the_encoder_is_the_frozen_one(dataset: Dataset, small: Small) -> None:
     packs = [
         pretrain(prepare(small(**settings), [0, SEED], dataset, CPU), None, no_progress)
         for settings in (
@@ -252,7 +252,7 @@ def test_the_encoder_is_the_frozen_one(dataset: NodeDataset, small: Small) -> No
 
 
 def test_without_an_encoder_nothing_is_pre_trained(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forbidden(*_: Any) -> None:
         raise AssertionError("pre-trained")
@@ -283,7 +283,7 @@ def test_what_features_have_no_use_for_makes_no_other_run(method: str) -> None:
 
 
 def test_features_that_are_not_counts_stay_as_they_are_unless_they_are_too_many(
-    tiny_graph: NodeDataset, tiny: Tiny
+    tiny_graph: Dataset, tiny: Tiny
 ) -> None:
     dense = replace(tiny_graph, features=tiny_graph.features.toarray() - 0.5)
     context = prepare(tiny(method="sgc-lda", hops=1), [0], dense, CPU)
@@ -309,7 +309,7 @@ def test_features_that_are_not_counts_stay_as_they_are_unless_they_are_too_many(
 @pytest.mark.parametrize("method", CLOSED)
 @pytest.mark.parametrize("features", ["propagated", "encoder"])
 def test_what_is_kept_of_classes_is_all_that_labels_told_of_them(
-    narrow: NodeDataset, small: Small, method: str, features: str
+    narrow: Dataset, small: Small, method: str, features: str
 ) -> None:
     # With the whole graph there from the start, features stay the same: no label need be read again.
     config = small(method=method, features=features, visibility="whole", pretrain_epochs=5)
@@ -329,7 +329,7 @@ def test_what_is_kept_of_classes_is_all_that_labels_told_of_them(
 
 
 @pytest.mark.parametrize("method", CLOSED)
-def test_one_label_a_class_is_enough(dataset: NodeDataset, small: Small, method: str) -> None:
+def test_one_label_a_class_is_enough(dataset: Dataset, small: Small, method: str) -> None:
     # No class has any variance then. One answer to everything would be right for one class of 13.
     config = small(method=method, features="encoder", k_shot=1, rehearsal="1", pretrain_epochs=60)
     records = run(config, [0, 1, 2, SEED], dataset=dataset, device=CPU)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import MetaTraining, Method, Sizes, make_method
 from hagmeta.methods.hag_meta import binary_loss, categorical_loss
 from hagmeta.packs.pack import Pack, no_progress
@@ -54,7 +54,7 @@ def test_with_a_seed_all_toggles_start_from_the_same_parameters(small: Small, en
 
 
 def test_supervised_instead_of_gpil_teaches_the_encoder_and_tla_and_leaves_nla_as_it_began(
-    dataset: NodeDataset, small: Small
+    dataset: Dataset, small: Small
 ) -> None:
     learnt = {}
     for settings in ({}, {"gpil": False}, {"gpil": False, "instead_of_gpil": "supervised"}):
@@ -74,7 +74,7 @@ def test_supervised_instead_of_gpil_teaches_the_encoder_and_tla_and_leaves_nla_a
 
 @pytest.mark.parametrize("settings", [{}, {"protocol": "released"}, {"rehearsal": "none", "val_classes": 2}])
 def test_supervised_instead_of_gpil_runs_alone_in_a_pack_and_plain(
-    dataset: NodeDataset, small: Small, settings: dict[str, Any]
+    dataset: Dataset, small: Small, settings: dict[str, Any]
 ) -> None:
     config = small(
         gpil=False, instead_of_gpil="supervised", pretrain_on="known", pretrain_epochs=20, **settings
@@ -121,7 +121,7 @@ def support_weights(context: Context, attention: Any, visible: np.ndarray, suppo
 @pytest.mark.parametrize("nla", [False, True])
 @torch.no_grad()
 def test_answers_are_distances_to_train_means_and_weighted_supports(
-    dataset: NodeDataset, small: Small, nla: bool
+    dataset: Dataset, small: Small, nla: bool
 ) -> None:
     # Without NLA, and with or without TLA, which only weighs losses, it is the paper's Proto-GNN.
     context = prepare(small(nla=nla), SEEDS, dataset, CPU)
@@ -143,7 +143,7 @@ def test_answers_are_distances_to_train_means_and_weighted_supports(
 
 
 @torch.no_grad()
-def test_tla_weighs_the_loss_of_a_class_by_one_plus_its_weight(dataset: NodeDataset, small: Small) -> None:
+def test_tla_weighs_the_loss_of_a_class_by_one_plus_its_weight(dataset: Dataset, small: Small) -> None:
     # Without dropout, the logits of both are the same and only the weights of the loss differ.
     losses, logits = {}, {}
     for tla in (False, True):

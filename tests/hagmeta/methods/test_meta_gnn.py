@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
@@ -23,7 +23,7 @@ KEY = keys(SEEDS, "dropout")
 Small = Callable[..., RunConfig]
 
 
-def trained_a_little(config: RunConfig, dataset: NodeDataset) -> tuple[Context, Pack, Episode]:
+def trained_a_little(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack, Episode]:
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context, None, no_progress)
     (episode,) = islice(few_shot_episodes(context, context.knowledge.training()), 1)
@@ -54,7 +54,7 @@ def length_of(direction: dict[str, Tensor]) -> float:
 
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])
 def test_the_gradient_through_the_inner_steps_is_that_of_finite_differences(
-    dataset: NodeDataset, small: Small, encoder: str
+    dataset: Dataset, small: Small, encoder: str
 ) -> None:
     # Along its own gradient a loss rises by the gradient's length.
     config = small(method="meta-gnn", encoder=encoder, inner_rate=0.1, inner_steps=3)
@@ -63,7 +63,7 @@ def test_the_gradient_through_the_inner_steps_is_that_of_finite_differences(
     assert slope_along(pack, episode, gradient) == pytest.approx(length_of(gradient), rel=0.02)
 
 
-def test_first_order_leaves_the_way_through_the_inner_steps_out(dataset: NodeDataset, small: Small) -> None:
+def test_first_order_leaves_the_way_through_the_inner_steps_out(dataset: Dataset, small: Small) -> None:
     settings: dict[str, Any] = {"method": "meta-gnn", "inner_rate": 0.3, "inner_steps": 3}
     _, pack, episode = trained_a_little(small(**settings), dataset)
     _, other, _ = trained_a_little(small(**settings, first_order=True), dataset)
@@ -76,7 +76,7 @@ def test_first_order_leaves_the_way_through_the_inner_steps_out(dataset: NodeDat
     assert slope > 0 and abs(slope - length_of(first)) > 0.05 * slope
 
 
-def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: NodeDataset, small: Small) -> None:
+def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: Dataset, small: Small) -> None:
     logits = []
     for method in ("meta-gnn", "frozen"):
         context = prepare(small(method=method, inner_steps=0, pretrain_on="base"), SEEDS, dataset, CPU)
@@ -90,7 +90,7 @@ def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: NodeDat
 
 
 @pytest.mark.parametrize("steps", [1, 4])
-def test_inner_steps_lower_the_loss_on_the_supports(dataset: NodeDataset, small: Small, steps: int) -> None:
+def test_inner_steps_lower_the_loss_on_the_supports(dataset: Dataset, small: Small, steps: int) -> None:
     losses = []
     for count in (0, steps):
         config = small(method="meta-gnn", inner_steps=count, dropout=0.0)
@@ -102,7 +102,7 @@ def test_inner_steps_lower_the_loss_on_the_supports(dataset: NodeDataset, small:
     assert (losses[1] < losses[0]).all()
 
 
-def test_a_session_leaves_what_was_meta_learnt_as_it_was(dataset: NodeDataset, small: Small) -> None:
+def test_a_session_leaves_what_was_meta_learnt_as_it_was(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="meta-gnn"), SEEDS, dataset, CPU)
     pack = pretrain(context, None, no_progress)
     before = pack.snapshot()

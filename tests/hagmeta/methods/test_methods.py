@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from hagmeta.config import RunConfig, remarks, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining, SessionLearning
 from hagmeta.nn.prototypes import weighted_prototypes
 from hagmeta.packs.pack import no_progress
@@ -28,7 +28,7 @@ Small = Callable[..., RunConfig]
 NAMES = {item.name for item in fields(RunConfig)}
 
 
-def accuracies(config: RunConfig, dataset: NodeDataset) -> list[list[float]]:
+def accuracies(config: RunConfig, dataset: Dataset) -> list[list[float]]:
     return [record["accuracy"] for record in run(config, [0, 5], dataset=dataset, device=CPU)]
 
 
@@ -87,7 +87,7 @@ def test_methods_differ_in_their_hash_and_hag_meta_keeps_its_own() -> None:
 @pytest.mark.parametrize("protocol", ["strict", "released"])
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])
 def test_proto_is_hag_meta_with_all_parts_off(
-    dataset: NodeDataset, small: Small, encoder: str, protocol: str
+    dataset: Dataset, small: Small, encoder: str, protocol: str
 ) -> None:
     labels = {} if protocol == "released" else {"pretrain_on": "known"}
     common: dict[str, Any] = {"protocol": protocol, "pretrain_epochs": 20}
@@ -111,7 +111,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def test_frozen_never_changes_after_pre_training(dataset: NodeDataset, small: Small) -> None:
+def test_frozen_never_changes_after_pre_training(dataset: Dataset, small: Small) -> None:
     first, _, last = states_after(prepare(small(method="frozen"), [0, 5], dataset, CPU), sessions=True)
     assert same(first, last)
     for name in ("proto-gcn", "hag-meta"):  # as it would not if the phases did nothing
@@ -119,13 +119,13 @@ def test_frozen_never_changes_after_pre_training(dataset: NodeDataset, small: Sm
         assert not same(first, last)
 
 
-def test_frozen_is_proto_gcn_without_steps(dataset: NodeDataset, small: Small) -> None:
+def test_frozen_is_proto_gcn_without_steps(dataset: Dataset, small: Small) -> None:
     frozen = accuracies(small(method="frozen"), dataset)
     assert frozen == accuracies(small(method="proto-gcn", finetune_steps=0), dataset)
     assert frozen != accuracies(small(method="proto-gcn"), dataset)
 
 
-def test_joint_learns_from_train_nodes_of_every_class_met(dataset: NodeDataset, small: Small) -> None:
+def test_joint_learns_from_train_nodes_of_every_class_met(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="joint"), [0, 5], dataset, CPU)
     for scenario in context.scenarios:
         for session in range(3):
@@ -139,7 +139,7 @@ def test_joint_learns_from_train_nodes_of_every_class_met(dataset: NodeDataset, 
     assert record["oracle"] is True
 
 
-def test_joint_is_above_frozen(dataset: NodeDataset, small: Small) -> None:
+def test_joint_is_above_frozen(dataset: Dataset, small: Small) -> None:
     settings: dict[str, Any] = {"pretrain_epochs": 60, "episodes": 40, "finetune_steps": 10}
     joint, frozen = (
         np.mean([accuracy[-1] for accuracy in accuracies(small(method=name, **settings), dataset)])
@@ -148,7 +148,7 @@ def test_joint_is_above_frozen(dataset: NodeDataset, small: Small) -> None:
     assert joint > frozen + 0.02
 
 
-def test_ordinary_episodes_are_of_n_novel_train_classes(dataset: NodeDataset, small: Small) -> None:
+def test_ordinary_episodes_are_of_n_novel_train_classes(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="gpn", query_shot=4), [0, 5], dataset, CPU)
     for episode in islice(few_shot_episodes(context, context.knowledge.training()), 10):
         assert episode.task.averaged.shape == (2, 0)
@@ -164,7 +164,7 @@ def test_ordinary_episodes_are_of_n_novel_train_classes(dataset: NodeDataset, sm
 
 @pytest.mark.parametrize("settings", [{"method": "joint"}, {"gpil": False, "instead_of_gpil": "supervised"}])
 def test_supervised_batches_are_of_every_class_that_training_may_know(
-    dataset: NodeDataset, small: Small, settings: dict[str, Any]
+    dataset: Dataset, small: Small, settings: dict[str, Any]
 ) -> None:
     context = prepare(small(val_classes=2, **settings), [0, 5], dataset, CPU)
     assert context.meta_training is MetaTraining.SUPERVISED
@@ -177,13 +177,13 @@ def test_supervised_batches_are_of_every_class_that_training_may_know(
         assert episode.shared.task_sizes == (4, 2, 1) and episode.task.support.shape[1] == 0
 
 
-def test_a_method_s_draws_do_not_depend_on_the_method(dataset: NodeDataset, small: Small) -> None:
+def test_a_method_s_draws_do_not_depend_on_the_method(dataset: Dataset, small: Small) -> None:
     one, other = (prepare(small(method=name), [0], dataset, CPU).scenarios[0] for name in ("hag-meta", "gpn"))
     assert np.array_equal(one.test.support, other.test.support)
     assert all(np.array_equal(a, b) for a, b in zip(one.test.queries, other.test.queries, strict=True))
 
 
-def test_gpn_has_hag_meta_s_prototypes(dataset: NodeDataset, small: Small) -> None:
+def test_gpn_has_hag_meta_s_prototypes(dataset: Dataset, small: Small) -> None:
     contexts = [
         prepare(small(method=name, tla=False, pretrain_epochs=2), [0, 5], dataset, CPU)
         for name in ("gpn", "hag-meta")
@@ -204,7 +204,7 @@ def test_equal_scores_make_plain_means() -> None:
     torch.testing.assert_close(weighted_prototypes(support, weights), support.mean(1))
 
 
-def test_gpn_trains_otherwise_than_hag_meta(dataset: NodeDataset, small: Small) -> None:
+def test_gpn_trains_otherwise_than_hag_meta(dataset: Dataset, small: Small) -> None:
     trained = [
         states_after(prepare(small(method=name, tla=False), [0], dataset, CPU), sessions=False)[1]
         for name in ("gpn", "hag-meta")

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import Sizes
 from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.hag_meta import HagMeta
@@ -76,9 +76,9 @@ SETTINGS = RunConfig(
 )
 
 
-def their_dataset() -> NodeDataset:
+def their_dataset() -> Dataset:
     edges = np.argwhere(np.triu(THEIRS["adjacency"]))
-    return NodeDataset("steps", edges, THEIRS["labels"], THEIRS["features"], tuple(map(str, range(16))))
+    return Dataset("steps", edges, THEIRS["labels"], THEIRS["features"], tuple(map(str, range(16))))
 
 
 def their_scenario() -> Scenario:

@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal
 from torch import Tensor
 
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import make_method, posterior_means
 from hagmeta.methods.base import Sizes
 from hagmeta.methods.posterior_means import (
@@ -46,7 +46,7 @@ def seen(graph: Graph, visible: np.ndarray) -> View:
 
 
 @pytest.fixture
-def visible(tiny_graph: NodeDataset) -> np.ndarray:
+def visible(tiny_graph: Dataset) -> np.ndarray:
     return np.random.default_rng(0).random(tiny_graph.num_nodes) < 0.7
 
 
@@ -104,7 +104,7 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
 
 
 def test_neighbours_means_and_agreement_are_of_the_visible_graph(
-    tiny_graph: NodeDataset, visible: np.ndarray
+    tiny_graph: Dataset, visible: np.ndarray
 ) -> None:
     graph = Graph(tiny_graph, CPU)
     hidden = scipy.sparse.diags(visible.astype(float))
@@ -130,7 +130,7 @@ def same_span(found: Tensor, basis: np.ndarray, rows: np.ndarray) -> None:
 
 
 def test_words_are_the_singular_vectors_of_what_is_visible_now(
-    tiny_graph: NodeDataset, visible: np.ndarray
+    tiny_graph: Dataset, visible: np.ndarray
 ) -> None:
     graph = Graph(tiny_graph, CPU)
     words, rows = make_inputs("tf-idf", tiny_graph.features, visible)
@@ -140,7 +140,7 @@ def test_words_are_the_singular_vectors_of_what_is_visible_now(
     same_span(leading_words(graph, view, 8, rounds=30), left[:, :8] * values[:8], visible)
 
 
-def test_the_spectrum_is_that_of_the_visible_graph(tiny_graph: NodeDataset, visible: np.ndarray) -> None:
+def test_the_spectrum_is_that_of_the_visible_graph(tiny_graph: Dataset, visible: np.ndarray) -> None:
     graph = Graph(tiny_graph, CPU)
     scale = scipy.sparse.diags(graph.host_scale(visible))
     values, vectors = np.linalg.eigh((scale @ tiny_graph.adjacency @ scale).toarray())
@@ -149,7 +149,7 @@ def test_the_spectrum_is_that_of_the_visible_graph(tiny_graph: NodeDataset, visi
     same_span(spectrum(graph, seen(graph, visible), 6, rounds=40), expected, visible)
 
 
-def answers(config: RunConfig, dataset: NodeDataset) -> list[list[list[float]]]:
+def answers(config: RunConfig, dataset: Dataset) -> list[list[list[float]]]:
     return [record["matrix"] for record in run(config, [0, 3], dataset=dataset, device=CPU)]
 
 
@@ -164,13 +164,13 @@ def answers(config: RunConfig, dataset: NodeDataset) -> list[list[list[float]]]:
         {"finetune_steps": 0},
     ],
 )
-def test_every_part_counts(tiny_graph: NodeDataset, tiny: Tiny, off: dict[str, float]) -> None:
+def test_every_part_counts(tiny_graph: Dataset, tiny: Tiny, off: dict[str, float]) -> None:
     usual = {"method": "posterior-means", "finetune_steps": 20}
     assert answers(tiny(**usual), tiny_graph) != answers(tiny(**usual | off), tiny_graph)
 
 
 def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Labelled nodes are fixed at their labels while these may be read: without neighbours nothing hears that.
     settings = {"method": "posterior-means", "visibility": "whole", "refitted": False}
@@ -200,7 +200,7 @@ def test_without_labels_to_read_again_neither_basis_nor_encoder_changes(
 
 @pytest.mark.parametrize(("rehearsal", "moves"), [("all", True), ("50", True), ("2", False), ("none", False)])
 def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
-    tiny_graph: NodeDataset, tiny: Tiny, rehearsal: str, moves: bool
+    tiny_graph: Dataset, tiny: Tiny, rehearsal: str, moves: bool
 ) -> None:
     context = prepare(tiny(method="posterior-means", rehearsal=rehearsal), [0], tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
@@ -216,7 +216,7 @@ def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
 )
 @pytest.mark.parametrize("steps", [0, 2])
 def test_any_features_will_do(
-    tiny_graph: NodeDataset, tiny: Tiny, protocol: str, features: dict[str, Any], steps: int
+    tiny_graph: Dataset, tiny: Tiny, protocol: str, features: dict[str, Any], steps: int
 ) -> None:
     config = tiny(method="posterior-means", protocol=protocol, finetune_steps=steps, **features)
     (record,) = run(config, [0], dataset=tiny_graph, device=CPU)
@@ -224,7 +224,7 @@ def test_any_features_will_do(
 
 
 def test_halfway_through_a_session_the_encoder_is_taught_anew(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recall, learnt = lessons.recall, []
 
@@ -240,7 +240,7 @@ def test_halfway_through_a_session_the_encoder_is_taught_anew(
 
 
 def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
-    tiny_graph: NodeDataset, tiny: Tiny
+    tiny_graph: Dataset, tiny: Tiny
 ) -> None:
     context = prepare(tiny(method="posterior-means"), [0], tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
@@ -261,7 +261,7 @@ def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
 
 @pytest.mark.parametrize("head", ["sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac", "fecam"])
 def test_other_heads_can_be_put_on_its_features(
-    tiny_graph: NodeDataset, tiny: Tiny, visible: np.ndarray, head: str
+    tiny_graph: Dataset, tiny: Tiny, visible: np.ndarray, head: str
 ) -> None:
     graph = Graph(tiny_graph, CPU)
     words, rows = make_inputs("tf-idf", tiny_graph.features, visible)

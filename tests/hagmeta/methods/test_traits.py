@@ -13,7 +13,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.record_schema import FORMAT
 from hagmeta.common.traits import COSTS, ROLES, MethodTraits
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method, SessionLearning
 from hagmeta.methods.bounds import Joint
 from hagmeta.methods.hag_meta import HagMeta
@@ -137,7 +137,7 @@ def test_replay_without_a_choice_of_nodes_is_refused_at_once() -> None:
         type("Mine", (HagMeta,), {"session_learning": SessionLearning.REPLAY})
 
 
-def test_a_record_has_the_traits_of_its_configuration(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_a_record_has_the_traits_of_its_configuration(tiny_graph: Dataset, tiny: Tiny) -> None:
     config = tiny(method="hag-meta", nla_weights="oracle")
     (record,) = run(config, [0], dataset=tiny_graph, device=torch.device("cpu"))
     assert record["format"] == FORMAT and "traits" not in record["config"]

@@ -16,7 +16,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv, SGConv
 from torch_geometric.utils import subgraph, to_undirected
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.nn.encoders import ENCODERS, make_encoder
 from hagmeta.nn.gat import GraphAttention
 from hagmeta.nn.gcn import HiddenConvolution
@@ -36,13 +36,13 @@ def config(encoder: str) -> RunConfig:
     return RunConfig(encoder=encoder, hidden=6, embedding=5, heads=HEADS)
 
 
-def tiny() -> NodeDataset:
+def tiny() -> Dataset:
     """The last node has no neighbours."""
     rng = np.random.default_rng(0)
     pairs = np.sort(rng.integers(NODES - 1, size=(90, 2)), axis=1)
     edges = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     features = scipy.sparse.csr_matrix(rng.normal(size=(NODES, FEATURES)).astype(np.float32))
-    return NodeDataset("tiny", edges, np.arange(NODES) % CLASSES, features, ("a", "b", "c", "d"))
+    return Dataset("tiny", edges, np.arange(NODES) % CLASSES, features, ("a", "b", "c", "d"))
 
 
 def dense_features() -> np.ndarray:
@@ -354,7 +354,7 @@ def test_graph_attention_with_large_features(size: float) -> None:
     pairs = np.sort(rng.integers(40, size=(90, 2)), axis=1)
     edges = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     features = (rng.normal(size=(40, 6)) * size).astype(np.float32)
-    graph = Graph(NodeDataset("d", edges, np.zeros(40, dtype=np.int64), features, ("a",)), CPU)
+    graph = Graph(Dataset("d", edges, np.zeros(40, dtype=np.int64), features, ("a",)), CPU)
     torch.manual_seed(0)
     layer = GraphAttention(6, 4, 2)
     same = GATConv(6, 2, heads=2)

@@ -18,7 +18,7 @@ from torch_geometric.utils import subgraph, to_undirected
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, remarks, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.nn.pyg_model import adapted
 from hagmeta.packs.randomness import keys, seeded
@@ -57,7 +57,7 @@ class Isomorphism(nn.Module):
         return self.layer(x, edge_index)
 
 
-def tiny(seed: int = 0) -> NodeDataset:
+def tiny(seed: int = 0) -> Dataset:
     """Its even nodes, and the edges among them, are the same for every seed."""
     fixed, rng = np.random.default_rng(0), np.random.default_rng(seed)
     even = 2 * fixed.integers(NODES // 2, size=(50, 2))
@@ -67,7 +67,7 @@ def tiny(seed: int = 0) -> NodeDataset:
     features = fixed.poisson(1.0, size=(NODES, FEATURES)).astype(np.float32)
     features[1::2] = rng.poisson(5.0, size=(NODES // 2, FEATURES))
     labels = np.arange(NODES) % 4
-    return NodeDataset("tiny", edges, labels, scipy.sparse.csr_matrix(features), ("a", "b", "c", "d"))
+    return Dataset("tiny", edges, labels, scipy.sparse.csr_matrix(features), ("a", "b", "c", "d"))
 
 
 VISIBLE = np.arange(NODES) % 2 == 0
@@ -333,7 +333,7 @@ def test_widths_that_do_not_fit_are_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("method", ["hag-meta", "meta-gnn", "posterior-means"])
-def test_a_run_with_a_model_repeats(tiny_graph: NodeDataset, tiny: Any, method: str) -> None:
+def test_a_run_with_a_model_repeats(tiny_graph: Dataset, tiny: Any, method: str) -> None:
     config = tiny(method=method, encoder=f"pyg:{__file__}:Own")
     assert "seed by seed" in " ".join(remarks(resolve(config)))
     first = run(config, [0, 1], dataset=tiny_graph, device=CPU)

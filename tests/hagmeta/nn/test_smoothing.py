@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.nn.smoothing import ROUNDS, smoothed_scores
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.plain import PlainGraph
@@ -20,7 +20,7 @@ RING = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [0, 4], [1, 4], [2, 4]])  # of 
 
 def graph_of(edges: np.ndarray, nodes: int, kind: type[Graph] = Graph) -> Graph:
     features = scipy.sparse.csr_matrix(np.ones((nodes, 1), dtype=np.float32))
-    return kind(NodeDataset("made", edges, np.zeros(nodes, dtype=np.int64), features, ("a",)), CPU)
+    return kind(Dataset("made", edges, np.zeros(nodes, dtype=np.int64), features, ("a",)), CPU)
 
 
 def smoothed(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.pipeline import run
 from hagmeta.protocol.predictions import Predictions
@@ -22,7 +22,7 @@ Columns = Callable[[Graph, View, int], Tensor]
 
 
 @pytest.fixture
-def view(tiny_graph: NodeDataset) -> View:
+def view(tiny_graph: Dataset) -> View:
     """What a seed sees of a graph of many components: each of them has an eigenvalue of one."""
     visible = np.random.default_rng(0).random(tiny_graph.num_nodes) < 0.5
     words, rows = make_inputs("tf-idf", tiny_graph.features, visible)
@@ -48,7 +48,7 @@ def other_routine(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.mark.parametrize("columns", [leading_words, spectrum])
 def test_columns_are_the_same_by_another_routine(
-    tiny_graph: NodeDataset, view: View, other_routine: Callable[[], None], columns: Columns
+    tiny_graph: Dataset, view: View, other_routine: Callable[[], None], columns: Columns
 ) -> None:
     graph = Graph(tiny_graph, CPU)
     expected = columns(graph, view, 32)
@@ -57,7 +57,7 @@ def test_columns_are_the_same_by_another_routine(
 
 
 def test_answers_are_the_same_by_another_routine(
-    tiny_graph: NodeDataset, tiny: Callable[..., RunConfig], other_routine: Callable[[], None]
+    tiny_graph: Dataset, tiny: Callable[..., RunConfig], other_routine: Callable[[], None]
 ) -> None:
     def answers() -> list[list[int]]:
         found: list[Predictions] = []

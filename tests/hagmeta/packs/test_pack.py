@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.protocol.splits import make_split
 from hagmeta.testing import results
@@ -20,7 +20,7 @@ VARIANTS = [(method, protocol) for method in METHODS for protocol in ("strict", 
 
 @pytest.mark.parametrize(("method", "protocol"), VARIANTS)
 def test_a_run_is_the_same_to_the_bit_alone_again_and_in_any_pack(
-    narrow: NodeDataset, small: Small, method: str, protocol: str
+    narrow: Dataset, small: Small, method: str, protocol: str
 ) -> None:
     config = small(method=method, protocol=protocol, pretrain_epochs=3, episodes=2, validate_every=1)
     alone = results(config, [3], narrow)[3]
@@ -29,7 +29,7 @@ def test_a_run_is_the_same_to_the_bit_alone_again_and_in_any_pack(
 
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])
-def test_a_run_is_the_same_in_a_pack_of_ten(narrow: NodeDataset, small: Small, protocol: str) -> None:
+def test_a_run_is_the_same_in_a_pack_of_ten(narrow: Dataset, small: Small, protocol: str) -> None:
     config = small(protocol=protocol, pretrain_epochs=5)
     pack = [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
     assert results(config, pack, narrow)[3] == results(config, [3], narrow)[3]
@@ -37,7 +37,7 @@ def test_a_run_is_the_same_in_a_pack_of_ten(narrow: NodeDataset, small: Small, p
 
 @pytest.mark.parametrize("method", METHODS)
 def test_validation_streams_are_as_independent_of_the_pack(
-    narrow: NodeDataset, small: Small, method: str
+    narrow: Dataset, small: Small, method: str
 ) -> None:
     # Searches are scored by what a model makes of classes held out, for every method alike.
     config = small(method=method, val_classes=2, episodes=2, validate_every=1)
@@ -47,7 +47,7 @@ def test_validation_streams_are_as_independent_of_the_pack(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_seeds_of_a_pack_may_have_other_base_classes(narrow: NodeDataset, small: Small, method: str) -> None:
+def test_seeds_of_a_pack_may_have_other_base_classes(narrow: Dataset, small: Small, method: str) -> None:
     # Of classes that are equally large each seed takes its own.
     tied = replace(narrow, labels=np.arange(narrow.num_nodes) % narrow.num_classes)
     config = small(method=method, episodes=2, validate_every=1)
@@ -56,7 +56,7 @@ def test_seeds_of_a_pack_may_have_other_base_classes(narrow: NodeDataset, small:
     assert results(config, [0, 3], tied)[3] == results(config, [3], tied)[3]
 
 
-def test_the_gat_encoder_is_as_independent_of_its_pack(dataset: NodeDataset, small: Small) -> None:
+def test_the_gat_encoder_is_as_independent_of_its_pack(dataset: Dataset, small: Small) -> None:
     config = small(encoder="gat")
     assert results(config, [3, 0], dataset)[3] == results(config, [3], dataset)[3]
 
@@ -65,13 +65,13 @@ def test_the_gat_encoder_is_as_independent_of_its_pack(dataset: NodeDataset, sma
     ("method", "inputs"), [("hag-meta", "tf-idf"), ("meta-gnn", "svd"), ("proto-gat", "svd")]
 )
 def test_inputs_of_a_seed_are_as_independent_of_its_pack(
-    dataset: NodeDataset, small: Small, method: str, inputs: str
+    dataset: Dataset, small: Small, method: str, inputs: str
 ) -> None:
     config = small(method=method, inputs=inputs, episodes=4, validate_every=2)
     assert results(config, [7, 1, 3, 0], dataset)[3] == results(config, [3], dataset)[3]
 
 
-def test_seeds_stop_early_one_by_one(dataset: NodeDataset, small: Small) -> None:
+def test_seeds_stop_early_one_by_one(dataset: Dataset, small: Small) -> None:
     # A seed that stops keeps its best while the pack goes on for the others.
     config = small(pretrain_epochs=20, episodes=60, validate_every=2, patience=2)
     pack = results(config, [0, 1, 2], dataset)
@@ -79,20 +79,20 @@ def test_seeds_stop_early_one_by_one(dataset: NodeDataset, small: Small) -> None
 
 
 @pytest.mark.parametrize("toggle", ["gpil", "nla", "tla"])
-def test_each_toggle_changes_the_outcome(dataset: NodeDataset, small: Small, toggle: str) -> None:
+def test_each_toggle_changes_the_outcome(dataset: Dataset, small: Small, toggle: str) -> None:
     # An ablation whose switches did nothing would show no difference either.
     full, without = (results(small(**{toggle: on}), [0], dataset)[0] for on in (True, False))
     assert full["matrix"] != without["matrix"]
     assert full["config_hash"] != without["config_hash"]
 
 
-def test_one_shot_runs(dataset: NodeDataset, small: Small) -> None:
+def test_one_shot_runs(dataset: Dataset, small: Small) -> None:
     # With K = 1 nothing is left to hold out: new classes take part in fine-tuning as prototypes only.
     record = results(small(k_shot=1), [0], dataset)[0]
     assert len(record["accuracy"]) == 3
 
 
-def test_learning_beats_chance(dataset: NodeDataset, small: Small) -> None:
+def test_learning_beats_chance(dataset: Dataset, small: Small) -> None:
     records = results(small(episodes=40, pretrain_epochs=60), [0, 1], dataset)
     for record in records.values():
         assert record["accuracy"][0] > 3 / 9

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.packs import capture, pack, randomness
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
 class Runs:
     """Runs of one seed; pre-training is shared by all packed ones, and by all plain ones."""
 
-    def __init__(self, dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
         self._dataset, self._small, self._patch = dataset, small, monkeypatch
 
     def __call__(
@@ -68,7 +68,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch) -> Runs:
+def runs(dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return Runs(dataset, small, monkeypatch)
 
 
@@ -135,7 +135,7 @@ def test_so_it_is_with_other_inputs(
 
 
 def test_dense_features_make_no_difference_to_that(
-    small: Small, dataset: NodeDataset, monkeypatch: pytest.MonkeyPatch
+    small: Small, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dense = replace(dataset, features=np.asarray(dataset.features.todense()))
     runs = Runs(dense, small, monkeypatch)
@@ -255,7 +255,7 @@ def test_arguments_of_more_than_one_seed_are_refused() -> None:
         PlainPack([Line()], CPU).run("answer", (1.0,), torch.ones(2, 4))
 
 
-def test_several_seeds_run_one_after_the_other(dataset: NodeDataset, small: Small) -> None:
+def test_several_seeds_run_one_after_the_other(dataset: Dataset, small: Small) -> None:
     config = small(pretrain_epochs=2, episodes=1)
     records = run(config, [0, 5], dataset=dataset, device=CPU, plain=True)
     assert [record["seed"] for record in records] == [0, 5]

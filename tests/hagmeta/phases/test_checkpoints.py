@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.phases import checkpoints as module
 from hagmeta.phases.checkpoints import Checkpoints, State
@@ -46,7 +46,7 @@ class KeptAlways(Checkpoints):
         raise CutOff(where)
 
 
-def told(config: RunConfig, graph: NodeDataset, checkpoints: Checkpoints | None = None) -> Any:
+def told(config: RunConfig, graph: Dataset, checkpoints: Checkpoints | None = None) -> Any:
     """All that a run leaves, but for what tells of time and place."""
     predictions: list[Predictions] = []
     snapshots = Snapshots(1)
@@ -67,7 +67,7 @@ def told(config: RunConfig, graph: NodeDataset, checkpoints: Checkpoints | None 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
 def test_a_run_cut_off_at_every_moment_ends_as_if_it_never_was(
-    tiny_graph: NodeDataset, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
+    tiny_graph: Dataset, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(module, "COST_SHARE", np.inf)
     config = resolve(tiny(episodes=EPISODES, **case))

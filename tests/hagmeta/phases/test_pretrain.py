@@ -16,7 +16,7 @@ from torch import Tensor
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.pack import Parameters
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.pretrain import pretrained_encoders
@@ -29,7 +29,7 @@ Small = Callable[..., RunConfig]
 
 
 def encoders(
-    config: RunConfig, seeds: list[int], dataset: NodeDataset, folder: Path | None
+    config: RunConfig, seeds: list[int], dataset: Dataset, folder: Path | None
 ) -> tuple[list[Parameters], int]:
     """The encoders, and how many validations it took to get them."""
     calls: list[str] = []
@@ -47,7 +47,7 @@ def same(one: list[Parameters], other: list[Parameters]) -> bool:
 
 
 def test_cached_encoders_are_those_computed_and_cost_nothing(
-    dataset: NodeDataset, small: Small, tmp_path: Path
+    dataset: Dataset, small: Small, tmp_path: Path
 ) -> None:
     config = small(pretrain_epochs=20)  # validated twice
     computed, _ = encoders(config, [0, 1, 2], dataset, None)
@@ -61,7 +61,7 @@ def test_cached_encoders_are_those_computed_and_cost_nothing(
 
 
 def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not(
-    dataset: NodeDataset, small: Small, tmp_path: Path
+    dataset: Dataset, small: Small, tmp_path: Path
 ) -> None:
     encoders(small(), [0], dataset, tmp_path)
     for shared in (small(nla=False), small(gpil=False, tla=False), small(episodes=5, finetune_steps=0)):
@@ -82,14 +82,14 @@ def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not
     assert encoders(small(protocol="released"), [0], dataset, tmp_path)[1] > 0
 
 
-def test_other_data_is_another_encoder(dataset: NodeDataset, small: Small, tmp_path: Path) -> None:
+def test_other_data_is_another_encoder(dataset: Dataset, small: Small, tmp_path: Path) -> None:
     encoders(small(), [0], dataset, tmp_path)
     doubled = replace(dataset, features=dataset.features * np.float32(2))
     assert encoders(small(), [0], doubled, tmp_path)[1] > 0
 
 
 def test_an_svd_is_computed_once_and_what_is_read_is_what_was_computed(
-    dataset: NodeDataset, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def inputs(seeds: list[int], cache: Cache | None, **settings: str) -> tuple[Tensor, ...]:
         context = prepare(small(**{"inputs": "svd"} | settings), seeds, dataset, CPU, cache=cache)
@@ -144,7 +144,7 @@ print(len(work))
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_a_damaged_encoder_is_named(dataset: NodeDataset, small: Small, tmp_path: Path) -> None:
+def test_a_damaged_encoder_is_named(dataset: Dataset, small: Small, tmp_path: Path) -> None:
     encoders(small(), [0], dataset, tmp_path)
     (path,) = tmp_path.glob("*.pt")
     path.write_bytes(path.read_bytes()[:100])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hagmeta.config import RunConfig, remarks, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
@@ -36,7 +36,7 @@ def read_out(context: Context, pack: Pack, session: int) -> tuple[torch.Tensor, 
     return logits, ReadOut(context).scores(pack, shared, knowledge, task)
 
 
-def outcome(config: RunConfig, dataset: NodeDataset, seeds: list[int], plain: bool = False) -> dict[str, Any]:
+def outcome(config: RunConfig, dataset: Dataset, seeds: list[int], plain: bool = False) -> dict[str, Any]:
     """Of seed 3."""
     records = run(config, seeds, dataset=dataset, device=CPU, plain=plain)
     return next({key: r[key] for key in ("matrix", "validation")} for r in records if r["seed"] == 3)
@@ -44,7 +44,7 @@ def outcome(config: RunConfig, dataset: NodeDataset, seeds: list[int], plain: bo
 
 @pytest.mark.parametrize("method", METHODS)
 def test_off_scores_are_logits_to_the_bit_and_nothing_else_is_computed(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     context = prepare(tiny(method=method), SEEDS, tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
@@ -63,7 +63,7 @@ def test_off_scores_are_logits_to_the_bit_and_nothing_else_is_computed(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_with_both_alike_in_every_pack(
-    tiny_graph: NodeDataset, tiny: Tiny, method: str
+    tiny_graph: Dataset, tiny: Tiny, method: str
 ) -> None:
     config = tiny(method=method, **HELD_OUT, **BOTH)
     alone = outcome(config, tiny_graph, [3])
@@ -77,7 +77,7 @@ def test_every_method_runs_with_both_alike_in_every_pack(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_each_changes_scores_without_the_other(tiny_graph: NodeDataset, tiny: Tiny, method: str) -> None:
+def test_each_changes_scores_without_the_other(tiny_graph: Dataset, tiny: Tiny, method: str) -> None:
     # The same parameters for all: neither has a part in pre-training.
     found = []
     for change in ({"smoothing": 0.5}, {"logit_adjustment": 1.0}, BOTH):
@@ -89,14 +89,14 @@ def test_each_changes_scores_without_the_other(tiny_graph: NodeDataset, tiny: Ti
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_plain_mode_answers_alike(tiny_graph: NodeDataset, tiny: Tiny, method: str) -> None:
+def test_plain_mode_answers_alike(tiny_graph: Dataset, tiny: Tiny, method: str) -> None:
     config = tiny(method=method, **BOTH)
     packed, plain = (outcome(config, tiny_graph, [3], plain=plain)["matrix"] for plain in (False, True))
     for one, other in zip(packed, plain, strict=True):
         np.testing.assert_allclose(one, other, atol=0.05)  # a query or two: sums in another order
 
 
-def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, tiny: Tiny) -> None:
     # From logits of every node, asked for as queries, by the formula.
     context = prepare(tiny(method="proto-gcn", **BOTH), SEEDS, tiny_graph, CPU)
     pack = pretrain(context, None, no_progress)
@@ -164,7 +164,7 @@ def known_counts(stream: Stream, context: Context, seed: int, most: int = 1000) 
     ],
 )
 def test_logits_are_adjusted_to_the_labels_that_a_class_is_known_by(
-    tiny_graph: NodeDataset,
+    tiny_graph: Dataset,
     tiny: Tiny,
     monkeypatch: pytest.MonkeyPatch,
     method: str,
@@ -185,7 +185,7 @@ def test_logits_are_adjusted_to_the_labels_that_a_class_is_known_by(
 
 
 def test_an_oracle_knows_each_class_by_all_its_train_labels(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = prepare(tiny(method="joint", logit_adjustment=1.0), SEEDS, tiny_graph, CPU)
     *_, last = counts_of(context, monkeypatch)
@@ -195,7 +195,7 @@ def test_an_oracle_knows_each_class_by_all_its_train_labels(
         np.testing.assert_allclose(last[seed], counts / counts.min(), rtol=1e-5)
 
 
-def test_wrong_labels_are_held_as_they_were_given(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_wrong_labels_are_held_as_they_were_given(tiny_graph: Dataset, tiny: Tiny) -> None:
     config = tiny(method="proto-gcn", k_shot=3, mislabelled=1, smoothing=0.5)
     context = prepare(config, SEEDS, tiny_graph, CPU)
     streams = [scenario.test for scenario in context.scenarios]
@@ -209,7 +209,7 @@ def test_wrong_labels_are_held_as_they_were_given(tiny_graph: NodeDataset, tiny:
         assert (scenario.labels[stream.support] != stream.arriving[..., None]).sum() == 4
 
 
-def test_supports_that_are_repeated_count_once(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_supports_that_are_repeated_count_once(tiny_graph: Dataset, tiny: Tiny) -> None:
     # One label of earlier classes beside three of the new ones: rows of one length have it three times.
     context = prepare(tiny(method="frozen", k_shot=3, rehearsal="1", smoothing=0.5), SEEDS, tiny_graph, CPU)
     streams = [scenario.test for scenario in context.scenarios]

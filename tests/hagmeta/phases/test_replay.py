@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods.er_gnn import coverage, influence, mean_of_feature, replay_weights
 from hagmeta.methods.icarl import distillation_loss, herding
 from hagmeta.nn.head import LinearHead
@@ -95,7 +95,7 @@ def test_new_and_replayed_nodes_weigh_the_same() -> None:
     assert weights.tolist() == [0.0625] * 8 + [0.25] * 2
 
 
-def prepared(config: RunConfig, dataset: NodeDataset) -> tuple[Context, Pack]:
+def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context, None, no_progress)
     meet_trained(context, pack, context.knowledge.training())
@@ -108,7 +108,7 @@ def prepared(config: RunConfig, dataset: NodeDataset) -> tuple[Context, Pack]:
     [("icarl", "mean"), ("er-gnn", "mean"), ("er-gnn", "coverage"), ("er-gnn", "influence")],
 )
 def test_memory_keeps_so_many_train_nodes_or_supports_a_class(
-    dataset: NodeDataset, small: Small, method: str, selection: str, size: int
+    dataset: Dataset, small: Small, method: str, selection: str, size: int
 ) -> None:
     context, pack = prepared(small(method=method, selection=selection, memory=size), dataset)
     streams = [scenario.test for scenario in context.scenarios]
@@ -130,7 +130,7 @@ def test_memory_keeps_so_many_train_nodes_or_supports_a_class(
     )
 
 
-def test_a_class_smaller_than_the_memory_keeps_all_its_nodes(dataset: NodeDataset, small: Small) -> None:
+def test_a_class_smaller_than_the_memory_keeps_all_its_nodes(dataset: Dataset, small: Small) -> None:
     context, pack = prepared(small(method="icarl", memory=200), dataset)
     streams = [scenario.test for scenario in context.scenarios]
     memory = Memory(context, streams)
@@ -155,7 +155,7 @@ def lesson_at(context: Context, pack: Pack, session: int) -> ReplayLesson:
 
 @pytest.mark.parametrize("method", ["er-gnn", "icarl"])
 def test_a_session_replays_what_is_kept_beside_its_supports(
-    dataset: NodeDataset, small: Small, method: str
+    dataset: Dataset, small: Small, method: str
 ) -> None:
     context, pack = prepared(small(method=method, memory=4), dataset)
     task, target = lesson_at(context, pack, 2).task(2)
@@ -184,7 +184,7 @@ def test_distillation_has_no_gradient_where_nothing_has_changed() -> None:
     torch.testing.assert_close(loss, 4 * expected)
 
 
-def test_a_session_of_icarl_starts_without_distillation_loss(dataset: NodeDataset, small: Small) -> None:
+def test_a_session_of_icarl_starts_without_distillation_loss(dataset: Dataset, small: Small) -> None:
     # The model still is the previous one, and without dropout its answers are those recalled.
     losses = []
     for weight in (0.0, 5.0):
@@ -212,7 +212,7 @@ def test_a_new_row_of_the_head_classifies_by_distance_to_its_mean() -> None:
 
 
 @pytest.mark.parametrize("method", ["er-gnn", "icarl"])
-def test_no_class_is_started_twice(dataset: NodeDataset, small: Small, method: str) -> None:
+def test_no_class_is_started_twice(dataset: Dataset, small: Small, method: str) -> None:
     context, pack = prepared(small(method=method), dataset)
     streams = [scenario.test for scenario in context.scenarios]
     for session in range(3):
@@ -224,7 +224,7 @@ def test_no_class_is_started_twice(dataset: NodeDataset, small: Small, method: s
             assert set(torch.nonzero(moved[:, seed]).ravel().tolist()) == set(arrived)
 
 
-def test_what_is_kept_matters(dataset: NodeDataset, small: Small) -> None:
+def test_what_is_kept_matters(dataset: Dataset, small: Small) -> None:
     def head_after_the_sessions(**changes: object) -> torch.Tensor:
         context, pack = prepared(small(method="er-gnn", **changes), dataset)
         play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hagmeta.config import RunConfig, remarks, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, SessionLearning
 from hagmeta.packs.pack import no_progress
 from hagmeta.phases.context import Context
@@ -40,7 +40,7 @@ def guesses(context: Context, session: int) -> tuple[torch.Tensor, torch.Tensor]
     return read_out.guesses(pack, shared, knowledge, task, COUNT), scores
 
 
-def matrix(config: RunConfig, dataset: NodeDataset, seeds: list[int]) -> Any:
+def matrix(config: RunConfig, dataset: Dataset, seeds: list[int]) -> Any:
     """Of seed 3."""
     records = run(config, seeds, dataset=dataset, device=CPU)
     return next(record["matrix"] for record in records if record["seed"] == 3)
@@ -48,7 +48,7 @@ def matrix(config: RunConfig, dataset: NodeDataset, seeds: list[int]) -> Any:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.5])
 def test_guesses_are_visible_nodes_without_labels_that_score_highest(
-    tiny_graph: NodeDataset, tiny: Tiny, smoothing: float
+    tiny_graph: Dataset, tiny: Tiny, smoothing: float
 ) -> None:
     context = prepare(tiny(method="sgc-ncm", smoothing=smoothing), SEEDS, tiny_graph, CPU)
     found, scores = guesses(context, 2)
@@ -71,7 +71,7 @@ def test_guesses_are_visible_nodes_without_labels_that_score_highest(
     [*((method, "all") for method in ABLE), ("proto-gcn", "2"), ("sgc-lda", "2"), ("proto-gcn", "none")],
 )
 def test_every_method_learns_from_its_guesses_alike_in_every_pack(
-    tiny_graph: NodeDataset, tiny: Tiny, method: str, rehearsal: str
+    tiny_graph: Dataset, tiny: Tiny, method: str, rehearsal: str
 ) -> None:
     settings = {"method": method, "rehearsal": rehearsal}
     config = tiny(**settings, self_training=COUNT)
@@ -84,7 +84,7 @@ def test_every_method_learns_from_its_guesses_alike_in_every_pack(
 
 @pytest.mark.parametrize("rehearsal", ["all", "2"])
 def test_supports_are_joined_by_the_guesses_of_the_session(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, rehearsal: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, rehearsal: str
 ) -> None:
     seen: list[tuple[int, ...]] = []
     task = TaskMaker.session

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.pack import no_progress
 from hagmeta.phases.validation import Validation
 from hagmeta.pipeline import prepare, pretrain
@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("held_out", [0, 2])
-def test_validation_counts_every_class_the_same(dataset: NodeDataset, small: Small, held_out: int) -> None:
+def test_validation_counts_every_class_the_same(dataset: Dataset, small: Small, held_out: int) -> None:
     context = prepare(small(method="frozen", val_classes=held_out), [0, 1], dataset, CPU)
     pack = pretrain(context, None, no_progress)
     streams = [scenario.validation for scenario in context.scenarios]

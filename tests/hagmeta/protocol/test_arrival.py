@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method, Shared, Sizes, Task, make_method
 from hagmeta.methods.base import MethodSettings
 from hagmeta.methods.proto import ProtoGcn
@@ -122,7 +122,7 @@ class Life:
 
 def lived(
     config: RunConfig,
-    dataset: NodeDataset,
+    dataset: Dataset,
     monkeypatch: pytest.MonkeyPatch,
     *,
     anew: bool,
@@ -212,7 +212,7 @@ WAYS |= {"smoothed": {"smoothing": 0.5, "logit_adjustment": 1.0}}
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_cannot_tell_when_a_node_arrived(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, way: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, way: str
 ) -> None:
     config = tiny(method=method, **WAYS[way])
     life = lived(config, tiny_graph, monkeypatch, anew=False)
@@ -229,7 +229,7 @@ def test_a_method_cannot_tell_when_a_node_arrived(
 
 @pytest.mark.parametrize("method", ["proto-gcn", "sgc-ridge"])
 def test_nor_by_what_it_labels_itself(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     config = tiny(method=method, self_training=3)
     life, other = (lived(config, tiny_graph, monkeypatch, anew=anew) for anew in (False, True))
@@ -299,7 +299,7 @@ def nodes_kept(life: Life, seed: int) -> np.ndarray:
 
 
 def test_memory_and_lessons_do_keep_nodes(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The check of them looks at something, and finds an unlabelled node among the rest.
     for method in ("icarl", "hag-meta", "joint"):
@@ -311,7 +311,7 @@ def test_memory_and_lessons_do_keep_nodes(
 
 
 def test_nor_in_a_validation_stream_of_held_out_classes(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny(n_way=1, classes=(2, 3, 4), val_classes=2)
     lives = [
@@ -321,7 +321,7 @@ def test_nor_in_a_validation_stream_of_held_out_classes(
 
 
 def test_labels_chosen_by_arrival_are_noticed(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A leak in the loops: classes are averaged over the train nodes that came first.
     honest = Scenario.nodes_of
@@ -337,7 +337,7 @@ def test_labels_chosen_by_arrival_are_noticed(
 
 
 def test_labels_held_by_arrival_are_noticed(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A leak in what smoothing is given: the labels of nodes that came with the session alone.
     honest = ReadOut._labels
@@ -404,7 +404,7 @@ def cheat(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Method]], str]:
 
 
 def test_a_method_that_remembers_who_was_visible_is_caught(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, cheat: Callable[[type[Method]], str]
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, cheat: Callable[[type[Method]], str]
 ) -> None:
     config = tiny(method=cheat(Cheat))
     life, other = (lived(config, tiny_graph, monkeypatch, anew=anew) for anew in (False, True))
@@ -417,7 +417,7 @@ def test_a_method_that_remembers_who_was_visible_is_caught(
 
 
 def test_nor_can_it_remember_in_its_class_or_in_a_parameter(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, cheat: Callable[[type[Method]], str]
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, cheat: Callable[[type[Method]], str]
 ) -> None:
     monkeypatch.setattr(CheatInTheClass, "previous", None, raising=False)
     life = lived(tiny(method=cheat(CheatInTheClass)), tiny_graph, monkeypatch, anew=False)
@@ -427,7 +427,7 @@ def test_nor_can_it_remember_in_its_class_or_in_a_parameter(
 
 
 def test_a_mask_handed_on_by_the_loops_is_noticed(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Arrival given away with the view: the arguments are no longer what they were.
     honest = KnowledgeSource.session
@@ -444,7 +444,7 @@ def test_a_mask_handed_on_by_the_loops_is_noticed(
 
 
 def test_nor_can_the_loops_hand_on_an_older_view(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What was true when it was kept is not changed by arrivals dealt later: it is looked for by itself.
     honest, older = KnowledgeSource.session, []

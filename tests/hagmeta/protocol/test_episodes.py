@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import few_shot_episodes, pseudo_episodes
 from hagmeta.pipeline import prepare
@@ -53,7 +53,7 @@ def test_pools_of_unequal_size_give_their_own_nodes() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])
-def test_a_pseudo_stream_draws_right_nodes_apart(dataset: NodeDataset, small: Small, protocol: str) -> None:
+def test_a_pseudo_stream_draws_right_nodes_apart(dataset: Dataset, small: Small, protocol: str) -> None:
     context = prepare(small(protocol=protocol), [0], dataset, CPU)
     scenario, config = context.scenarios[0], context.settings
     sampler = EpisodeSampler(scenario, config)
@@ -76,7 +76,7 @@ def test_a_pseudo_stream_draws_right_nodes_apart(dataset: NodeDataset, small: Sm
     assert roles == ({TRAIN} if protocol == "strict" else {0, 1, 2})
 
 
-def test_every_novel_class_and_train_node_has_its_turn(dataset: NodeDataset, small: Small) -> None:
+def test_every_novel_class_and_train_node_has_its_turn(dataset: Dataset, small: Small) -> None:
     context = prepare(small(), [0], dataset, CPU)
     scenario = context.scenarios[0]
     sampler = EpisodeSampler(scenario, context.settings)
@@ -86,7 +86,7 @@ def test_every_novel_class_and_train_node_has_its_turn(dataset: NodeDataset, sma
     assert set(base) == set(scenario.nodes_of(scenario.split.base, TRAIN))
 
 
-def test_held_out_classes_are_never_drawn(dataset: NodeDataset, small: Small) -> None:
+def test_held_out_classes_are_never_drawn(dataset: Dataset, small: Small) -> None:
     context = prepare(small(val_classes=2), [0], dataset, CPU)
     scenario = context.scenarios[0]
     sampler = EpisodeSampler(scenario, context.settings)
@@ -98,16 +98,14 @@ def test_held_out_classes_are_never_drawn(dataset: NodeDataset, small: Small) ->
 
 
 @pytest.mark.parametrize(("n_way", "ways"), [(1, 2), (2, 2), (3, 3)])
-def test_a_task_is_among_two_classes_at_least(
-    dataset: NodeDataset, small: Small, n_way: int, ways: int
-) -> None:
+def test_a_task_is_among_two_classes_at_least(dataset: Dataset, small: Small, n_way: int, ways: int) -> None:
     context = prepare(small(method="gpn", n_way=n_way), [0, 5], dataset, CPU)
     episode = next(few_shot_episodes(context, context.knowledge.training()))
     assert episode.shared.task_sizes == (ways,)
     assert episode.task.support.shape[1] == ways and set(episode.target[0].tolist()) == set(range(ways))
 
 
-def test_how_a_model_learns_changes_no_episode(dataset: NodeDataset, small: Small) -> None:
+def test_how_a_model_learns_changes_no_episode(dataset: Dataset, small: Small) -> None:
     configs = [
         small(),
         small(nla=False, tla=False, loss="binary", encoder="gat", episodes=3, finetune_steps=0),
@@ -135,7 +133,7 @@ def tasks(context: Context, count: int) -> list[tuple[list[int], list[list[int]]
 
 
 def test_merged_classes_keep_their_supports_until_the_stream_starts_anew(
-    dataset: NodeDataset, small: Small
+    dataset: Dataset, small: Small
 ) -> None:
     context = prepare(small(), [0, 5], dataset, CPU)
     scenario = context.scenarios[1]
@@ -154,7 +152,7 @@ def test_merged_classes_keep_their_supports_until_the_stream_starts_anew(
     assert second[2][:BASE] != first[2][:BASE], "queries are drawn anew"
 
 
-def test_under_released_a_merged_class_is_known_by_all_its_nodes(dataset: NodeDataset, small: Small) -> None:
+def test_under_released_a_merged_class_is_known_by_all_its_nodes(dataset: Dataset, small: Small) -> None:
     context = prepare(small(protocol="released"), [0, 5], dataset, CPU)
     (base, merged, _), (many, new, _) = tasks(context, 2)
     labels = context.scenarios[1].labels
@@ -162,7 +160,7 @@ def test_under_released_a_merged_class_is_known_by_all_its_nodes(dataset: NodeDa
     assert many == [*base, *labels[np.array(merged)][:, 0]]
 
 
-def test_task_sizes_name_the_tasks_as_they_came(dataset: NodeDataset, small: Small) -> None:
+def test_task_sizes_name_the_tasks_as_they_came(dataset: Dataset, small: Small) -> None:
     context = prepare(small(), [0], dataset, CPU)
     episodes = islice(pseudo_episodes(context, context.knowledge.training()), 3)
     assert [episode.shared.task_sizes for episode in episodes] == [(4, 2), (4, 2, 2), (4, 2)]

@@ -16,7 +16,7 @@ import torch
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, SessionLearning
 from hagmeta.methods.parts import RereadsMany
 from hagmeta.packs.pack import Pack, Parameters, no_progress
@@ -71,9 +71,7 @@ def asked(scenario: Scenario) -> np.ndarray:
     return scenario.split.role == TEST
 
 
-def test_pretraining_on_base_ignores_the_labels_of_all_other_classes(
-    dataset: NodeDataset, small: Small
-) -> None:
+def test_pretraining_on_base_ignores_the_labels_of_all_other_classes(dataset: Dataset, small: Small) -> None:
     context = prepare(small(pretrain_epochs=3), SEEDS, dataset, CPU)
     assert same_encoders(context, with_garbage_at(context, of_novel_train))
     # The same check must fail where those labels may be read, or it proves nothing.
@@ -84,7 +82,7 @@ def test_pretraining_on_base_ignores_the_labels_of_all_other_classes(
 
 @pytest.mark.parametrize("forbidden", [held_out_or_unseen, asked])
 def test_pretraining_on_known_classes_ignores_held_out_and_novel_test_classes_and_test_nodes(
-    dataset: NodeDataset, small: Small, forbidden: Callable[[Scenario], np.ndarray]
+    dataset: Dataset, small: Small, forbidden: Callable[[Scenario], np.ndarray]
 ) -> None:
     settings = small(pretrain_epochs=3, pretrain_on="known", val_classes=2)
     context = prepare(settings, SEEDS, dataset, CPU)
@@ -95,7 +93,7 @@ def test_pretraining_on_known_classes_ignores_held_out_and_novel_test_classes_an
 
 
 def test_the_check_finds_pretraining_on_held_out_classes(
-    dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = small(pretrain_epochs=3, pretrain_on="known", val_classes=2)
     context = prepare(settings, SEEDS, dataset, CPU)
@@ -126,7 +124,7 @@ def same_training(one: Context, other: Context) -> bool:
 
 
 def test_supervised_training_reads_novel_train_labels_and_no_held_out_novel_test_or_test_ones(
-    dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"gpil": False, "instead_of_gpil": "supervised", "val_classes": 2}
     # Held-out nodes are visible, so that their labels would make a difference.
@@ -156,7 +154,7 @@ Outcome = tuple[Parameters, list[list[np.ndarray]]]
 class Life:
     """One model at the beginning of its sessions, which can be lived through again and again."""
 
-    def __init__(self, config: RunConfig, dataset: NodeDataset) -> None:
+    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         self.context = prepare(config, SEEDS, dataset, CPU)
         self.pack: Pack = pretrain(self.context, None, no_progress)
         meta_train(self.context, self.pack, no_progress)
@@ -252,7 +250,7 @@ def plant_a_leak(monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str) -
 @pytest.mark.parametrize("rehearsal", ["2", "none"])
 @pytest.mark.parametrize("method", LIMITED)
 def test_labels_that_may_not_be_read_again_change_nothing_after_their_session(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
 ) -> None:
     life = Life(tiny(method=method, rehearsal=rehearsal, **QUICK), tiny_graph)
     assert same(life.sessions(False, monkeypatch), life.sessions(True, monkeypatch))
@@ -263,7 +261,7 @@ def test_labels_that_may_not_be_read_again_change_nothing_after_their_session(
 
 @pytest.mark.parametrize("method", ["hag-meta", "meta-gnn", "cec"])
 def test_the_check_finds_that_supports_of_earlier_sessions_are_read(
-    dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch, method: str
+    dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     life = Life(small(method=method, rehearsal=2, **QUICK), dataset)
     monkeypatch.setattr(Stream, "supports", all_supports)
@@ -271,7 +269,7 @@ def test_the_check_finds_that_supports_of_earlier_sessions_are_read(
 
 
 def test_the_check_finds_a_lesson_that_reads_more_train_nodes(
-    dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     life = Life(small(rehearsal=2, **QUICK), dataset)
 
@@ -284,7 +282,7 @@ def test_the_check_finds_a_lesson_that_reads_more_train_nodes(
 
 @pytest.mark.parametrize("most", [1, 2, 1000])
 def test_what_is_rehearsed_is_drawn_once_for_a_class_and_changes_no_other_draw(
-    dataset: NodeDataset, small: Small, most: int
+    dataset: Dataset, small: Small, most: int
 ) -> None:
     limited, free = (prepare(small(rehearsal=r), SEEDS, dataset, CPU).scenarios for r in (most, "all"))
     wide = prepare(small(rehearsal=1000), SEEDS, dataset, CPU).scenarios
@@ -308,9 +306,7 @@ def test_what_is_rehearsed_is_drawn_once_for_a_class_and_changes_no_other_draw(
             assert np.array_equal(one, same) and np.array_equal(one, more[: len(one)])
 
 
-def test_a_session_s_own_supports_are_all_there_whatever_is_rehearsed(
-    dataset: NodeDataset, small: Small
-) -> None:
+def test_a_session_s_own_supports_are_all_there_whatever_is_rehearsed(dataset: Dataset, small: Small) -> None:
     for rehearsal, shots in ((1, 1), (2, 2), ("none", 0), ("all", 3)):
         (scenario,) = prepare(small(rehearsal=rehearsal), [0], dataset, CPU).scenarios
         stream = scenario.test
@@ -329,7 +325,7 @@ def test_supports_of_unequal_numbers_are_repeated_without_a_change_of_means() ->
 
 @pytest.mark.parametrize("method", ["frozen", "cec", "meta-gnn"])
 def test_more_than_there_is_is_all_where_nothing_is_learnt(
-    dataset: NodeDataset, small: Small, method: str
+    dataset: Dataset, small: Small, method: str
 ) -> None:
     everything, many = (
         run(small(method=method, rehearsal=r, **QUICK), [0], dataset=dataset, device=CPU)[0]["accuracy"]
@@ -340,7 +336,7 @@ def test_more_than_there_is_is_all_where_nothing_is_learnt(
 
 @pytest.mark.parametrize("method", ["hag-meta", "icarl", "meta-gnn", "cec"])
 def test_prototypes_are_kept_as_they_were_when_their_session_ended(
-    dataset: NodeDataset, small: Small, monkeypatch: pytest.MonkeyPatch, method: str
+    dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     life = Life(small(method=method, rehearsal="none", **QUICK), dataset)
     kept: list[torch.Tensor] = []
@@ -364,7 +360,7 @@ def test_prototypes_are_kept_as_they_were_when_their_session_ended(
 @pytest.mark.parametrize("rehearsal", ["2", "none"])
 @pytest.mark.parametrize("method", ["hag-meta", "icarl", "meta-gnn", "cec", "sgc-ridge", "fecam"])
 def test_a_run_with_fewer_labels_is_the_same_alone_again_and_in_a_pack(
-    narrow: NodeDataset, small: Small, method: str, rehearsal: str
+    narrow: Dataset, small: Small, method: str, rehearsal: str
 ) -> None:
     config = small(method=method, rehearsal=rehearsal, pretrain_on="known", val_classes=2, **QUICK)
 
@@ -380,7 +376,7 @@ def test_a_run_with_fewer_labels_is_the_same_alone_again_and_in_a_pack(
 
 
 @pytest.mark.parametrize("rehearsal", ["1", "none"])
-def test_one_shot_runs_with_few_labels(dataset: NodeDataset, small: Small, rehearsal: str) -> None:
+def test_one_shot_runs_with_few_labels(dataset: Dataset, small: Small, rehearsal: str) -> None:
     # With no label to read again and none to hold out there is nothing to learn from: no step is taken.
     life_config = small(method="proto-gcn", k_shot=1, rehearsal=rehearsal, **QUICK)
     life = Life(life_config, dataset)

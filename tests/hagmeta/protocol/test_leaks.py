@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.methods.closed_form import OnFeatures
 from hagmeta.packs.pack import no_progress
@@ -39,7 +39,7 @@ Small = Tiny = Callable[..., RunConfig]
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_strict_ignores_the_labels_of_test_and_unsupported_novel_nodes(
-    tiny_graph: NodeDataset, tiny: Tiny, variant: str
+    tiny_graph: Dataset, tiny: Tiny, variant: str
 ) -> None:
     config = tiny(**VARIANTS[variant], episodes=6, validate_every=3)
     context = prepare(config, SEEDS, tiny_graph, CPU)
@@ -50,7 +50,7 @@ def test_strict_ignores_the_labels_of_test_and_unsupported_novel_nodes(
         assert same_answers(answers, other_answers), kind
 
 
-def test_an_oracle_is_one_because_other_labels_change_it(dataset: NodeDataset, small: Small) -> None:
+def test_an_oracle_is_one_because_other_labels_change_it(dataset: Dataset, small: Small) -> None:
     # What it is allowed beyond the others does matter: with those labels replaced too, it answers otherwise.
     oracles = [name for name, method in METHODS.items() if method.traits.oracle]
     assert oracles == ["joint"]
@@ -60,7 +60,7 @@ def test_an_oracle_is_one_because_other_labels_change_it(dataset: NodeDataset, s
     assert not same_answers(live(context)[1], live(others)[1])
 
 
-def test_an_oracle_knows_no_class_before_it_is_met(dataset: NodeDataset, small: Small) -> None:
+def test_an_oracle_knows_no_class_before_it_is_met(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="joint"), SEEDS, dataset, CPU)
     scenarios = []
     for scenario in context.scenarios:
@@ -75,9 +75,7 @@ def test_an_oracle_knows_no_class_before_it_is_met(dataset: NodeDataset, small: 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_released_learns_from_the_labels_that_strict_ignores(
-    narrow: NodeDataset, small: Small, way: str
-) -> None:
+def test_released_learns_from_the_labels_that_strict_ignores(narrow: Dataset, small: Small, way: str) -> None:
     # The same check, on the authors' procedure: it must fail there, or it proves nothing.
     context = prepare(small(**WAYS[way], protocol="released", episodes=4), SEEDS, narrow, CPU)
     pack, answers = live(context)
@@ -89,7 +87,7 @@ def test_released_learns_from_the_labels_that_strict_ignores(
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_training_ignores_features_and_edges_of_invisible_nodes(
-    tiny_graph: NodeDataset, tiny: Tiny, variant: str
+    tiny_graph: Dataset, tiny: Tiny, variant: str
 ) -> None:
     context = prepare(tiny(**VARIANTS[variant], episodes=4), [3], tiny_graph, CPU)
     hidden = np.flatnonzero(~context.scenarios[0].validation.arrived(0))
@@ -100,7 +98,7 @@ def test_training_ignores_features_and_edges_of_invisible_nodes(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_sessions_ignore_features_and_edges_of_classes_still_to_come(
-    tiny_graph: NodeDataset, tiny: Tiny, way: str
+    tiny_graph: Dataset, tiny: Tiny, way: str
 ) -> None:
     context = prepare(tiny(**WAYS[way], episodes=2, validate_every=2), [3], tiny_graph, CPU)
     late = np.flatnonzero(context.scenarios[0].test.arrival > 1)
@@ -110,7 +108,7 @@ def test_sessions_ignore_features_and_edges_of_classes_still_to_come(
     assert not same_answers([seed[2:] for seed in answers], [seed[2:] for seed in others])
 
 
-def test_training_notices_noise_at_a_single_visible_node(dataset: NodeDataset, small: Small) -> None:
+def test_training_notices_noise_at_a_single_visible_node(dataset: Dataset, small: Small) -> None:
     # The check above has teeth: one visible node among the noisy ones is enough to fail it.
     context = prepare(small(), [3], dataset, CPU)
     seen = np.flatnonzero(context.scenarios[0].validation.arrived(0))
@@ -119,9 +117,7 @@ def test_training_notices_noise_at_a_single_visible_node(dataset: NodeDataset, s
     assert not same_parameters(*packs)
 
 
-def test_held_out_classes_are_invisible_and_unlabelled_in_training(
-    dataset: NodeDataset, small: Small
-) -> None:
+def test_held_out_classes_are_invisible_and_unlabelled_in_training(dataset: Dataset, small: Small) -> None:
     context = prepare(small(val_classes=2), [0], dataset, CPU)
     scenario = context.scenarios[0]
     held_out = scenario.split.novel_train[-2:]

@@ -15,7 +15,7 @@ import torch
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Task
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
@@ -46,13 +46,13 @@ def test_mislabelling_hands_supports_to_the_class_before_and_no_node_twice() -> 
     assert np.array_equal(mislabel(support, 0, np.random.default_rng(0)), support)
 
 
-def scenario_of(dataset: NodeDataset, config: RunConfig) -> Scenario:
+def scenario_of(dataset: Dataset, config: RunConfig) -> Scenario:
     return make_scenario(dataset, resolve(config), 0)
 
 
 @pytest.mark.parametrize("changes", [{}, {"classes": (2, 4, 3), "val_classes": 2}, {"rehearsal": "1"}])
 def test_streams_have_so_many_wrong_supports_and_all_else_as_it_was(
-    tiny_graph: NodeDataset, tiny: Tiny, changes: dict[str, Any]
+    tiny_graph: Dataset, tiny: Tiny, changes: dict[str, Any]
 ) -> None:
     right, wrong = (scenario_of(tiny_graph, tiny(k_shot=3, mislabelled=m, **changes)) for m in (0, 1))
     for one, other in ((right.test, wrong.test), (right.validation, wrong.validation)):
@@ -72,9 +72,7 @@ def test_streams_have_so_many_wrong_supports_and_all_else_as_it_was(
             assert all(set(again) <= set(given) for given, again in rows)
 
 
-def test_episodes_have_so_many_wrong_supports_and_the_same_queries(
-    tiny_graph: NodeDataset, tiny: Tiny
-) -> None:
+def test_episodes_have_so_many_wrong_supports_and_the_same_queries(tiny_graph: Dataset, tiny: Tiny) -> None:
     configs = [resolve(tiny(classes=(2, 4, 3), k_shot=3, mislabelled=m)) for m in (0, 2)]
     scenarios = [scenario_of(tiny_graph, config) for config in configs]
     labels = tiny_graph.labels
@@ -149,7 +147,7 @@ def without_the_truth(context: Context) -> Context:
 
 @pytest.mark.parametrize("method", HONEST)
 def test_every_method_learns_wrong_labels_as_given_and_never_the_true_ones(
-    tiny_graph: NodeDataset, tiny: Tiny, method: str
+    tiny_graph: Dataset, tiny: Tiny, method: str
 ) -> None:
     context = prepare(tiny(method=method, k_shot=3, mislabelled=1), [0], tiny_graph, CPU)
     run = live(context)
@@ -164,7 +162,7 @@ def true_labels(self: Memory, session: int) -> list[np.ndarray]:
 
 
 def test_the_check_finds_a_memory_that_looks_up_true_labels(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = prepare(tiny(method="icarl", k_shot=3, mislabelled=1), [0], tiny_graph, CPU)
     given = live(context)
@@ -175,7 +173,7 @@ def test_the_check_finds_a_memory_that_looks_up_true_labels(
 
 @pytest.mark.parametrize("method", ["frozen", "meta-gnn"])
 def test_the_check_finds_supports_that_are_put_right(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     honest = TaskMaker.session
 
@@ -193,7 +191,7 @@ def test_the_check_finds_supports_that_are_put_right(
     assert not same(live(context), live(without_the_truth(context)))
 
 
-def test_an_oracle_knows_the_true_labels_all_the_same(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_an_oracle_knows_the_true_labels_all_the_same(tiny_graph: Dataset, tiny: Tiny) -> None:
     runs = [
         live(prepare(tiny(method="joint", k_shot=3, mislabelled=m), [0], tiny_graph, CPU)) for m in (0, 1)
     ]

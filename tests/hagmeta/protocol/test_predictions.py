@@ -12,7 +12,7 @@ import torch
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.phases.snapshots import to_bytes
 from hagmeta.pipeline import run
 from hagmeta.protocol import PROTOCOLS
@@ -43,7 +43,7 @@ def test_a_file_holds_rows_of_small_integers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_metric_can_be_computed_anew_from_the_file(
-    protocol: str, small: Callable[..., RunConfig], dataset: NodeDataset, tmp_path: Path
+    protocol: str, small: Callable[..., RunConfig], dataset: Dataset, tmp_path: Path
 ) -> None:
     kept: list[Predictions] = []
     config = small(protocol=protocol, query_shot=3)

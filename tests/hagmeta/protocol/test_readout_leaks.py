@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, SessionLearning, Task
 from hagmeta.packs.pack import Pack, Step, no_progress
 from hagmeta.phases.context import Context
@@ -41,7 +41,7 @@ honest_labels = ReadOut._labels
 class Life:
     """One model at the beginning of its sessions, which can be lived through again and again."""
 
-    def __init__(self, config: RunConfig, dataset: NodeDataset) -> None:
+    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         self.context = prepare(config, SEEDS, dataset, CPU)
         self.pack: Pack = pretrain(self.context, None, no_progress)
         meta_train(self.context, self.pack, no_progress)
@@ -108,7 +108,7 @@ def unlabelled_nodes_of_novel_classes(scenario: Scenario, session: int) -> np.nd
 
 @pytest.mark.parametrize("method", METHODS)
 def test_labels_that_nobody_may_know_change_no_answer(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     life = Life(tiny(method=method, **BOTH), tiny_graph)
     other = with_other_labels(life.context)
@@ -169,7 +169,7 @@ def supports_of_earlier_sessions(scenario: Scenario, session: int) -> np.ndarray
 @pytest.mark.parametrize("rehearsal", ["1", "none"])
 @pytest.mark.parametrize("method", HONEST)
 def test_labels_that_may_not_be_read_again_change_no_answer(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
 ) -> None:
     life = Life(tiny(method=method, rehearsal=rehearsal, **BOTH), tiny_graph)
     assert same(life.sessions(life.context), spoiled(life, monkeypatch))
@@ -212,7 +212,7 @@ def readable_again(stream: Stream, scenario: Scenario, rehearsal: str, session: 
 @pytest.mark.parametrize("rehearsal", ["all", "1", "none"])
 @pytest.mark.parametrize("method", [name for name in HONEST if name not in REPLAYING])
 def test_held_are_the_labels_of_the_session_and_those_that_are_read_again(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
 ) -> None:
     life = Life(tiny(method=method, rehearsal=rehearsal, smoothing=0.5), tiny_graph)
     found = held_nodes(life, monkeypatch)
@@ -228,7 +228,7 @@ def test_held_are_the_labels_of_the_session_and_those_that_are_read_again(
 @pytest.mark.parametrize(("rehearsal", "base", "later"), [("all", 3, 2), ("1", 1, 1)])
 @pytest.mark.parametrize("method", REPLAYING)
 def test_of_what_is_replayed_the_memory_is_held(
-    tiny_graph: NodeDataset,
+    tiny_graph: Dataset,
     tiny: Tiny,
     monkeypatch: pytest.MonkeyPatch,
     method: str,
@@ -247,7 +247,7 @@ def test_of_what_is_replayed_the_memory_is_held(
 
 @pytest.mark.parametrize("method", REPLAYING)
 def test_without_a_memory_a_session_s_own_labels_are_held(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     life = Life(tiny(method=method, rehearsal="none", smoothing=0.5), tiny_graph)
     for session, by_seed in enumerate(held_nodes(life, monkeypatch)):
@@ -256,7 +256,7 @@ def test_without_a_memory_a_session_s_own_labels_are_held(
 
 
 def test_an_oracle_holds_all_train_labels_of_the_classes_met(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     life = Life(tiny(method="joint", smoothing=0.5), tiny_graph)
     for session, by_seed in enumerate(held_nodes(life, monkeypatch)):
@@ -265,7 +265,7 @@ def test_an_oracle_holds_all_train_labels_of_the_classes_met(
 
 
 def test_an_oracle_of_nla_s_weights_holds_what_others_do(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle, other = (Life(tiny(smoothing=0.5, nla_weights=w), tiny_graph) for w in ("oracle", "softmax"))
     assert held_nodes(oracle, monkeypatch) == held_nodes(other, monkeypatch)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hagmeta.config import SETTINGS, RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import live, prepare, pretrain, run
@@ -40,7 +40,7 @@ def test_strict_can_have_what_does_not_leak() -> None:
     assert config.hash() != resolve(RunConfig()).hash()
 
 
-def test_strict_runs_with_the_authors_attentions(tiny_graph: NodeDataset, tiny: Small) -> None:
+def test_strict_runs_with_the_authors_attentions(tiny_graph: Dataset, tiny: Small) -> None:
     harmless = {name: value for name, value in FORM.items() if name not in LEAKING}
     for name, value in harmless.items():
         (record,) = run(tiny(**{name: value}), [3], dataset=tiny_graph, device=CPU)
@@ -61,7 +61,7 @@ def test_new_classes_have_second_prototypes_unless_told_otherwise(method: str) -
     assert not resolve(RunConfig(method=method, double_prototypes=True)).double_prototypes  # strict has none
 
 
-def test_a_second_prototype_costs_accuracy_in_sessions_alone(dataset: NodeDataset, small: Small) -> None:
+def test_a_second_prototype_costs_accuracy_in_sessions_alone(dataset: Dataset, small: Small) -> None:
     def accuracy(**changes: Any) -> np.ndarray:
         config = small(protocol="released", pretrain_epochs=60, episodes=40, **changes)
         records = run(config, [0, 3, 7], dataset=dataset, device=CPU)
@@ -73,7 +73,7 @@ def test_a_second_prototype_costs_accuracy_in_sessions_alone(dataset: NodeDatase
 
 
 @pytest.mark.parametrize("method", ["hag-meta", "gpn"])
-def test_nodes_without_neighbours_do_no_harm(dataset: NodeDataset, small: Small, method: str) -> None:
+def test_nodes_without_neighbours_do_no_harm(dataset: Dataset, small: Small, method: str) -> None:
     """In the authors' code the logarithm of no neighbours makes NaN of everything."""
     lonely = np.arange(0, dataset.num_nodes, 2)
     kept = ~np.isin(dataset.edges, lonely).any(axis=1)

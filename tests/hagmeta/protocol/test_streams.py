@@ -9,7 +9,7 @@ import pytest
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.protocol.scenario import TEST, TRAIN, VAL, Scenario, Stream
 from hagmeta.protocol.streams import check_ways, make_scenario
 
@@ -17,7 +17,7 @@ Small = Callable[..., RunConfig]
 Changes = dict[str, Any]
 
 
-def scenario_of(dataset: NodeDataset, config: RunConfig, seed: int = 0) -> Scenario:
+def scenario_of(dataset: Dataset, config: RunConfig, seed: int = 0) -> Scenario:
     return make_scenario(dataset, resolve(config), seed)
 
 
@@ -63,16 +63,14 @@ def assert_strict(stream: Stream, scenario: Scenario, role: int, k_shot: int, mo
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("most", [0, 4])  # 0: all
 def test_strict_streams_keep_supports_and_queries_apart(
-    dataset: NodeDataset, small: Small, seed: int, most: int
+    dataset: Dataset, small: Small, seed: int, most: int
 ) -> None:
     scenario = scenario_of(dataset, small(queries_per_class=most), seed)
     assert_strict(scenario.test, scenario, TEST, 3, most)
     assert_strict(scenario.validation, scenario, VAL, 3, most)
 
 
-def test_classes_arrive_in_the_split_s_order_without_the_remainder(
-    dataset: NodeDataset, small: Small
-) -> None:
+def test_classes_arrive_in_the_split_s_order_without_the_remainder(dataset: Dataset, small: Small) -> None:
     scenario = scenario_of(dataset, small())  # 5 novel-test classes, 2 a session
     split = scenario.split
     assert scenario.test.known.tolist() == [*split.base, *split.novel_train]
@@ -84,7 +82,7 @@ def test_classes_arrive_in_the_split_s_order_without_the_remainder(
 
 @pytest.mark.parametrize("changes", [{}, {"val_classes": 2}, {"protocol": "released"}])
 def test_a_session_makes_its_own_classes_visible_and_no_more(
-    dataset: NodeDataset, small: Small, changes: Changes
+    dataset: Dataset, small: Small, changes: Changes
 ) -> None:
     scenario = scenario_of(dataset, small(**changes))
     for session in range(scenario.test.sessions + 1):
@@ -92,7 +90,7 @@ def test_a_session_makes_its_own_classes_visible_and_no_more(
         assert np.array_equal(scenario.test.arrived(session), expected)
 
 
-def test_validation_rehearses_the_novel_train_classes(dataset: NodeDataset, small: Small) -> None:
+def test_validation_rehearses_the_novel_train_classes(dataset: Dataset, small: Small) -> None:
     scenario = scenario_of(dataset, small())
     stream, split = scenario.validation, scenario.split
     assert scenario.meta_classes.tolist() == split.novel_train.tolist()
@@ -104,7 +102,7 @@ def test_validation_rehearses_the_novel_train_classes(dataset: NodeDataset, smal
         assert np.array_equal(stream.arrived(session), expected)
 
 
-def test_validation_on_held_out_classes_is_a_stream_of_its_own(dataset: NodeDataset, small: Small) -> None:
+def test_validation_on_held_out_classes_is_a_stream_of_its_own(dataset: Dataset, small: Small) -> None:
     scenario = scenario_of(dataset, small(val_classes=3, n_way=1))
     stream, split = scenario.validation, scenario.split
     assert scenario.meta_classes.tolist() == split.novel_train[:2].tolist()
@@ -117,7 +115,7 @@ def test_validation_on_held_out_classes_is_a_stream_of_its_own(dataset: NodeData
     assert scenario.test.known.tolist() == [*split.base, *split.novel_train]
 
 
-def test_sessions_limits_the_test_stream(dataset: NodeDataset, small: Small) -> None:
+def test_sessions_limits_the_test_stream(dataset: Dataset, small: Small) -> None:
     limited, whole = scenario_of(dataset, small(sessions=1)), scenario_of(dataset, small())
     assert (limited.test.sessions, whole.test.sessions) == (1, 2)
     assert len(limited.test.queries) == 2
@@ -125,7 +123,7 @@ def test_sessions_limits_the_test_stream(dataset: NodeDataset, small: Small) -> 
     assert not limited.test.arrived(1)[np.isin(dataset.labels, whole.test.arriving[1])].any()
 
 
-def test_one_shot_and_one_way(dataset: NodeDataset, small: Small) -> None:
+def test_one_shot_and_one_way(dataset: Dataset, small: Small) -> None:
     scenario = scenario_of(dataset, small(k_shot=1, n_way=1))
     assert scenario.test.support.shape == (5, 1, 1)
     assert_strict(scenario.test, scenario, TEST, 1, 50)
@@ -145,12 +143,12 @@ def test_one_shot_and_one_way(dataset: NodeDataset, small: Small) -> None:
     ],
     ids=lambda changes: "-".join(changes),
 )
-def test_how_a_model_learns_changes_no_draw(dataset: NodeDataset, small: Small, changes: Changes) -> None:
+def test_how_a_model_learns_changes_no_draw(dataset: Dataset, small: Small, changes: Changes) -> None:
     # Methods and options are compared in pairs: with a seed they share split, supports, queries and order.
     assert same_draws(scenario_of(dataset, small()), scenario_of(dataset, small(**changes)))
 
 
-def test_seeds_have_streams_of_their_own(dataset: NodeDataset, small: Small) -> None:
+def test_seeds_have_streams_of_their_own(dataset: Dataset, small: Small) -> None:
     assert same_draws(scenario_of(dataset, small(), 4), scenario_of(dataset, small(), 4))
     one, other = scenario_of(dataset, small(), 4), scenario_of(dataset, small(), 5)
     assert not np.array_equal(one.test.support, other.test.support)
@@ -158,7 +156,7 @@ def test_seeds_have_streams_of_their_own(dataset: NodeDataset, small: Small) -> 
 
 
 def test_released_draws_twenty_queries_of_all_nodes_but_the_session_s_supports(
-    dataset: NodeDataset, small: Small
+    dataset: Dataset, small: Small
 ) -> None:
     scenario = scenario_of(dataset, small(protocol="released"))
     labels, roles, stream = scenario.labels, scenario.split.role, scenario.test
@@ -175,7 +173,7 @@ def test_released_draws_twenty_queries_of_all_nodes_but_the_session_s_supports(
     assert set(np.unique(roles[stream.support])) == {TRAIN, VAL, TEST}
 
 
-def test_nodes_of_gives_one_role_of_what_is_readable_at_the_start(dataset: NodeDataset, small: Small) -> None:
+def test_nodes_of_gives_one_role_of_what_is_readable_at_the_start(dataset: Dataset, small: Small) -> None:
     scenario = scenario_of(dataset, small())
     classes = np.array([scenario.split.base[0], scenario.split.novel_train[0]])
     for role in (TRAIN, VAL, TEST):

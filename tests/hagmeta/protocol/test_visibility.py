@@ -15,7 +15,7 @@ import scipy.sparse
 import torch
 
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
@@ -32,7 +32,7 @@ Tiny = Callable[..., RunConfig]
 Answers = list[list[np.ndarray]]  # by seed and session
 
 
-def scenario_of(dataset: NodeDataset, config: RunConfig) -> Scenario:
+def scenario_of(dataset: Dataset, config: RunConfig) -> Scenario:
     return make_scenario(dataset, resolve(config), 0)
 
 
@@ -61,7 +61,7 @@ def same_answers(one: Answers, other: Answers, until: int | None = None) -> bool
     "changes", [{}, {"sessions": 1}, {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2}]
 )
 def test_whole_shows_the_nodes_of_every_class_that_is_ever_met_and_no_others(
-    tiny_graph: NodeDataset, tiny: Tiny, protocol: str, changes: dict[str, Any]
+    tiny_graph: Dataset, tiny: Tiny, protocol: str, changes: dict[str, Any]
 ) -> None:
     config = resolve(tiny(visibility="whole", protocol=protocol, **changes))
     scenario = scenario_of(tiny_graph, config)
@@ -72,7 +72,7 @@ def test_whole_shows_the_nodes_of_every_class_that_is_ever_met_and_no_others(
             assert np.array_equal(make_protocol(config).visible(scenario, stream, session), used)
 
 
-def test_both_settings_end_in_the_same_graph(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_both_settings_end_in_the_same_graph(tiny_graph: Dataset, tiny: Tiny) -> None:
     scenario = scenario_of(tiny_graph, tiny())
     arriving, whole = (make_protocol(resolve(tiny(visibility=name))) for name in ("arriving", "whole"))
     last = scenario.test.sessions
@@ -82,7 +82,7 @@ def test_both_settings_end_in_the_same_graph(tiny_graph: NodeDataset, tiny: Tiny
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_visibility_changes_no_draw(tiny_graph: NodeDataset, tiny: Tiny, protocol: str) -> None:
+def test_visibility_changes_no_draw(tiny_graph: Dataset, tiny: Tiny, protocol: str) -> None:
     one, other = (
         scenario_of(tiny_graph, tiny(protocol=protocol, visibility=name)) for name in ("arriving", "whole")
     )
@@ -130,7 +130,7 @@ def unchanged_by_forbidden_labels(context: Context) -> bool:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_strict_ignores_forbidden_labels_though_their_nodes_are_there(
-    tiny_graph: NodeDataset, tiny: Tiny, method: str
+    tiny_graph: Dataset, tiny: Tiny, method: str
 ) -> None:
     assert unchanged_by_forbidden_labels(
         prepare(tiny(method=method, visibility="whole"), [0], tiny_graph, CPU)
@@ -138,7 +138,7 @@ def test_strict_ignores_forbidden_labels_though_their_nodes_are_there(
 
 
 def test_to_read_the_labels_of_all_that_is_visible_is_noticed(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The leak that waits here: what is in the graph is taken for what may be read.
     monkeypatch.setattr(Stream, "readable", lambda self, session: self.arrival < NEVER)
@@ -151,7 +151,7 @@ def later(scenario: Scenario) -> np.ndarray:
 
 
 def test_an_oracle_knows_no_class_before_it_is_met(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = prepare(tiny(method="joint", visibility="whole"), [0], tiny_graph, CPU)
     other = with_labels(context, later, garbage=True)
@@ -162,7 +162,7 @@ def test_an_oracle_knows_no_class_before_it_is_met(
 
 
 def test_nor_does_released_which_knows_the_rest(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It reads the labels of all nodes of a class met: permuted among classes to come, they are not yet read.
     context = prepare(tiny(protocol="released", visibility="whole"), [0], tiny_graph, CPU)
@@ -180,7 +180,7 @@ def test_nor_does_released_which_knows_the_rest(
 # Features and edges.
 
 
-def with_noise_at(dataset: NodeDataset, noisy: np.ndarray) -> NodeDataset:
+def with_noise_at(dataset: Dataset, noisy: np.ndarray) -> Dataset:
     """Other features at some nodes (nodes,), and their edges lead elsewhere; all else as it was."""
     rng = np.random.default_rng(0)
     noise = rng.random((dataset.num_nodes, dataset.num_features))
@@ -198,7 +198,7 @@ def with_noise_at(dataset: NodeDataset, noisy: np.ndarray) -> NodeDataset:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("method", METHODS)
 def test_nodes_of_classes_to_come_count_where_all_is_visible_and_nowhere_else(
-    tiny_graph: NodeDataset, tiny: Tiny, method: str, protocol: str
+    tiny_graph: Dataset, tiny: Tiny, method: str, protocol: str
 ) -> None:
     noise = with_noise_at(tiny_graph, later(scenario_of(tiny_graph, tiny(protocol=protocol))))
     # The authors' code normalises by degrees of the whole graph, which tell of nodes to come; a GAT does not.
@@ -218,7 +218,7 @@ def test_nodes_of_classes_to_come_count_where_all_is_visible_and_nowhere_else(
 
 @pytest.mark.parametrize("visibility", ["arriving", "whole"])
 def test_nodes_of_classes_that_never_come_count_nowhere(
-    tiny_graph: NodeDataset, tiny: Tiny, visibility: str
+    tiny_graph: Dataset, tiny: Tiny, visibility: str
 ) -> None:
     context = prepare(tiny(visibility=visibility), [0], tiny_graph, CPU)
     unused = context.scenarios[0].test.arrival == NEVER
@@ -231,7 +231,7 @@ def test_nodes_of_classes_that_never_come_count_nowhere(
 
 
 def test_to_see_what_is_still_to_come_is_noticed(
-    tiny_graph: NodeDataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The leak under ``arriving``: one of the nodes to come is there.
     context = prepare(tiny(), [0], tiny_graph, CPU)

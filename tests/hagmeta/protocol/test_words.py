@@ -14,7 +14,7 @@ import scipy.sparse
 import torch
 
 from hagmeta.config import RunConfig
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
@@ -29,7 +29,7 @@ Tiny = Callable[..., RunConfig]
 kinds = pytest.mark.parametrize("kind", ["tf-idf", "svd"])
 
 
-def with_other_words(context: Context, dataset: NodeDataset, nodes: np.ndarray) -> Context:
+def with_other_words(context: Context, dataset: Dataset, nodes: np.ndarray) -> Context:
     """The same, with other features at some nodes (nodes,)."""
     noise = np.random.default_rng(0).poisson(0.7, dataset.features.shape)
     features = np.where(nodes[:, None], noise, dataset.features.toarray()).astype(np.float32)
@@ -43,7 +43,7 @@ def trained(context: Context) -> Pack:
     return pack
 
 
-def ignores(context: Context, dataset: NodeDataset, nodes: np.ndarray) -> bool:
+def ignores(context: Context, dataset: Dataset, nodes: np.ndarray) -> bool:
     """Whether weights of words, and all that is trained with them, are the same with other words there."""
     other = with_other_words(context, dataset, nodes)
     assert not torch.equal(
@@ -64,7 +64,7 @@ def hidden(context: Context) -> np.ndarray:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("val_classes", [0, 2])
 def test_words_of_nodes_that_are_not_there_at_the_start_change_nothing(
-    tiny_graph: NodeDataset, tiny: Tiny, kind: str, protocol: str, val_classes: int
+    tiny_graph: Dataset, tiny: Tiny, kind: str, protocol: str, val_classes: int
 ) -> None:
     config = tiny(inputs=kind, protocol=protocol, val_classes=val_classes, n_way=1, classes=(2, 3, 4))
     context = prepare(config, [0], tiny_graph, CPU)
@@ -74,7 +74,7 @@ def test_words_of_nodes_that_are_not_there_at_the_start_change_nothing(
 
 @kinds
 def test_a_basis_of_all_nodes_is_noticed(
-    tiny_graph: NodeDataset, tiny: Tiny, kind: str, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = prepare(tiny(inputs=kind), [0], tiny_graph, CPU)
     nodes = hidden(context)
@@ -85,7 +85,7 @@ def test_a_basis_of_all_nodes_is_noticed(
 
 @kinds
 def test_a_basis_of_the_test_stream_s_first_session_is_noticed(
-    tiny_graph: NodeDataset, tiny: Tiny, kind: str, monkeypatch: pytest.MonkeyPatch
+    tiny_graph: Dataset, tiny: Tiny, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # There the classes that training holds out are met: what chooses settings would have seen them.
     config = tiny(inputs=kind, val_classes=2, n_way=1, classes=(2, 3, 4))
@@ -101,7 +101,7 @@ def test_a_basis_of_the_test_stream_s_first_session_is_noticed(
 
 
 @kinds
-def test_with_the_whole_graph_there_its_words_are_too(tiny_graph: NodeDataset, tiny: Tiny, kind: str) -> None:
+def test_with_the_whole_graph_there_its_words_are_too(tiny_graph: Dataset, tiny: Tiny, kind: str) -> None:
     arriving, whole = (
         prepare(tiny(inputs=kind, visibility=name), [0], tiny_graph, CPU) for name in ("arriving", "whole")
     )
@@ -110,9 +110,7 @@ def test_with_the_whole_graph_there_its_words_are_too(tiny_graph: NodeDataset, t
 
 
 @kinds
-def test_sessions_ignore_words_of_classes_still_to_come(
-    tiny_graph: NodeDataset, tiny: Tiny, kind: str
-) -> None:
+def test_sessions_ignore_words_of_classes_still_to_come(tiny_graph: Dataset, tiny: Tiny, kind: str) -> None:
     context = prepare(tiny(inputs=kind), [0], tiny_graph, CPU)
     late = context.scenarios[0].test.arrival > 1
     answers = []
@@ -122,7 +120,7 @@ def test_sessions_ignore_words_of_classes_still_to_come(
     assert [np.array_equal(*pair) for pair in zip(*answers, strict=True)] == [True, True, False]
 
 
-def test_inputs_stay_the_same_from_training_to_the_last_session(tiny_graph: NodeDataset, tiny: Tiny) -> None:
+def test_inputs_stay_the_same_from_training_to_the_last_session(tiny_graph: Dataset, tiny: Tiny) -> None:
     config = tiny(inputs="svd", val_classes=2, n_way=1, classes=(2, 3, 4))
     context = prepare(config, [0, 1], tiny_graph, CPU)
     streams = [scenario.test for scenario in context.scenarios]

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import subgraph, to_dense_adj, to_undirected
 
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.matrices import DenseMatrix, SparseMatrix
 from hagmeta.sparse.plain import PlainGraph
@@ -21,22 +21,22 @@ NODES, FEATURES = 40, 6
 LONELY = 39  # a node without neighbours
 
 
-def tiny(dense_features: bool = False) -> NodeDataset:
+def tiny(dense_features: bool = False) -> Dataset:
     rng = np.random.default_rng(0)
     pairs = np.sort(rng.integers(LONELY, size=(90, 2)), axis=1)
     edges = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     features = rng.normal(size=(NODES, FEATURES)).astype(np.float32)
     labels = np.arange(NODES) % 4
     kept = features if dense_features else scipy.sparse.csr_matrix(features)
-    return NodeDataset("tiny", edges, labels, kept, ("a", "b", "c", "d"))
+    return Dataset("tiny", edges, labels, kept, ("a", "b", "c", "d"))
 
 
-def visibility(dataset: NodeDataset) -> np.ndarray:
+def visibility(dataset: Dataset) -> np.ndarray:
     """Two seeds' views: class 0, then class 3 cannot be seen."""
     return np.stack([dataset.labels != 0, dataset.labels != 3])
 
 
-def normalised_visible_subgraph(dataset: NodeDataset, visible: np.ndarray) -> Tensor:
+def normalised_visible_subgraph(dataset: Dataset, visible: np.ndarray) -> Tensor:
     """The adjacency of what is visible, loops and all, as PyG normalises it; zero elsewhere."""
     edges = to_undirected(torch.from_numpy(dataset.edges.T), num_nodes=NODES)
     nodes = torch.from_numpy(np.flatnonzero(visible))

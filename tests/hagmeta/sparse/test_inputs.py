@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.inputs import BASIS, Inputs, check_inputs, make_inputs, width_of
 from hagmeta.sparse.plain import PlainGraph
@@ -99,7 +99,7 @@ def test_a_node_of_unknown_words_alone_has_no_direction_in_the_basis() -> None:
 @pytest.mark.parametrize("graph", [Graph, PlainGraph])
 def test_a_layer_maps_the_inputs(graph: type[Graph], kind: str) -> None:
     edges, labels = np.array([[0, 1], [1, 2]]), np.zeros(400, dtype=np.int64)
-    made = graph(NodeDataset("counts", edges, labels, COUNTS, ("a",)), CPU)
+    made = graph(Dataset("counts", edges, labels, COUNTS, ("a",)), CPU)
     inputs = made.inputs(kind, SEEN)
     view = made.view(SEEN[None])
     one = view._replace(inputs=tuple(torch.from_numpy(part) for part in inputs))
@@ -113,7 +113,7 @@ def test_a_layer_maps_the_inputs(graph: type[Graph], kind: str) -> None:
 
 def test_only_counts_have_frequencies() -> None:
     edges, labels = np.array([[0, 1]]), np.zeros(400, dtype=np.int64)
-    words = NodeDataset("words", edges, labels, COUNTS, ("a",))
+    words = Dataset("words", edges, labels, COUNTS, ("a",))
     table, negative = (replace(words, name="other", features=f) for f in (COUNTS.toarray(), -COUNTS))
     assert words.has_counts and not table.has_counts and not negative.has_counts
     check_inputs("svd", words)

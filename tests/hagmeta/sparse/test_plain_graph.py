@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import grad, vmap
 from torch.utils._pytree import tree_map
 
-from hagmeta.datasets.base import NodeDataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.packs.randomness import keys
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 from hagmeta.sparse.plain import PlainGraph
@@ -27,7 +27,7 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA 
 DEVICES = [CPU, pytest.param(torch.device("cuda"), marks=on_gpu)]
 
 
-def some_dataset(dense: bool = False) -> NodeDataset:
+def some_dataset(dense: bool = False) -> Dataset:
     """Small, with a node that has no neighbours."""
     rng = np.random.default_rng(0)
     pairs = np.sort(rng.integers(NODES - 1, size=(90, 2)), axis=1)
@@ -35,7 +35,7 @@ def some_dataset(dense: bool = False) -> NodeDataset:
     features = rng.normal(size=(NODES, FEATURES)) * (rng.random((NODES, FEATURES)) < 0.5)
     features = features.astype(np.float32)
     kept = features if dense else scipy.sparse.csr_matrix(features)
-    return NodeDataset("some", edges, np.arange(NODES) % CLASSES, kept, tuple("abcd"))
+    return Dataset("some", edges, np.arange(NODES) % CLASSES, kept, tuple("abcd"))
 
 
 VISIBLE = (np.arange(NODES) % CLASSES != 3)[None]  # class 3 cannot be seen
