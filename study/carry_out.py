@@ -120,7 +120,7 @@ def start(options: LaunchOptions, console: Console, configs: Iterable[RunConfig]
 
     try:
         needed = {name.rpartition(":")[2] for config in configs for _, name in plugins_of(config)}
-        staged = plugins.stage(home() / "plugins", needed)
+        staged = plugins.stage(home() / "plugins", needed | set(options.metrics))
         cluster = connection.start_ray(options.address, ROOT, console.print, staged)
     except UserError:
         raise

@@ -197,7 +197,7 @@ def _differing_within_datasets(configs: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _dimensions(space: Space, config: RunConfig) -> tuple[Dimension, ...]:
-    """What is varied for a configuration, on its data: features that are no counts have one way to enter."""
+    """What is sampled for a configuration, on its data: features that are no counts have one way to enter."""
     found = space.dimensions(config)
     if any(dimension.key == "inputs" for dimension in found) and not data.load(config.dataset).has_counts:
         return tuple(dimension for dimension in found if dimension.key != "inputs")
