@@ -103,6 +103,11 @@ def score(record: Record) -> list[float]:
     return curve
 
 
+def without_hash(name: str) -> str:
+    """Return the name of a plug-in or of a graph in memory, ``Mine@1a2b3c4d5e6f``, without its hash."""
+    return name.partition("@")[0]
+
+
 def transductive(record: Record) -> list[str]:
     """Return the words that mark a run whose answers depend on unlabelled nodes."""
     return marks(record["config"], record.get("traits", {}).get("transductive", ""))
@@ -118,11 +123,11 @@ def sessions_table(records: Sequence[Record]) -> Table:
         toggles += f", {config['instead_of_gpil']} instead of GPIL"
     oracle = " (an oracle)" if first["oracle"] else ""
     marked = "".join(f", {mark}" for mark in transductive(first))
-    name = f"{config['method']}{oracle}{marked}" + "," * bool(marked)
+    name = f"{without_hash(config['method'])}{oracle}{marked}" + "," * bool(marked)
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(
-        title=f"{name} on {config['dataset']}, {config['n_way']}-way "
+        title=f"{name} on {without_hash(config['dataset'])}, {config['n_way']}-way "
         f"{config['k_shot']}-shot, {config['protocol']}{leak}" + (f"; {toggles}" if toggles else ""),
         caption=f"{_seeds(len(records))}, every class the same, percent; "
         f"{seconds:.0f} s in all on {first['environment']['device']}",

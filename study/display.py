@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import rich.box
 from rich.console import Console
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from hagmeta.common.differences import TASK, differing, sort_key
 from hagmeta.common.records import Record
-from hagmeta.display import FEWEST_FOR_INTERVAL, percent, score, transductive
+from hagmeta.display import FEWEST_FOR_INTERVAL, percent, score, transductive, without_hash
 
 MEASURES: dict[str, Callable[[Record], float]] = {
     "first": lambda record: score(record)[0],
@@ -61,18 +61,27 @@ def _table(groups: Sequence[Sequence[Record]], keys: Sequence[str], measures: Se
         table.add_column(key if len(key) < 9 else key.replace("_", "_\n"), overflow="fold")
     for name in ("seeds", *measures):
         table.add_column(name, justify="right", no_wrap=True)
+    names = {key: _names(groups, key) for key in keys}
     for group in groups:
         table.add_row(
-            *(_readable(group[0], key) for key in keys),
+            *(_readable(group[0], key, names[key]) for key in keys),
             str(len(group)),
             *(percent([MEASURES[name](record) for record in group]) for name in measures),
         )
     return table
 
 
-def _readable(record: Record, key: str) -> str:
+def _names(groups: Sequence[Sequence[Record]], key: str) -> dict[str, str]:
+    """Plug-ins and graphs in memory without their hashes, unless two would be called the same."""
+    given = {str(group[0]["config"].get(key, "")) for group in groups}
+    short = [without_hash(name) for name in given]
+    return {name: without_hash(name) for name in given if short.count(without_hash(name)) == 1}
+
+
+def _readable(record: Record, key: str, names: Mapping[str, str]) -> str:
     """A setting's value in a cell; beside a method's name, what sets its answers apart."""
     value = record["config"].get(key, "")
+    value = names.get(value, value) if isinstance(value, str) else value
     mark = ""
     if key == "method":
         mark += " (oracle)" if record.get("oracle") else ""
