@@ -113,6 +113,9 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
     def canonical(self) -> dict[str, Any]:
         """Return plain JSON values, without settings that do not apply."""
         values = {name: getattr(self, name) for name in settings_of(type(self)) if self.applies(name)}
+        if BY_METHOD in values.values():
+            own = METHODS[self.method].all_defaults()
+            values = {name: own.get(name) if value is BY_METHOD else value for name, value in values.items()}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def hash(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +13,7 @@ from hagmeta.common.errors import UserError, choose, shown
 Entry = TypeVar("Entry")
 
 
-class Registry(Mapping[str, Entry], Generic[Entry]):
+class Registry(MutableMapping[str, Entry], Generic[Entry]):
     """The entries of one kind, by name.
 
     Beside its own names a registry finds what others have written: an entry point of the group
@@ -50,6 +50,12 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             if plugin is not None and (not form or form in self._forms):
                 self._add(plugin, form)
         return self._entries[name]
+
+    def __setitem__(self, name: str, entry: Entry) -> None:
+        self._entries[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

@@ -111,7 +111,6 @@ class Method(nn.Module, ABC):
         "refitted": False,
         "tukey": 1.0,
         "random_features": 0,
-        "double_prototypes": True,
     }
     traits: ClassVar[MethodTraits] = MethodTraits(title="Method")
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL

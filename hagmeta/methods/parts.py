@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -74,6 +75,8 @@ class OnNarrowInputs(Method):
 
 class HasPrototypes(Method):
     """Answers by the nearest prototype. Under ``released`` new classes can have two: `double_prototypes`."""
+
+    defaults: ClassVar[Mapping[str, Any]] = {"double_prototypes": True}
 
     @abstractmethod
     def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:

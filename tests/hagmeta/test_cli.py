@@ -137,7 +137,7 @@ def npz_with_nan(folder: Path) -> str:
 
 
 def npz_with_negative_label(folder: Path) -> str:
-    return write_npz(folder / "graph.npz", labels=np.arange(60) % 6 - 1)
+    return write_npz(folder / "graph.npz", labels=np.arange(60) % 6 - 2)
 
 
 def corrupt_npz(folder: Path) -> str:
@@ -150,7 +150,7 @@ BAD: list[tuple[list[str], str]] = [
     (["--dataset", "debain"], "Did you mean 'debian'?"),
     (["--dataset", "npz:/no/such/file.npz"], "no such file"),
     (["--dataset", "synthetic:nodes=many"], "many"),
-    (["--dataset", GRAPH], "give one with --classes B T E, in a study with --set classes=B,T,E"),
+    (["--dataset", GRAPH, "--n-way", "4"], "4-way needs 10"),
     ([*TINY, "--method", "hag-mata"], "Did you mean 'hag-meta'?"),
     ([*TINY, "--set", "hiden=3"], "Did you mean 'hidden'?"),
     ([*TINY, "--set", "hidden"], "--set 'hidden' is not KEY=VALUE"),
@@ -158,7 +158,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--set", "dropout=1"], "dropout is 1.0; it must be below 1"),
     ([*TINY, "--set", "n_way=2"], "n_way is given twice"),
     ([*TINY, "--set", "hidden=8", "--set", "hidden=9"], "--set hidden is given twice: 8 and 9"),
-    ([*TINY, "--encoder", "gcm"], "Did you mean 'gcn'?"),
+    ([*TINY, "--encoder", "gccn"], "Did you mean 'gcn'?"),
     ([*TINY, "--set", "inputs=tfidf"], "Did you mean 'tf-idf'?"),
     ([*TINY, "--set", "inputs=svd", "--dataset", f"{GRAPH},dense=1"], "dense=1 are not counts"),
     ([*TINY, "--protocol", "loose"], "unknown protocol 'loose'"),
@@ -194,7 +194,7 @@ def test_bad_input_is_one_line(
 
 @pytest.mark.parametrize(
     ("make", "expected"),
-    [(corrupt_npz, "not a readable .npz"), (npz_with_nan, "nan"), (npz_with_negative_label, "-1")],
+    [(corrupt_npz, "not a readable .npz"), (npz_with_nan, "nan"), (npz_with_negative_label, "-2")],
 )
 def test_a_bad_file_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], str], expected: str

@@ -15,8 +15,8 @@ import pytest
 
 import hagmeta
 from study import connection
-from study.carry_out import command_typed
 from study.launch import main
+from study.options import read_options
 from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,18 +131,19 @@ def test_usage_lines_name_the_command_that_was_typed(
     shown = capsys.readouterr().out
     program = usage.removeprefix("usage: ")
     assert shown.startswith(usage) and f"\n{program}--space ablation --quick" in shown
-    assert command_typed() == f"{program}--help"
+    command = read_options(["--space", "smoke"], None).options.command
+    assert command == f"{program}--space smoke"
 
 
 def test_workers_of_a_cluster_are_sent_a_checkout_or_our_installed_packages(tmp_path: Path) -> None:
-    installed = connection._environment("auto", tmp_path)
+    installed = connection._environment("auto", tmp_path, None)
     assert "working_dir" not in installed
     assert installed["py_modules"] == [str(tmp_path / name) for name in FOLDERS[:3]]
-    checkout = connection._environment("auto", ROOT)
+    checkout = connection._environment("auto", ROOT, None)
     assert checkout["working_dir"] == str(ROOT) and "py_modules" not in checkout
 
 
 def test_workers_here_look_into_a_checkout_and_not_into_an_installation(tmp_path: Path) -> None:
     # All of site-packages on PYTHONPATH would come before the standard library.
-    assert "env_vars" not in connection._environment(None, tmp_path)
-    assert connection._environment(None, ROOT)["env_vars"]["PYTHONPATH"].startswith(str(ROOT))
+    assert not connection._environment(None, tmp_path, None)["env_vars"]
+    assert connection._environment(None, ROOT, None)["env_vars"]["PYTHONPATH"].startswith(str(ROOT))

@@ -39,12 +39,12 @@ def test_files_at_hand_are_described_by_their_presence(tmp_path: Path) -> None:
     assert describe(f"mat:{tmp_path}/g", tmp_path).class_split is None
 
 
-@pytest.mark.parametrize("name", ["debain", "mat:", "npz:", "synthetic:", "", "csv:x"])
+@pytest.mark.parametrize("name", ["debain", "mat:", "npz:", "synthetic:", "", "csv:x:y"])
 def test_unknown_name_is_said_in_one_line(name: str, tmp_path: Path) -> None:
     for ask in (load, describe):
         with pytest.raises(UserError, match=f"^unknown dataset '{name}'") as error:
             ask(name, tmp_path)
-        assert "npz:FILE" in str(error.value) and "\n" not in str(error.value)
+        assert "FILE.npz" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_misspelt_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
