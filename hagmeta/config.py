@@ -309,10 +309,11 @@ def _settled(config: RunConfig) -> RunConfig:
     own = METHODS[config.method].all_defaults()
     changes: dict[str, Any] = {}
     for name, item in settings_of(type(config)).items():
-        default = own.get(name) if item.default is BY_METHOD else own.get(name, item.default)
-        value = getattr(config, name)
+        by_method, value = item.default is BY_METHOD, getattr(config, name)
+        default = own.get(name) if by_method else own.get(name, item.default)
         idle = config.why_not(name) and not (config.applies(name) and _is_kept(config, name, item))
-        changes[name] = default if idle or value is BY_METHOD else value
+        left_open = value is BY_METHOD or (by_method and value is None)
+        changes[name] = default if idle or left_open else value
     return _with(config, changes | _decided(config))
 
 

@@ -93,9 +93,8 @@ class Settings:
                 if item.default is not BY_METHOD:
                     raise UserError(f"{item.name} has no default by method; give it a value.")
                 continue
-            checked = (_known if type(value) in PLAIN else _checked)(item, value)
-            open_again = checked is None and item.default is BY_METHOD
-            object.__setattr__(self, item.name, BY_METHOD if open_again else checked)
+            checked = _known if type(value) in PLAIN else _checked
+            object.__setattr__(self, item.name, checked(item, value))
         for group in type(self).__mro__:
             if "check" in vars(group):
                 vars(group)["check"](self)

@@ -445,3 +445,11 @@ def test_equal_values_of_other_types_are_told_apart_however_often_they_were_chec
             RunConfig(k_shot=True)
         with pytest.raises(UserError, match="must be three whole numbers"):
             RunConfig(classes=(True, 2, 3))
+
+
+def test_nothing_is_left_open_in_a_resolved_configuration() -> None:
+    for method in METHODS:
+        for protocol in PROTOCOLS:
+            resolved = resolve(RunConfig(method=method, protocol=protocol))
+            left = [item.name for item in fields(resolved) if getattr(resolved, item.name) is BY_METHOD]
+            assert not left, (method, protocol)
