@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
-from hagmeta.nn.encoders import EncoderSettings, make_encoder
+from hagmeta.nn.encoders import ENCODERS, EncoderSettings, make_encoder
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.packs.capture import Capture, Steps
 from hagmeta.packs.pack import EarlyStopping, Pack, Parameters, Progress, stack
@@ -155,7 +155,9 @@ def _cache_key(fingerprint: str, scenario: Scenario, context: Context) -> str:
     runtime = context.runtime
     device = runtime.device.type + " plain" * runtime.plain  # equal to rounding, not to the bit
     digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
-    names = sorted(item.name for item in (*fields(EncoderSettings), *fields(PretrainSettings)))
+    own = ENCODERS[context.settings.encoder].own_settings  # a plug-in's
+    groups = (EncoderSettings, PretrainSettings, *([own] if own else []))
+    names = sorted(dict.fromkeys(item.name for group in groups for item in fields(group)))
     digest.update(str([(name, getattr(context.settings, name)) for name in names]).encode())
     for array in (context.knowledge.views.seen_first(scenario), *_supervision(scenario, context)):
         digest.update(np.ascontiguousarray(array).tobytes())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from torch import Tensor
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
+from hagmeta.common.settings import setting
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
+from hagmeta.nn.encoder import LayerSettings
+from hagmeta.nn.gcn import GCN
 from hagmeta.packs.pack import Parameters
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.pretrain import pretrained_encoders
@@ -80,6 +84,31 @@ def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not
         assert encoders(other, [0], dataset, tmp_path)[1] > 0
     # Pre-training under the released protocol is on known classes, too, but normalised by the whole graph.
     assert encoders(small(protocol="released"), [0], dataset, tmp_path)[1] > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledSettings(LayerSettings):
+    """A setting of somebody else's encoder."""
+
+    input_scale: float = setting(1.0, "multiplies the first layer's weights", above=0, at_most=10)
+
+
+class Scaled(GCN):
+    """An encoder of somebody else's."""
+
+    own_settings = ScaledSettings
+
+    def __init__(self, num_features: int, settings: Any, *, twice: bool = False) -> None:
+        super().__init__(num_features, settings, twice=twice)
+        self.first.weight.data *= settings.input_scale
+
+
+def test_an_encoder_with_settings_of_its_own_is_kept_for_each_of_them(
+    dataset: Dataset, small: Small, tmp_path: Path
+) -> None:
+    for scale in (1.0, 2.0, 2.0):
+        encoders(small(encoder=Scaled, input_scale=scale), [0], dataset, tmp_path)
+    assert len(list(tmp_path.glob("*.pt"))) == 2
 
 
 def test_other_data_is_another_encoder(dataset: Dataset, small: Small, tmp_path: Path) -> None:
