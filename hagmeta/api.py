@@ -27,6 +27,7 @@ from hagmeta.display import NotebookProgress, ProgressDisplay
 from hagmeta.methods import METHODS, Method
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress, no_progress
+from hagmeta.protocol.metrics import METRICS, Metric, with_metrics
 from hagmeta.protocol.predictions import Predictions
 from hagmeta.result import Comparison, Result, compare
 
@@ -38,7 +39,7 @@ __all__ = ["Comparison", "Result", "Study", "compare", "load_dataset", "report",
 Seeds = int | Sequence[int]
 Graph = Any  # a Dataset, a name, a path, a PyG Data or a networkx graph
 Device = str | torch.device | None
-OWN = ("seeds", "device", "progress", "cache", "eager", "plain")  # the keywords of `run` that are no settings
+OWN = ("seeds", "device", "progress", "metrics", "cache", "eager", "plain")  # the keywords of `run` that are no settings
 OF_THE_PIPELINE = ("snapshots", "predictions", "checkpoints")  # what a run of a RunConfig may fill
 MOST_SEEDS = 10_000
 
@@ -51,6 +52,7 @@ def run(
     dataset: Graph,
     device: Device = "auto",
     progress: bool | Progress | None = None,
+    metrics: Sequence[str | type[Metric]] = (),
     cache: bool | str | Path | None = True,
     eager: bool = False,
     plain: bool = False,
@@ -66,6 +68,7 @@ def run(
     seeds: Seeds = 10,
     device: Device = "auto",
     progress: bool | Progress | None = None,
+    metrics: Sequence[str | type[Metric]] = (),
     cache: bool | str | Path | None = True,
     eager: bool = False,
     plain: bool = False,
@@ -80,6 +83,7 @@ def run(
     seeds: Seeds = 10,
     device: Device = "auto",
     progress: bool | Progress | None = None,
+    metrics: Sequence[str | type[Metric]] = (),
     cache: bool | str | Path | None = True,
     eager: bool = False,
     plain: bool = False,
@@ -96,6 +100,7 @@ def run(
         device: ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"`` or a ``torch.device``.
         progress: show a progress bar; by default in terminals and notebooks. Or a function of the phase, the
             steps done, the steps in all, and a dictionary of values.
+        metrics: metrics of your own, classes that inherit from `hagmeta.Metric` or references to them.
         cache: a folder for pre-trained encoders; True is ``$HAGMETA_HOME/pretrained``, False is none.
         eager: do not capture the steps on a GPU, for debugging.
         plain: run seed by seed in ordinary tensors, for print, pdb and profilers.
@@ -117,7 +122,8 @@ def run(
     >>> len(result.records[0]["macro_accuracy"])  # sessions 0, 1 and 2
     3
     """
-    work = _Work(as_device(device), _cache_folder(cache), progress, eager, plain)
+    own = {METRICS.name_of(metric): METRICS.find(metric) for metric in metrics}
+    work = _Work(as_device(device), _cache_folder(cache), progress, own, eager, plain)
     if isinstance(method, RunConfig):
         records_only = "dataset" in settings or _are_seeds(data)
         if _are_seeds(data):
@@ -152,6 +158,7 @@ class _Work:
     device: torch.device
     cache: Path | None
     progress: bool | Progress | None
+    metrics: Mapping[str, type[Metric]]
     eager: bool
     plain: bool
 
@@ -183,7 +190,9 @@ class _Work:
                 plain=self.plain,
                 **options,
             )
-        return Result(records, config, predictions[before:])
+        pairs = zip(records, predictions[before:], strict=True)
+        measured = [with_metrics(record, each, self.metrics) for record, each in pairs]
+        return Result(measured, config, predictions[before:])
 
 
 def load_dataset(name: str | os.PathLike[str]) -> Dataset:

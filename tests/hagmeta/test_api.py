@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 import hagmeta
 from analysis.frame import read
 from hagmeta import api, result
-from hagmeta.common.records import StudyFolder, read_record
+from hagmeta.common.records import StudyFolder, opened, read_record
 from hagmeta.protocol.predictions import read_predictions
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
@@ -135,6 +135,22 @@ def test_a_method_class_stands_for_its_name(ncm: hagmeta.Result) -> None:
     found = hagmeta.run(METHODS["sgc-ncm"], GRAPH, seeds=[5], cache=False, **PLAIN)
     assert found.records[0]["config_hash"] == ncm.records[0]["config_hash"]
     assert found.records[0]["macro_accuracy"] == ncm.records[5]["macro_accuracy"]
+
+
+class FirstSession(hagmeta.Metric):
+    """A metric of somebody else's."""
+
+    name, title, by_session = "first_session", "first session", False
+
+    def compute(self, predictions: Any) -> float:
+        return float(predictions.correct()[0].mean())
+
+
+def test_a_metric_of_one_s_own_is_in_the_records() -> None:
+    result = hagmeta.run("sgc-ncm", GRAPH, seeds=1, cache=False, metrics=[FirstSession], **PLAIN)
+    (record,) = result.records
+    assert opened(record)["first_session"] == record["accuracy"][0]
+    assert record["metrics"]["first_session"]["source"].startswith("FirstSession@")
 
 
 def test_a_run_config_with_seeds_returns_records() -> None:
