@@ -18,7 +18,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.files import reason
 from hagmeta.common.records import Record, read_record
 from hagmeta.config import RunConfig
-from hagmeta.display import mean_and_interval, score, sessions_table
+from hagmeta.display import mean_and_interval, score, sessions_table, without_hash
 from hagmeta.phases.snapshots import to_bytes
 from hagmeta.protocol.predictions import Predictions
 
@@ -146,7 +146,7 @@ class Result(Tabular):
     def _where(self) -> str:
         config = self.config
         leak = " (leaks)" if self.records[0]["leaks"] else ""
-        return f"{config.dataset}\n{config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
+        return f"{without_hash(config.dataset)}\n{config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
 
     def save(self, folder: str | Path) -> Path:
         """Write records and predictions to a folder that `python -m analysis FOLDER` reads.

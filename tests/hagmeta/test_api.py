@@ -97,7 +97,7 @@ def test_the_sentence_from_a_pyg_graph_to_a_comparison(pyg_data: Data, tmp_path:
     other = hagmeta.run("hag-meta", data, seeds=2, **QUICK)
     assert found.config.dataset == data.identity == f"mine@{data.fingerprint[:12]}"
     assert all(record["config"]["dataset"] == data.identity for record in found.records)
-    assert "2-way 3-shot" in repr(found) and "mine@" in repr(found)
+    assert "2-way 3-shot" in repr(found) and "on mine," in repr(found)
     assert found._repr_html_().count("<tr>") == 1 + 3 + 2  # the head, three sessions, PD and the average
     assert list(found.frame()["session"]) == [0, 1, 2] * 2
     ax = found.plot()
