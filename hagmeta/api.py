@@ -39,7 +39,8 @@ __all__ = ["Comparison", "Result", "Study", "compare", "load_dataset", "report",
 Seeds = int | Sequence[int]
 Graph = Any  # a Dataset, a name, a path, a PyG Data or a networkx graph
 Device = str | torch.device | None
-OWN = ("seeds", "device", "progress", "metrics", "cache", "eager", "plain")  # the keywords of `run` that are no settings
+# The keywords of `run` that are no settings.
+OWN = ("seeds", "device", "progress", "metrics", "cache", "eager", "plain")
 OF_THE_PIPELINE = ("snapshots", "predictions", "checkpoints")  # what a run of a RunConfig may fill
 MOST_SEEDS = 10_000
 

@@ -146,7 +146,8 @@ class Result(Tabular):
     def _where(self) -> str:
         config = self.config
         leak = " (leaks)" if self.records[0]["leaks"] else ""
-        return f"{without_hash(config.dataset)}\n{config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
+        task = f"{config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
+        return f"{without_hash(config.dataset)}\n{task}"
 
     def save(self, folder: str | Path) -> Path:
         """Write records and predictions to a folder that `python -m analysis FOLDER` reads.
