@@ -48,7 +48,12 @@ class _WithPlugins(type):
         named = {name: registry for name, registry in REGISTRIES.items() if name in values}
         for name, registry in named.items():
             values[name] = registry.name_of(values[name])
-        kind = _class_with(plain, *(values.get(name) for name in ("method", "encoder")))
+        try:
+            kind = _class_with(plain, *(values.get(name) for name in ("method", "encoder")))
+        except UserError:  # its settings clash with ours: it is not to stay
+            for name in [name for name in named if "@" in values[name]]:
+                REGISTRIES[name].pop(values[name], None)
+            raise
         own = kind.__dataclass_fields__
         for name in [name for name in values if name not in own]:
             choose("setting", name, all_settings())

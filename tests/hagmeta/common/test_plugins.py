@@ -147,6 +147,7 @@ def test_a_broken_plug_in_is_refused_in_a_line(text: str, tmp_path: Path) -> Non
     with pytest.raises(UserError, match=BROKEN[text]) as error:
         RunConfig(method=f"{written(tmp_path, text)}:Mine")
     assert "\n" not in str(error.value)
+    all_settings()  # what was refused spoils nothing
 
 
 LOOK = """import sys
