@@ -33,7 +33,7 @@ class Impatient(Console):
 
     def print(self, *objects: Any, **how: Any) -> None:
         super().print(*objects, **how)
-        if str(objects[0]).startswith("1/4 runs"):
+        if str(objects[0]).startswith("1/2 runs"):
             raise KeyboardInterrupt
 
 
@@ -43,7 +43,7 @@ def test_a_study_of_a_graph_in_memory_is_interrupted_and_goes_on_in_any_thread(
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
     graphs = {"npz:nowhere.npz": datasets.load(NAME, tmp_path)}
     options = LaunchOptions(
-        methods=("sgc-ncm", "sgc-ridge"),
+        methods=("sgc-ncm",),
         datasets=tuple(graphs),
         settings=TASK,
         seeds=2,
@@ -65,10 +65,10 @@ def test_a_study_of_a_graph_in_memory_is_interrupted_and_goes_on_in_any_thread(
     thread.start()
     thread.join()
     assert outcomes == [StudyOutcome(0, folder)], text.getvalue()
-    assert "4 runs (2 configurations x 2 seeds): 1 done, 3 to go" in text.getvalue()
+    assert "2 runs (1 configurations x 2 seeds): 1 done, 1 to go" in text.getvalue()
     assert not ray.is_initialized()
     records = Store(folder).records()
-    assert len(records) == 4 and {record["config"]["dataset"] for record in records} == set(graphs)
+    assert len(records) == 2 and {record["config"]["dataset"] for record in records} == set(graphs)
 
 
 def test_a_comparison_is_the_space_that_a_file_would_give(tmp_path: Path) -> None:
