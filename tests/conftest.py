@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+REGISTRIES = {
+    "hagmeta.methods": "METHODS",
+    "hagmeta.nn.encoders": "ENCODERS",
+    "hagmeta.protocol": "PROTOCOLS",
+    "hagmeta.protocol.metrics": "METRICS",
+    "hagmeta.datasets": "DATASETS",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_plug_in_stays() -> Iterator[None]:
+    """What a test loads from outside is gone after it: the registries have our own entries again."""
+    yield
+    for module, name in REGISTRIES.items():
+        if module in sys.modules:
+            registry = getattr(sys.modules[module], name)
+            for identity in [each for each in registry if "@" in each]:
+                del registry[identity]
+    if "hagmeta.common.plugins" in sys.modules:
+        sys.modules["hagmeta.common.plugins"]._loaded.clear()
