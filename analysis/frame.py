@@ -21,10 +21,11 @@ from analysis.inference import MARGIN
 from analysis.labels import SETTING, labelled, readable, slug, varied_settings
 from analysis.old_records import completed, with_later_settings, with_short_names
 from analysis.searches import Searches, confirms, naming, newest_searches, together
-from analysis.traits import name_of, told_apart, undescribed, with_traits
+from analysis.traits import told_apart, undescribed, with_traits
 from analysis.words import a_look
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
+from hagmeta.common.identity import without_hash
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration, from_record
 from hagmeta.common.records import OpenRecord, StudyFolder, opened, read_record
 
@@ -347,11 +348,11 @@ def _told_by_graph(records: Sequence[OpenRecord]) -> list[str]:
     """
     by_name: dict[str, set[str]] = {}
     for record in records:
-        graphs = by_name.setdefault(name_of(record["config"]["dataset"]), set())
+        graphs = by_name.setdefault(without_hash(record["config"]["dataset"]), set())
         graphs.update({str(record["data"])} if record.get("data") else ())
     several = {name: sorted(graphs) for name, graphs in by_name.items() if len(graphs) > 1}
     for record in records:
-        name = name_of(record["config"]["dataset"])
+        name = without_hash(record["config"]["dataset"])
         record["config"] = {**record["config"], "dataset": name}
         if name in several:
             graph = str(record.get("data") or "unknown")[:6]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from hagmeta.common.identity import IDENTITY, without_hash
 from hagmeta.common.records import OpenRecord
 
 ROLES = ("studied", "baseline", "proposed", "bound")  # in the order of tables
 USUAL = "baseline"
-BY_SOURCE = re.compile(r"(?P<name>.+)@(?P<hash>[0-9a-f]{12})")  # plug-ins, and graphs made in memory
 DIGITS = 6  # of a hash, where a name is not enough
 
 
@@ -43,7 +42,7 @@ def with_traits(records: Sequence[OpenRecord], launches: Iterable[Mapping[str, A
     methods = {record["config"]["method"] for record in records}
     oracles = methods - {record["config"]["method"] for record in records if not record["oracle"]}
     titles = told_apart(
-        {method: by_method.get(method, {}).get("title", name_of(method)) for method in sorted(methods)}
+        {method: by_method.get(method, {}).get("title", without_hash(method)) for method in sorted(methods)}
     )
     found = []
     for record in records:
@@ -76,19 +75,13 @@ def _of_launch(launch: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, An
     return [(method, each) for method, each in described if isinstance(each, dict) and each.get("title")]
 
 
-def name_of(identity: str) -> str:
-    """Return the name in an identity such as ``Mine@0123456789ab``; other names are whole."""
-    found = BY_SOURCE.fullmatch(identity)
-    return found["name"] if found else identity
-
-
 def told_apart(titles: Mapping[str, str]) -> dict[str, str]:
     """Return titles by identity, no two alike: those that share one end with digits of their hash."""
     shared = Counter(titles.values())
-    plain = Counter(title for identity, title in titles.items() if not BY_SOURCE.fullmatch(identity))
+    plain = Counter(title for identity, title in titles.items() if not IDENTITY.fullmatch(identity))
     found = {}
     for identity, title in titles.items():
-        source = BY_SOURCE.fullmatch(identity)
+        source = IDENTITY.fullmatch(identity)
         if shared[title] > 1 and source:
             found[identity] = f"{title} [{source['hash'][:DIGITS]}]"
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,10 +17,11 @@ from hagmeta.common.command import Parser, as_typed, parse_seeds, parse_settings
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.common.home import DEFAULT_HOME, home, make_home
+from hagmeta.common.identity import is_identity, without_hash
 from hagmeta.common.records import Record
-from hagmeta.common.settings import BY_METHOD
+from hagmeta.common.settings import BY_METHOD, written
 from hagmeta.common.version import __version__
-from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, all_settings, remarks, resolve, settings_of
+from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, all_settings, remarks, resolve
 from hagmeta.datasets.command import datasets_command
 from hagmeta.display import ProgressDisplay, sessions_table
 from hagmeta.methods import METHODS
@@ -116,7 +116,7 @@ def _plugins_in(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _parser(plugins: Mapping[str, str]) -> Parser:
-    listed = all_settings() if any("@" in name for name in plugins.values()) else SETTINGS
+    listed = all_settings() if any(map(is_identity, plugins.values())) else SETTINGS
     settings = "\n".join(
         f"  {name:18} {_help(name)} [{_default(name)}]" for name in listed if _can_be_set(name)
     )
@@ -162,13 +162,14 @@ def _parser(plugins: Mapping[str, str]) -> Parser:
 
 
 @cache
+def _configs() -> list[RunConfig]:
+    """Every method with every protocol."""
+    return [RunConfig(method=method, protocol=protocol) for method in METHODS for protocol in PROTOCOLS]
+
+
 def _using(name: str) -> list[str]:
     """The methods with which a setting can be given."""
-    pairs = itertools.product(METHODS, PROTOCOLS)
-    configs = [RunConfig(method=method, protocol=protocol) for method, protocol in pairs]
-    found = [
-        config.method for config in configs if name in settings_of(type(config)) and _is_open(config, name)
-    ]
+    found = [config.method for config in _configs() if _is_open(config, name)]
     return list(dict.fromkeys(found))
 
 
@@ -184,7 +185,7 @@ def _can_be_set(name: str) -> bool:
 def _help(name: str) -> str:
     """What a setting is; where it is for a few methods, which."""
     using = _using(name)
-    few = ", ".join(method.partition("@")[0] for method in using) if 2 * len(using) < len(METHODS) else ""
+    few = ", ".join(without_hash(method) for method in using) if 2 * len(using) < len(METHODS) else ""
     return ": ".join(filter(None, [few, all_settings()[name].metadata["help"]]))
 
 
@@ -193,12 +194,8 @@ def _default(name: str) -> str:
     if value is BY_METHOD:
         own = [METHODS[method].all_defaults().get(name) for method in _using(name)]
         usual = max(own, key=own.count)
-        return _written(usual) if len(set(own)) == 1 else f"{_written(usual)} for most methods"
-    return "by dataset" if value is None else _written(value)
-
-
-def _written(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        return written(usual) if len(set(own)) == 1 else f"{written(usual)} for most methods"
+    return "by dataset" if value is None else written(value)
 
 
 if __name__ == "__main__":

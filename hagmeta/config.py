@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from hagmeta import datasets
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.home import home
+from hagmeta.common.identity import is_identity, without_hash
 from hagmeta.common.records import config_hash
-from hagmeta.common.settings import ALWAYS, BY_METHOD, Settings
+from hagmeta.common.settings import ALWAYS, BY_METHOD, Settings, written
 from hagmeta.datasets import DatasetSettings
 from hagmeta.datasets.prepared import file_identity
 from hagmeta.methods import METHODS, SessionLearning
@@ -51,7 +52,7 @@ class _WithPlugins(type):
         try:
             kind = _class_with(plain, *(values.get(name) for name in ("method", "encoder")))
         except UserError:  # its settings clash with ours: it is not to stay
-            for name in [name for name in named if "@" in values[name]]:
+            for name in [name for name in named if is_identity(values[name])]:
                 REGISTRIES[name].pop(values[name], None)
             raise
         own = kind.__dataclass_fields__
@@ -102,7 +103,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         decided, settings = _decided(self), settings_of(type(self))
         for name, because in self._as_decided().idle.items():
             if not standings[name].why_not:
-                value = _written(decided.get(because, getattr(self, because)))
+                value = written(decided.get(because, getattr(self, because)))
                 recorded = settings[name].metadata["recorded_idle"] and because not in decided
                 why = f"`{name}` has no effect with `{because}: {value}`"
                 standings[name] = Standing(recorded, why)
@@ -206,7 +207,7 @@ def _standings_with(kind: type[RunConfig], method: str, protocol: str) -> dict[s
         if unused:
             found[name] = Standing(False, f"`{name}` does not apply to {method}: {unused}")
         elif name in decided:
-            found[name] = Standing(False, f"`{name}` is always {_written(decided[name])} with {whose}")
+            found[name] = Standing(False, f"`{name}` is always {written(decided[name])} with {whose}")
         else:
             found[name] = Standing(True, "")
     return found
@@ -248,7 +249,7 @@ def _plugins_with_settings() -> list[dict[str, Any]]:
         {key: name}
         for key in ("method", "encoder")
         for name, entry in REGISTRIES[key].items()
-        if "@" in name and entry.own_settings is not None
+        if is_identity(name) and entry.own_settings is not None
     ]
 
 
@@ -279,7 +280,7 @@ def resolve(config: RunConfig) -> RunConfig:
         proposed = _proposed(config.dataset, files, n_way, k_shot, config.protocol, config.query_shot)
         classes, small = proposed
         drop_small = drop_small or small > 0
-        proposal = f"proposed for {config.dataset.partition('@')[0]}: classes {' '.join(map(str, classes))}"
+        proposal = f"proposed for {without_hash(config.dataset)}: classes {' '.join(map(str, classes))}"
         proposal += " (base, novel-train, novel-test; the largest are base)"
         proposal += f"; {small} classes are too small and left out" if small else ""
     filled_in = dict(
@@ -338,10 +339,6 @@ def _decided(config: RunConfig) -> dict[str, Any]:
     return {**METHODS[config.method].decides, **PROTOCOLS[config.protocol].decides}
 
 
-def _written(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _births(settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
     births = {name: item.metadata["birth"] for name, item in settings.items()}
     return {name: birth for name, birth in births.items() if birth is not ALWAYS}
@@ -376,7 +373,7 @@ def remarks(config: RunConfig) -> list[str]:
             one + (nothing if config.rehearsed == 0 else "new classes are fine-tuned as prototypes only")
         )
     if not runs_in_packs(config):
-        name = config.encoder.rpartition(":")[2].partition("@")[0]
+        name = without_hash(config.encoder.rpartition(":")[2])
         notes.append(f"the encoder {name} runs seed by seed, without packs and checkpoints: it is slower")
     if config.smoothing:
         notes.append(

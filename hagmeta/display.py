@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hagmeta.common.identity import without_hash
 from hagmeta.common.interval import student
 from hagmeta.common.records import Record, opened
 from hagmeta.common.transductive import marks
@@ -101,11 +102,6 @@ def score(record: Record) -> list[float]:
     """Accuracy by session, every class counted the same; every query, in records from before that."""
     curve: list[float] = record["macro_accuracy"] if "macro_accuracy" in record else record["accuracy"]
     return curve
-
-
-def without_hash(name: str) -> str:
-    """Return the name of a plug-in or of a graph in memory, ``Mine@1a2b3c4d5e6f``, without its hash."""
-    return name.partition("@")[0]
 
 
 def transductive(record: Record) -> list[str]:

@@ -16,9 +16,10 @@ from rich.table import Table
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import reason
+from hagmeta.common.identity import without_hash
 from hagmeta.common.records import Record, read_record
 from hagmeta.config import RunConfig
-from hagmeta.display import mean_and_interval, score, sessions_table, without_hash
+from hagmeta.display import mean_and_interval, score, sessions_table
 from hagmeta.phases.snapshots import to_bytes
 from hagmeta.protocol.predictions import Predictions
 

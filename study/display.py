@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hagmeta.common.differences import TASK, differing, sort_key
+from hagmeta.common.identity import without_hash
 from hagmeta.common.records import Record
-from hagmeta.display import FEWEST_FOR_INTERVAL, percent, score, transductive, without_hash
+from hagmeta.display import FEWEST_FOR_INTERVAL, percent, score, transductive
 
 MEASURES: dict[str, Callable[[Record], float]] = {
     "first": lambda record: score(record)[0],

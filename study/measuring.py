@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from hagmeta.common.errors import UserError
+from hagmeta.common.identity import is_identity
 from hagmeta.common.records import Record
 from hagmeta.protocol.metrics import METRICS, with_metrics
-from hagmeta.protocol.predictions import Predictions, read_predictions
+from hagmeta.protocol.predictions import read_predictions
 from study.store import Store
 
 
 def names_of(references: Sequence[str]) -> tuple[str, ...]:
     """Return the identities of metrics; built-in ones, which every record has, are left out."""
     names = dict.fromkeys(METRICS.name_of(reference) for reference in references)
-    return tuple(name for name in names if "@" in name)
+    return tuple(name for name in names if is_identity(name))
 
 
 def measure(metrics: Sequence[str], store: Store, console: Console) -> None:
@@ -34,7 +34,8 @@ def measure(metrics: Sequence[str], store: Store, console: Console) -> None:
         if lacking and not predictions.exists():
             without += 1
         elif lacking:
-            store.write(_measured(record, read_predictions(predictions), lacking))
+            asked = {name: METRICS[name] for name in lacking}
+            store.write(with_metrics(record, read_predictions(predictions), asked))
     if without:
         console.print(
             f"note: {without} finished runs have no predictions to compute metrics from; they lack them",
@@ -44,15 +45,3 @@ def measure(metrics: Sequence[str], store: Store, console: Console) -> None:
 
 def _has(record: Record, name: str) -> bool:
     return any(said.get("source") == name for said in record.get("metrics", {}).values())
-
-
-def _measured(record: Record, predictions: Predictions, names: Sequence[str]) -> Record:
-    for name in names:
-        try:
-            record = with_metrics(record, predictions, {name: METRICS[name]})
-        except UserError:
-            raise
-        except Exception as error:  # of other people's code
-            reason = " ".join(str(error).split())
-            raise UserError(f"the metric {name}: {type(error).__name__}: {reason}") from error
-    return record

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hagmeta.common.errors import UserError
+from hagmeta.common.identity import is_identity, without_hash
 from hagmeta.common.records import StudyFolder
 from hagmeta.config import REGISTRIES, RunConfig
 from hagmeta.datasets import DATASETS
@@ -29,8 +30,8 @@ def check_unchanged(store: StudyFolder, configs: Iterable[RunConfig]) -> None:
         return
     for kind, before in _used_before(store):
         for _, name in sorted(each for each in now if each[0] == kind):
-            title = name.partition("@")[0]
-            if name != before and title == before.partition("@")[0]:
+            title = without_hash(name)
+            if name != before and title == without_hash(before):
                 raise UserError(
                     f"the {kind} {title} has changed: {store.folder} has runs of {before}, and it is {name} "
                     "now. Give another --results, or restore its source."
@@ -45,7 +46,7 @@ def plugins_of(config: RunConfig) -> Iterator[tuple[str, str]]:
 def _plugins_of(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The plug-ins of a configuration, as pairs of kind and identity."""
     for kind in (*REGISTRIES, "dataset"):
-        if "@" in str(config.get(kind, "")):
+        if is_identity(str(config.get(kind, ""))):
             yield kind, config[kind]
 
 

@@ -176,7 +176,7 @@ def _measured(record: Record, predictions: Predictions, metrics: Mapping[str, ty
     """
     try:
         return with_metrics(record, predictions, metrics)
-    except Exception:
+    except UserError:
         return record
 
 

@@ -27,10 +27,10 @@ from filelock import FileLock
 
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files import expanded, folder_written_whole
+from hagmeta.common.identity import DIGITS, without_hash
 
 VARIABLE = "HAGMETA_PLUGINS"  # names the staged folder in which a worker finds the launch's plug-ins
 CONTENTS = "plugins.json"
-DIGITS = 12  # of a source's hash
 MOST_BYTES = 50_000_000  # of a package that is sent to workers
 EVERYWHERE = ("torch", "torch_geometric")  # installed on every machine: not sent
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
@@ -50,7 +50,7 @@ class Plugin:
     @property
     def name(self) -> str:
         """The name without the hash."""
-        return self.identity.partition("@")[0]
+        return without_hash(self.identity)
 
 
 _loaded: dict[str, Plugin] = {}  # by identity
@@ -182,7 +182,7 @@ def _load_staged(identity: str) -> None:
         sys.path.insert(0, str(folder))
     modules = {each["identity"]: each["module"] for each in json.loads((folder / CONTENTS).read_text())}
     if identity in modules:
-        found = _from_module(modules[identity], identity.partition("@")[0], "plug-in", identity)
+        found = _from_module(modules[identity], without_hash(identity), "plug-in", identity)
         if found.identity != identity:
             raise UserError(
                 f"the plug-in {identity} is {found.identity} on this machine: its source differs."

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from hagmeta.common import plugins
 from hagmeta.common.errors import UserError, choose, shown
+from hagmeta.common.identity import is_identity
 
 Entry = TypeVar("Entry")
 
@@ -44,8 +45,8 @@ class Registry(MutableMapping[str, Entry], Generic[Entry]):
         return f"hagmeta.{self.kind}s"
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self._entries and "@" in name:
-            form, _, identity = name.rpartition(":")
+        form, _, identity = name.rpartition(":")
+        if name not in self._entries and is_identity(identity):
             plugin = plugins.find(identity)
             if plugin is not None and (not form or form in self._forms):
                 self._add(plugin, form)

@@ -115,6 +115,11 @@ class Settings:
         return {}
 
 
+def written(value: Any) -> str:
+    """Return a value as a user writes it in a file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def check_settings(kind: str, owner: Any, base: type[Settings]) -> None:
     """Refuse a plug-in's ``own_settings`` unless they are a dataclass of settings that inherits ``base``."""
     own = owner.own_settings

@@ -17,6 +17,7 @@ import numpy as np
 
 from hagmeta.common.errors import UserError, choose, shown
 from hagmeta.common.files import expanded
+from hagmeta.common.identity import is_identity
 from hagmeta.common.registry import Registry
 from hagmeta.common.settings import Settings, setting
 from hagmeta.datasets import (
@@ -90,7 +91,9 @@ def name_of(reference: str | os.PathLike[str] | Dataset) -> str:
         if reference.origin is None:
             _held[reference.identity] = reference
         return reference.identity
-    if isinstance(reference, str) and (reference in _REGISTRY or reference.startswith(_KINDS)):
+    if isinstance(reference, str) and (
+        reference in _REGISTRY or reference.startswith(_KINDS) or is_identity(reference)
+    ):
         return reference
     if isinstance(reference, str) and not reference.endswith(".npz"):
         return DATASETS.name_of(reference) if DATASETS.knows(reference) else reference
@@ -171,7 +174,7 @@ def _read(name: str, root: Path) -> Dataset:
         return npz.load(expanded(rest), name)
     if rest and kind == "synthetic":
         return synthetic.generate(name, synthetic.parse(rest))
-    if "@" in name:
+    if is_identity(name):
         return _made_by_plugin(name)
     choose("dataset", name, (*_REGISTRY, *_FORMS))
     if name in EMBEDDED:
@@ -222,7 +225,7 @@ def describe(reference: str | os.PathLike[str] | Dataset, root: Path) -> Dataset
         graph = _held[name]
         counts = (graph.num_nodes, len(graph.edges), graph.num_features, graph.num_classes)
         return DatasetInfo(name, "a graph in memory", "memory", *counts)
-    if "@" in name:
+    if is_identity(name):
         return DatasetInfo(name, "a graph that a plug-in makes, or of another process", "plug-in")
     info = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
     files = sources.FILES.get(name, ())

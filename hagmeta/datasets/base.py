@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from hagmeta.common.identity import DIGITS
 from hagmeta.datasets.clean import UNLABELLED, Features, clean_graph
 
 __all__ = ["UNLABELLED", "Dataset", "DatasetInfo", "make_dataset"]
@@ -60,7 +61,7 @@ class Dataset:
     @property
     def identity(self) -> str:
         """Name the graph in configurations and records: its origin, or its name and what is in it."""
-        return self.origin if self.origin is not None else f"{self.name}@{self.fingerprint[:12]}"
+        return self.origin if self.origin is not None else f"{self.name}@{self.fingerprint[:DIGITS]}"
 
     @property
     def num_nodes(self) -> int:

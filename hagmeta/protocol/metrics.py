@@ -103,13 +103,25 @@ def with_metrics(record: Record, predictions: Predictions, metrics: Mapping[str,
 def _additional(predictions: Predictions, metrics: Mapping[str, type[Metric]]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     reserved = {*schema()["properties"], *(each.name for each in DIAGNOSTICS)}
-    for metric in metrics.values():
+    for identity, metric in metrics.items():
         declared = metric.declared()
         if declared.name in reserved or declared.name in found:
             whose = "a built-in value" if declared.name in reserved else "another metric"
             raise UserError(f"metric {declared.name}: {whose} has this name. Rename the metric.")
-        found[declared.name] = _checked(declared, metric().compute(predictions), len(predictions.true))
+        found[declared.name] = _checked(
+            declared, _computed(identity, metric, predictions), len(predictions.true)
+        )
     return found
+
+
+def _computed(identity: str, metric: type[Metric], predictions: Predictions) -> Any:
+    try:
+        return metric().compute(predictions)
+    except UserError:
+        raise
+    except Exception as error:  # of other people's code
+        reason = " ".join(str(error).split())
+        raise UserError(f"the metric {identity}: {type(error).__name__}: {reason}") from error
 
 
 def _checked(declared: MetricDeclaration, value: Any, sessions: int) -> Value:

@@ -15,23 +15,10 @@ from hagmeta.common.errors import UserError
 from study import connection, space
 from study.launch import main
 from study.store import Store
+from tests.plugin_files import METHOD
 from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parents[2]
-METHOD = '''
-from dataclasses import dataclass
-import hagmeta
-from hagmeta.methods.cec import Cec
-
-@dataclass(frozen=True, kw_only=True)
-class MineSettings(hagmeta.MethodSettings):
-    my_scale: float = hagmeta.setting(1.0, "multiplies nothing", above=0, at_most=100)
-
-class Mine(Cec):
-    """A method of somebody else's."""
-
-    own_settings = MineSettings
-'''
 ENCODER = '''
 from hagmeta.nn.gcn import GCN
 

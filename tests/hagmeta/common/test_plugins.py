@@ -10,29 +10,11 @@ import pytest
 
 from hagmeta.common import plugins
 from hagmeta.common.errors import UserError
+from hagmeta.common.identity import DIGITS
 from hagmeta.config import RunConfig, all_settings, resolve, typed
 from hagmeta.methods import METHODS
 from hagmeta.methods.cec import Cec
-
-METHOD = '''
-from dataclasses import dataclass
-
-import hagmeta
-from hagmeta.methods.cec import Cec
-
-
-@dataclass(frozen=True, kw_only=True)
-class MineSettings(hagmeta.MethodSettings):
-    """One setting."""
-
-    my_scale: float = hagmeta.setting(10.0, "multiplies everything", above=0, at_most=100)
-
-
-class Mine(Cec):
-    """A method of somebody else's."""
-
-    own_settings = MineSettings
-'''
+from tests.plugin_files import METHOD
 
 
 def written(folder: Path, text: str = METHOD, name: str = "my_method.py") -> str:
@@ -43,7 +25,7 @@ def written(folder: Path, text: str = METHOD, name: str = "my_method.py") -> str
 
 def test_a_file_is_found_and_named_by_its_class_and_source_wherever_it_is(tmp_path: Path) -> None:
     here, there = (METHODS.name_of(f"{written(tmp_path / folder)}:Mine") for folder in ("a", "b"))
-    assert here == there and here.startswith("Mine@") and len(here) == len("Mine@") + plugins.DIGITS
+    assert here == there and here.startswith("Mine@") and len(here) == len("Mine@") + DIGITS
     changed = METHODS.name_of(f"{written(tmp_path / 'a', METHOD + chr(10) + '# changed')}:Mine")
     assert changed != here and METHODS[here] is not METHODS[changed]
     windows = written(tmp_path / "c", METHOD.replace("\n", "\r\n"))
