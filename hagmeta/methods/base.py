@@ -26,7 +26,7 @@ from hagmeta.sparse.graph import ClassMeans, Graph, View
 class MethodSettings(EncoderSettings):
     """What every method is given. Settings of its own stand in a class that inherits from this."""
 
-    method: str = setting("hag-meta", "the learning system")
+    method: str = setting("hag-meta", "method to run")
 
     @classmethod
     def unused_by(cls, method: Any) -> str:

@@ -24,7 +24,7 @@ class CecSettings(MethodSettings):
     """The scale of its answers."""
 
     cosine_scale: float = setting(
-        16.0, "multiplies the cosines of the classifier", above=0, at_most=HIGHEST_WEIGHT
+        16.0, "multiply the classifier's cosines by this factor", above=0, at_most=HIGHEST_WEIGHT
     )
 
 

@@ -36,26 +36,26 @@ class ClosedFormSettings(MethodSettings):
 
     features: str = setting(
         "both",
-        "hops of the features, propagated without learning, the pre-trained encoder's output, or both side by"
-        " side",
+        "inputs of the head: input features propagated over the graph (propagated), the output of the"
+        " pre-trained encoder (encoder), or both",
         choices=("propagated", "encoder", "both"),
     )
-    hops: int = setting(3, "propagated features are those of hops 0 to so many", at_least=0, at_most=16)
+    hops: int = setting(3, "use propagated features of hops 0 to HOPS", at_least=0, at_most=16)
     refitted: bool = setting(
         BY_METHOD,
-        "words have a new basis in every session, and the graph's spectrum stands beside them",
+        "recompute the SVD basis in every session and append graph eigenvectors",
         birth=False,
     )
     tukey: float = setting(
         BY_METHOD,
-        "power that features are raised to, by Tukey's ladder; they keep their signs (1: as they are)",
+        "raise features to this power and keep their signs (Tukey's ladder; 1: off)",
         above=0,
         at_most=1,
         birth=1.0,
     )
     random_features: int = setting(
         BY_METHOD,
-        "columns of a random projection of all features, after ReLU, beside them, and at most one for every"
+        "append this many random ReLU projections of the features, at most one per"
         f" {NODES_A_RANDOM_FEATURE} nodes of the graph (0: none)",
         at_least=0,
         at_most=4096,

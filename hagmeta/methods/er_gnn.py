@@ -28,7 +28,8 @@ class ErGnnSettings(MethodSettings):
 
     selection: str = setting(
         "mean",
-        "which to keep: near the class mean, far from other classes, of most influence",
+        "which nodes to keep: closest to the class mean (mean), with the fewest nodes of other classes nearby"
+        " (coverage), or with the most influence on the classifier (influence)",
         choices=("mean", "coverage", "influence"),
     )
 

@@ -32,38 +32,42 @@ from hagmeta.sparse.graph import View
 class HagMetaSettings(MethodSettings):
     """The three parts of the method, each of which can be turned off, and its loss."""
 
-    gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning")
+    gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning (GPIL)")
     instead_of_gpil: str = setting(
         "nothing",
-        "without gpil: go on to the sessions, or learn supervised, from the labels that gpil would have",
+        "if gpil is off: start the sessions at once (nothing), or first train supervised on the labels that"
+        " GPIL would use (supervised)",
         choices=("nothing", "supervised"),
         recorded_idle=False,
         birth="nothing",
     )
-    nla: bool = setting(True, "weigh support nodes by node-level attention")
-    tla: bool = setting(True, "weigh the loss by task-level attention")
+    nla: bool = setting(True, "weight support nodes by node-level attention (NLA)")
+    tla: bool = setting(True, "weight the loss by task-level attention (TLA)")
     loss: str = setting(
         "categorical",
-        "cross-entropy, or the binary form the paper prints",
+        "cross-entropy (categorical), or the binary form printed in the paper (binary)",
         choices=("categorical", "binary"),
     )
     nla_degree: str = setting(
         "visible",
-        "neighbours whose logarithm multiplies NLA's scores: the visible ones + 1, or all there will be",
+        "multiply NLA's scores by log(visible neighbours + 1) (visible), or by log(neighbours in the whole"
+        " graph) (whole)",
         choices=("visible", "whole"),
         birth="visible",
     )
     nla_weights: str = setting(
         "softmax",
-        "weights from NLA's scores: softmax of sigmoids, share of their sum, plain softmax; or controls:"
-        " permuted (softmax, each given to the next support), degree (scores of 1: the degree alone),"
-        " oracle (brings the prototype as near as can be to the mean of all train nodes of the class)",
+        "how NLA's scores become weights: softmax of sigmoids (softmax), sigmoids divided by their sum"
+        " (share), or softmax without sigmoids (plain). Controls: softmax weights shifted to the next support"
+        " (permuted), constant scores times log-degree (degree), or the weights that bring the prototype"
+        " closest to the mean of all train nodes of the class (oracle)",
         choices=("softmax", "share", "plain", "permuted", "degree", "oracle"),
         birth="softmax",
     )
     nla_rate: str = setting(
         "common",
-        "NLA's own learning rate in meta-training; in sessions it has the same ratio to finetune_rate",
+        "learning rate of NLA in meta-training, or common (learning_rate); in sessions its ratio to"
+        " finetune_rate is the same",
         words=("common",),
         fractions=True,
         above=0,
@@ -72,7 +76,7 @@ class HagMetaSettings(MethodSettings):
     )
     nla_decay: str = setting(
         "common",
-        "NLA's own weight decay, in meta-training and in sessions",
+        "weight decay of NLA in meta-training and sessions, or common (weight_decay)",
         words=("common",),
         fractions=True,
         at_least=0,
@@ -81,32 +85,33 @@ class HagMetaSettings(MethodSettings):
     )
     tla_weights: str = setting(
         "learnt",
-        "how tasks weigh: learnt; uniform; stopped (no gradient passes through weights); flipped (TLA ascends"
-        " where it would descend, and weighs hard tasks up); sizes (learnt, times the classes of the task)",
+        "how tasks are weighted: by TLA (learnt), equally (uniform), without gradients through the weights"
+        " (stopped), with TLA's gradients reversed, so that hard tasks gain weight (flipped), or by TLA times"
+        " the number of classes in the task (sizes)",
         choices=("learnt", "uniform", "stopped", "flipped", "sizes"),
         birth="learnt",
     )
     tla_layers: str = setting(
         "three",
-        "linear layers of TLA over the prototypes of the base classes",
+        "number of linear layers that TLA applies to the base-class prototypes",
         choices=("three", "two"),
         birth="three",
     )
     tla_tasks: str = setting(
         "transposed",
-        "TLA's matrix of an earlier task's prototypes: transposed, or reshaped, which mixes up its numbers",
+        "how TLA arranges the prototypes of earlier tasks: transposed, or reshaped, which scrambles them",
         choices=("transposed", "reshaped"),
         birth="transposed",
     )
     tla_vectors: str = setting(
         "linear",
-        "TLA's vector of a task: linear, or under ReLU and dropout, which for the newest is drawn twice",
+        "TLA's task vectors: linear, or with ReLU and dropout (relu), drawn twice for the newest task",
         choices=("linear", "relu"),
         birth="linear",
     )
     tla_gradients: str = setting(
         "fresh",
-        "gradients of TLA: each step's own, or summed over all steps so far",
+        "gradients of TLA: of the current step (fresh), or accumulated over all steps so far (summed)",
         choices=("fresh", "summed"),
         birth="fresh",
     )

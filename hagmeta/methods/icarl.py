@@ -25,7 +25,7 @@ class ICarlSettings(MethodSettings):
     """How what was known is kept."""
 
     distillation: float = setting(1.0, "weight of the distillation loss", at_least=0, at_most=HIGHEST_WEIGHT)
-    temperature: float = setting(2.0, "softens what is distilled", above=0, at_most=HIGHEST_WEIGHT)
+    temperature: float = setting(2.0, "temperature of the distillation", above=0, at_most=HIGHEST_WEIGHT)
 
 
 class ICarl(GrowingMethod):

@@ -25,9 +25,9 @@ from hagmeta.sparse.graph import View
 class MetaGnnSettings(MethodSettings):
     """The inner steps of MAML."""
 
-    inner_steps: int = setting(5, "gradient steps on the supports of a task", at_least=0, at_most=1000)
-    inner_rate: float = setting(0.02, "their rate", above=0, at_most=HIGHEST_RATE)
-    first_order: bool = setting(False, "do not descend through the inner steps")
+    inner_steps: int = setting(5, "inner gradient steps on the supports of a task", at_least=0, at_most=1000)
+    inner_rate: float = setting(0.02, "learning rate of the inner steps", above=0, at_most=HIGHEST_RATE)
+    first_order: bool = setting(False, "do not differentiate through the inner steps (first-order MAML)")
 
 
 class MetaGnn(Method):

@@ -40,11 +40,15 @@ class PosteriorMeansSettings(ClosedFormSettings):
     """How far unlabelled nodes and neighbours are trusted."""
 
     unlabelled: float = setting(
-        0.1, "an unlabelled node counts as so much of a labelled one (0: not at all)", at_least=0, at_most=1
+        0.1,
+        "weight of an unlabelled node relative to a labelled one (0: ignore unlabelled nodes)",
+        at_least=0,
+        at_most=1,
     )
     coupling: float = setting(
         4.0,
-        "weight of the neighbours' answers where all labelled neighbours agree (0: none)",
+        "weight of the neighbours' predictions, scaled by how often labelled neighbours share a class"
+        " (0: ignore neighbours)",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )

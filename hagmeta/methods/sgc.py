@@ -31,7 +31,7 @@ class RidgeSettings(ClosedFormSettings):
 
     ridge: float = setting(
         0.1,
-        "ridge regression's penalty, in units of the mean eigenvalue of what it inverts",
+        "ridge penalty, relative to the mean eigenvalue of the matrix that is inverted",
         above=0,
         at_most=HIGHEST_WEIGHT,
     )
@@ -43,7 +43,7 @@ class ShrinkageSettings(ClosedFormSettings):
 
     shrinkage: float | None = setting(
         BY_METHOD,
-        "share of a covariance that gives way to equal variances (default: 0.1 for sgc-lda, 0.5 for fecam)",
+        "shrink covariances towards equal variances by this share (default: 0.1 for sgc-lda, 0.5 for fecam)",
         above=0,
         at_most=1,
     )

@@ -28,7 +28,7 @@ ENCODERS = Registry("encoder", _ENCODERS, base=Encoder, check=_check, forms={"py
 class EncoderSettings(GatSettings):
     """Which encoder, and its shape."""
 
-    encoder: str = setting("gcn", "the encoder; sgc is linear, mlp has no graph", choices=ENCODERS)
+    encoder: str = setting("gcn", "graph encoder; sgc is linear, mlp ignores the edges", choices=ENCODERS)
 
     def check(self) -> None:
         ENCODERS[self.encoder].check(self)

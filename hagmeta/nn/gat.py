@@ -23,7 +23,7 @@ class GatSettings(LayerSettings):
 
     heads: int = setting(
         4,
-        "attention heads of the GAT encoder's first layer, side by side in hidden",
+        "attention heads in the first layer of the GAT encoder; must divide hidden",
         at_least=1,
         at_most=4096,
         kept_with="encoder",

@@ -25,9 +25,9 @@ class TrainingSettings(Settings):
     """The optimizer's, before the sessions; weight decay in them too."""
 
     learning_rate: float = setting(
-        0.005, "Adam's rate in pre-training and meta-training", above=0, at_most=HIGHEST_RATE
+        0.005, "Adam learning rate in pre-training and meta-training", above=0, at_most=HIGHEST_RATE
     )
-    weight_decay: float = setting(0.0005, "Adam's weight decay", at_least=0, at_most=HIGHEST_RATE)
+    weight_decay: float = setting(0.0005, "Adam weight decay", at_least=0, at_most=HIGHEST_RATE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +35,17 @@ class PretrainSettings(TrainingSettings):
     """How long pre-training lasts."""
 
     pretrain_epochs: int = setting(
-        2000, "at most so many epochs of pre-training", at_least=0, at_most=MOST_STEPS
+        2000, "maximum number of pre-training epochs", at_least=0, at_most=MOST_STEPS
     )
     pretrain_patience: int = setting(
-        10, "stop after so many evaluations without a better one", at_least=1, at_most=MOST_STEPS
+        10,
+        "stop pre-training after this many evaluations without improvement",
+        at_least=1,
+        at_most=MOST_STEPS,
     )
     classifier: str = setting(
         BY_METHOD,
-        "over the encoder in pre-training: linear, or by cosine, labels smoothed and classes alike in weight",
+        "pre-training head: linear, or cosine with label smoothing and class-balanced loss",
         choices=("linear", "cosine"),
         birth="linear",
     )
@@ -52,10 +55,13 @@ class PretrainSettings(TrainingSettings):
 class MetaTrainingSettings(TrainingSettings):
     """How long meta-training lasts."""
 
-    episodes: int = setting(1000, "at most so many episodes of meta-training", at_least=1, at_most=MOST_STEPS)
+    episodes: int = setting(1000, "maximum number of meta-training episodes", at_least=1, at_most=MOST_STEPS)
     validate_every: int = setting(25, "episodes between two validations", at_least=1, at_most=MOST_STEPS)
     patience: int = setting(
-        10, "stop meta-training after so many validations without a better", at_least=1, at_most=MOST_STEPS
+        10,
+        "stop meta-training after this many validations without improvement",
+        at_least=1,
+        at_most=MOST_STEPS,
     )
 
     @classmethod
@@ -67,8 +73,10 @@ class MetaTrainingSettings(TrainingSettings):
 class SessionSettings(Settings):
     """The gradient steps of a session."""
 
-    finetune_steps: int = setting(20, "gradient steps a session under strict", at_least=0, at_most=MOST_STEPS)
-    finetune_rate: float = setting(0.005, "Adam's rate in a session", above=0, at_most=HIGHEST_RATE)
+    finetune_steps: int = setting(
+        20, "gradient steps per session, under strict", at_least=0, at_most=MOST_STEPS
+    )
+    finetune_rate: float = setting(0.005, "Adam learning rate in the sessions", above=0, at_most=HIGHEST_RATE)
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
@@ -82,8 +90,8 @@ class SelfTrainingSettings(Settings):
 
     self_training: int = setting(
         0,
-        "visible nodes without labels that join a class's supports, those most surely of it by the method's "
-        "own answers; then it learns and answers again (0: none)",
+        "add this many visible unlabelled nodes to the supports of each class, by the method's most confident"
+        " predictions, then learn and predict again (0: off)",
         at_least=0,
         at_most=MOST_NODES,
         birth=0,
@@ -116,7 +124,7 @@ class PrototypeSettings(Settings):
 class MemorySettings(Settings):
     """What is kept of classes for replay."""
 
-    memory: int = setting(10, "nodes kept of a class for replay", at_least=1, at_most=10_000)
+    memory: int = setting(10, "nodes kept per class for replay", at_least=1, at_most=10_000)
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
@@ -129,14 +137,14 @@ class ReadOutSettings(Settings):
 
     smoothing: float = setting(
         0.0,
-        "share of every node's scores that is taken from its visible neighbours, round by round (0: none)",
+        "smooth scores over the visible graph; neighbours get this weight in every round (0: off)",
         at_least=0,
         at_most=1,
         birth=0.0,
     )
     logit_adjustment: float = setting(
         0.0,
-        "so many times the logarithm of a class's share of the labels is taken off its logits (0: none)",
+        "subtract TAU x log(class share of the labels) from the logits, with this TAU (0: off)",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
         birth=0.0,

@@ -71,7 +71,23 @@ def test_a_run_writes_a_record_a_seed_and_shows_a_table(tmp_path: Path, home: Pa
     assert len(list((home / "pretrained").glob("*.pt"))) == 2
 
 
-def test_a_setting_that_does_not_apply_is_said_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_fits_80_columns_and_groups_settings_by_method(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\n\nsettings of er-gnn, icarl:\n  memory             nodes kept per class" in shown
+    common = shown[shown.index("settings for --set") : shown.index("settings of hag-meta")]
+    assert "\n  learning_rate " in common and "\n  inner_steps " not in common
+
+
+def test_a_setting_that_does_not_apply_gets_a_note_and_is_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main([*TINY, "--seeds", "1", "--method", "frozen", "--no-nla"]) == 0
     shown = capsys.readouterr()
     why = {
