@@ -182,7 +182,7 @@ def _class_of(plain: Any, groups: tuple[Any, ...]) -> Any:
         for name in _declared(group):
             if name in there and there[name] not in group.__mro__:
                 raise UserError(
-                    f"the setting {name} of {group.__name__} is one of {there[name].__name__} already; "
+                    f"the setting {name} of {group.__name__} is already declared by {there[name].__name__}; "
                     "give it another name."
                 )
     made = make_dataclass(plain.__name__, [], bases=(*groups, plain), frozen=True, kw_only=True)
@@ -280,9 +280,9 @@ def resolve(config: RunConfig) -> RunConfig:
         proposed = _proposed(config.dataset, files, n_way, k_shot, config.protocol, config.query_shot)
         classes, small = proposed
         drop_small = drop_small or small > 0
-        proposal = f"proposed for {without_hash(config.dataset)}: classes {' '.join(map(str, classes))}"
-        proposal += " (base, novel-train, novel-test; the largest are base)"
-        proposal += f"; {small} classes are too small and left out" if small else ""
+        proposal = f"{without_hash(config.dataset)} has no class split; using classes "
+        proposal += f"{' '.join(map(str, classes))} (base, novel-train, novel-test), the largest as base"
+        proposal += f"; leaving out {small} that are too small" if small else ""
     filled_in = dict(
         classes=classes,
         drop_small=drop_small,
@@ -350,38 +350,44 @@ def runs_in_packs(config: RunConfig) -> bool:
 
 
 def remarks(config: RunConfig) -> list[str]:
-    """What a user should know of a resolved configuration before it runs."""
+    """Return what a user should know about a resolved configuration before it runs."""
     assert config.classes and config.n_way and config.sessions
     notes = [note for note in [vars(config).get("_proposal", "")] if note]
     left = config.classes[2] - config.sessions * config.n_way
     if left:
         notes.append(
-            f"of the {config.classes[2]} novel-test classes {left} will be left over and never arrive"
+            f"{left} of {config.classes[2]} novel-test classes never arrive: sessions x n_way is "
+            f"{config.sessions} x {config.n_way}"
         )
     method, protocol = METHODS[config.method], make_protocol(config)
     if method.traits.oracle and protocol.has_oracles:
-        notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")
+        notes.append(f"{config.method} is an oracle: it reads the train labels of every class seen so far")
     if not method.traits.oracle and method.traits_of(config).oracle and protocol.has_oracles:
         notes.append(
-            "nla_weights oracle is an oracle: supports are weighed by the train labels of every class met"
+            "`nla_weights: oracle` makes this run an oracle: it weights supports with the train labels of "
+            "every class seen so far"
         )
     held_out = method.session_learning is SessionLearning.HELD_OUT and not method.traits.oracle
     if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:
-        one = "with one label a class none can be held out: "
-        nothing = "and with none to read again nothing is fine-tuned"
+        nothing = "and no earlier labels can be read again, so nothing is fine-tuned"
+        prototypes = "so new classes take part in fine-tuning as prototypes only"
         notes.append(
-            one + (nothing if config.rehearsed == 0 else "new classes are fine-tuned as prototypes only")
+            "with `k_shot: 1` no support can be held out, "
+            + (nothing if config.rehearsed == 0 else prototypes)
         )
     if not runs_in_packs(config):
         name = without_hash(config.encoder.rpartition(":")[2])
-        notes.append(f"the encoder {name} runs seed by seed, without packs and checkpoints: it is slower")
+        notes.append(
+            f"the encoder {name} runs one seed at a time, without packs and checkpoints, and is slower"
+        )
     if config.smoothing:
         notes.append(
-            "smoothing makes answers transductive, too: a query is scored by its visible neighbours as well"
+            "smoothing makes predictions transductive: the scores of a query also depend on its visible "
+            "neighbours"
         )
     if config.self_training:
         notes.append(
-            "self_training learns from visible nodes without labels, queries among them, by the method's own "
-            "answers"
+            "self_training learns from visible unlabelled nodes, including queries, with the method's own "
+            "predictions as labels"
         )
     return notes + protocol.remarks()

@@ -169,9 +169,9 @@ def check_features(config: RunConfig, dataset: Dataset) -> None:
     made = method.narrow_columns(config, columns) if issubclass(method, OnNarrowInputs) else 0
     if made > MOST_NARROW:
         raise UserError(
-            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}, above "
-            f"{MOST_NARROW}. Only of counts an svd is taken, which these are not: give fewer hops, or "
-            f"features=encoder."
+            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}; the "
+            f"maximum is {MOST_NARROW}. SVD needs count features; these are not counts. Set fewer hops, or "
+            "features=encoder."
         )
 
 

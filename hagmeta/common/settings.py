@@ -91,7 +91,7 @@ class Settings:
             value = getattr(self, item.name)
             if value is BY_METHOD:
                 if item.default is not BY_METHOD:
-                    raise UserError(f"{item.name} has no default by method; give it a value.")
+                    raise UserError(f"{item.name} has no method-specific default; give it a value.")
                 continue
             checked = _known if type(value) in PLAIN else _checked
             object.__setattr__(self, item.name, checked(item, value))
@@ -135,7 +135,8 @@ def check_settings(kind: str, owner: Any, base: type[Settings]) -> None:
         if item is None or "help" not in item.metadata:
             raise UserError(
                 f"the {kind} {owner.__name__}: the setting {name} of {own.__name__} is not declared; write "
-                "@dataclass(frozen=True, kw_only=True) above the class, and setting(default, help) for each."
+                "@dataclass(frozen=True, kw_only=True) above the class, and give each setting the value "
+                "setting(default, help)."
             )
 
 

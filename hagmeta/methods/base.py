@@ -33,7 +33,7 @@ class MethodSettings(EncoderSettings):
         """All methods use these; a method's own are used by it, and not by methods that are built on it."""
         own = vars(method).get("own_settings")
         used = cls is MethodSettings or (own is not None and issubclass(own, cls))
-        return "" if used else "it is a setting of other methods"
+        return "" if used else "it is a setting of other methods only"
 
 
 class Task(NamedTuple):
@@ -124,7 +124,9 @@ class Method(nn.Module, ABC):
         if "traits" not in vars(cls):
             cls.traits = replace(cls.traits, title=cls.__name__, citation="", role="baseline")
         if cls.session_learning is SessionLearning.REPLAY and not hasattr(cls, "select"):
-            raise UserError(f"{cls.__name__} learns by replay: derive it from hagmeta.methods.parts.Replays.")
+            raise UserError(
+                f"{cls.__name__} learns by replay, so it must inherit from hagmeta.methods.parts.Replays."
+            )
 
     def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__()

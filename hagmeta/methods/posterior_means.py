@@ -29,9 +29,9 @@ HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # times that nodes hear their neighbours
 NODES = 4096  # at a time, where a product has a row for each
 TAUGHT = 0.5  # share of unlabelled nodes in what a session teaches the encoder of a class
 UNLABELLED_NODES = {  # what visible nodes without labels do, by the setting that lets them
-    "unlabelled": "move its class means",
-    "coupling": "hear their neighbours' answers",
-    "finetune_steps": "teach its encoder",
+    "unlabelled": "shift its class means",
+    "coupling": "use their neighbours' predictions",
+    "finetune_steps": "train its encoder",
 }
 
 
@@ -84,7 +84,7 @@ def transductive_clause(names: Iterable[str]) -> str:
     """Return why answers depend on nodes without labels, from names in ``UNLABELLED_NODES``."""
     *others, last = [UNLABELLED_NODES[name] for name in names] or [""]
     done = f"{', '.join(others)} and {last}" if others else last
-    return f"visible nodes without labels, queries among them, {done}" if done else ""
+    return f"visible unlabelled nodes, including queries, {done}" if done else ""
 
 
 class PosteriorMeans(OnFeatures, Settles, RereadsMany):

@@ -68,7 +68,7 @@ def adapted(model: Any) -> type[PygEncoder]:
     """Return the encoder class that runs a PyG model class, which is tried on a tiny graph first."""
     name = getattr(model, "__qualname__", shown(model))
     if not (isinstance(model, type) and issubclass(model, nn.Module)):
-        raise UserError(f"encoder {name}: it is not a class of torch modules (torch.nn.Module).")
+        raise UserError(f"encoder {name}: it must be a class that inherits from torch.nn.Module.")
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
         _try(model)
@@ -96,7 +96,9 @@ def _built(model: type[nn.Module], inputs: int, hidden: int, outputs: int, rate:
     ]
     if unknown:
         raise _unfit(
-            model, f"the constructor needs {', '.join(unknown)}; give defaults to all but {', '.join(known)}"
+            model,
+            f"the constructor requires {', '.join(unknown)}; every parameter needs a default, except "
+            f"{', '.join(known)}",
         )
     arguments = {name: value for name, value in known.items() if name in taken}
     try:
@@ -114,7 +116,7 @@ def _try(model: type[nn.Module]) -> None:
     """Refuse a model class that does not work as an encoder."""
     made = _built(model, TRIAL_INPUTS, TRIAL_HIDDEN, TRIAL_OUTPUTS, 0.5)
     if any(is_lazy(parameter) for parameter in made.parameters()):
-        raise _unfit(model, "some parameters are lazy; make layers with in_channels instead of -1")
+        raise _unfit(model, "some parameters are lazy; create layers with in_channels instead of -1")
     path = torch.arange(TRIAL_NODES - 1)
     edge_index = torch.stack([torch.cat([path, path + 1]), torch.cat([path + 1, path])])
     x = torch.rand(TRIAL_NODES, TRIAL_INPUTS)
@@ -135,16 +137,18 @@ def _try(model: type[nn.Module]) -> None:
             f"{TRIAL_OUTPUTS}; it must return (nodes, out_channels)",
         )
     if not rows.requires_grad:
-        raise _unfit(model, "it has no parameters to learn")
+        raise _unfit(model, "it has no trainable parameters")
     changed = [name for name, buffer in made.named_buffers() if not torch.equal(buffer, before[name])]
     if changed:
         raise _unfit(
             model,
-            f"training changes the buffer {changed[0]}, which is not kept; use LayerNorm, or BatchNorm with "
+            f"training changes the buffer {changed[0]}, which is not saved; use LayerNorm, or BatchNorm with "
             f"track_running_stats=False",
         )
     if not torch.equal(run(training=False), run(training=False)):
-        raise _unfit(model, "it is random in evaluation mode; call F.dropout(..., training=self.training)")
+        raise _unfit(
+            model, "its output is random in evaluation mode; call F.dropout(..., training=self.training)"
+        )
 
 
 def _unfit(model: type[nn.Module], why: str) -> UserError:

@@ -42,4 +42,4 @@ def _read(path: Path) -> Inputs:
         with np.load(path) as file:
             return Inputs(**file)
     except Exception as error:  # whatever the bytes provoke
-        raise UserError(f"the inputs {path} cannot be read; delete them and run again.") from error
+        raise UserError(f"cannot read the cached inputs {path}; delete the file and run again.") from error

@@ -168,7 +168,9 @@ def _read(path: Path, device: torch.device) -> Parameters:
     try:
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # torch.load raises whatever the bytes provoke
-        raise UserError(f"the pre-trained encoder {path} cannot be read; delete it and run again.") from error
+        raise UserError(
+            f"cannot read the pre-trained encoder {path}; delete the file and run again."
+        ) from error
 
 
 def _write(state: Parameters, path: Path) -> None:

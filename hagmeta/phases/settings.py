@@ -66,7 +66,7 @@ class MetaTrainingSettings(TrainingSettings):
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "it is not meta-trained" if method.meta_training is MetaTraining.NONE else ""
+        return "the method is not meta-trained" if method.meta_training is MetaTraining.NONE else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class SessionSettings(Settings):
     @classmethod
     def unused_by(cls, method: Any) -> str:
         none = method.session_learning is SessionLearning.NONE
-        return "it takes no gradient steps in sessions" if none else ""
+        return "the method takes no gradient steps in sessions" if none else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +100,9 @@ class SelfTrainingSettings(Settings):
     @classmethod
     def unused_by(cls, method: Any) -> str:
         if method.traits.oracle:
-            return "it knows all labels"
+            return "the method knows all labels"
         by_supports = method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT)
-        return "" if by_supports else "it does not learn from supports alone"
+        return "" if by_supports else "the method does not learn from supports alone"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class PrototypeSettings(Settings):
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "" if issubclass(method, HasPrototypes) else "it has no prototypes"
+        return "" if issubclass(method, HasPrototypes) else "the method has no prototypes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class MemorySettings(Settings):
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "" if issubclass(method, Replays) else "it replays nothing"
+        return "" if issubclass(method, Replays) else "the method does not use replay"
 
 
 @dataclass(frozen=True, kw_only=True)

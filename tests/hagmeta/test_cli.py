@@ -91,9 +91,9 @@ def test_a_setting_that_does_not_apply_gets_a_note_and_is_left_out(
     assert main([*TINY, "--seeds", "1", "--method", "frozen", "--no-nla"]) == 0
     shown = capsys.readouterr()
     why = {
-        "nla": "it is a setting of other methods",
-        "episodes": "it is not meta-trained",
-        "finetune_steps": "it takes no gradient steps in sessions",
+        "nla": "it is a setting of other methods only",
+        "episodes": "the method is not meta-trained",
+        "finetune_steps": "the method takes no gradient steps in sessions",
     }
     told = " ".join(shown.err.split())
     for key, reason in why.items():
@@ -111,7 +111,7 @@ def test_an_oracle_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
 def test_smoothed_answers_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TINY, "--seeds", "1", "--method", "frozen", "--set", "smoothing=0.5"]) == 0
     shown = capsys.readouterr()
-    assert "note: smoothing makes answers transductive, too" in " ".join(shown.err.split())
+    assert "note: smoothing makes predictions transductive" in " ".join(shown.err.split())
     assert "frozen, smoothed, on" in " ".join(shown.out.split())
     both = ["--set", "smoothing=0.5", "--set", "self_training=2"]
     assert main([*TINY, "--seeds", "1", "--method", "frozen", *both]) == 0

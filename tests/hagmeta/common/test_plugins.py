@@ -120,7 +120,7 @@ BROKEN = {
     ): r"it must be a class that inherits from",
     METHOD.replace(
         "my_scale", "memory"
-    ): r"the setting memory of MineSettings is one of MemorySettings already",
+    ): r"the setting memory of MineSettings is already declared by MemorySettings",
 }
 
 
