@@ -319,7 +319,7 @@ def test_weights_of_scores_that_are_spread_like_a_normal_variable(
 
 
 def test_how_much_task_weights_can_add() -> None:
-    """Debian's numbers of docs/findings.md: session 1, and what all of TLA's weight would make of it."""
+    """Debian's numbers of docs/results/findings.md: session 1, and what all of TLA's weight would make of it."""
     sizes = (12, 3, 3, 3, 3, 3)  # base, novel-train and the session's own
     all_to = torch.eye(6)
     for share in (all_to[0], all_to[5], torch.full((6,), 1 / 6)):
