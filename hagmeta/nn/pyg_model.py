@@ -1,4 +1,4 @@
-"""Any PyTorch Geometric model with ``forward(x, edge_index)`` as an encoder: `pyg:package.module:Class`."""
+"""Use any PyTorch Geometric model with `forward(x, edge_index)` as an encoder: `pyg:package.module:Class`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hagmeta.common.errors import UserError, shown
 from hagmeta.nn.encoder import Embedding, Encoder, EveryNode, LayerSettings
 from hagmeta.sparse.graph import Graph, View
 
-LAYERS = 2  # of models that ask for a number, as many as the other encoders have
+LAYERS = 2  # for models with `num_layers`, as in the other encoders
 REQUIRED = ("in_channels", "out_channels")
-TRIAL_NODES, TRIAL_INPUTS, TRIAL_HIDDEN, TRIAL_OUTPUTS = 5, 3, 48, 16  # 48 suits most numbers of heads
+TRIAL_NODES, TRIAL_INPUTS, TRIAL_HIDDEN, TRIAL_OUTPUTS = 5, 3, 48, 16  # most numbers of heads divide 48
 
 
 class PygEncoder(Encoder):
@@ -51,7 +51,8 @@ class PygEncoder(Encoder):
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         if self._seen is None or not self._seen.shows(graph, view):
-            # Once for all steps that see the same. Made inside of `torch.func.grad`, it would not last.
+            # Computed once for all steps with the same view. It could not be reused if it were computed
+            # inside `torch.func.grad`.
             self._seen = _Seen.of(graph, view)
         seen = self._seen
         self.model.train(key is not None)
@@ -65,7 +66,7 @@ class PygEncoder(Encoder):
 
 @cache
 def adapted(model: Any) -> type[PygEncoder]:
-    """Return the encoder class that runs a PyG model class, which is tried on a tiny graph first."""
+    """Return the encoder class for a PyG model class. The model is first tried on a tiny graph."""
     name = getattr(model, "__qualname__", shown(model))
     if not (isinstance(model, type) and issubclass(model, nn.Module)):
         raise UserError(f"encoder {name}: it must be a class that inherits from torch.nn.Module.")
@@ -106,14 +107,14 @@ def _built(model: type[nn.Module], inputs: int, hidden: int, outputs: int, rate:
     except Exception as error:  # a constructor may raise anything
         called = ", ".join(f"{name}={value}" for name, value in arguments.items())
         raise _unfit(model, f"{model.__name__}({called}) fails: {_line(error)}") from error
-    for module in made.modules():  # what is kept of a model is its parameters: buffers are made with it
+    for module in made.modules():  # only parameters are saved; the constructor creates the buffers
         for name, buffer in list(module.named_buffers(recurse=False)):
             module.register_buffer(name, buffer, persistent=False)
     return made
 
 
 def _try(model: type[nn.Module]) -> None:
-    """Refuse a model class that does not work as an encoder."""
+    """Raise a UserError if a model class does not work as an encoder."""
     made = _built(model, TRIAL_INPUTS, TRIAL_HIDDEN, TRIAL_OUTPUTS, 0.5)
     if any(is_lazy(parameter) for parameter in made.parameters()):
         raise _unfit(model, "some parameters are lazy; create layers with in_channels instead of -1")
@@ -156,14 +157,14 @@ def _unfit(model: type[nn.Module], why: str) -> UserError:
 
 
 def _line(error: Exception) -> str:
-    """Return an error's kind and the first line of its text."""
+    """Return the type of an error and the first line of its text."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0].rstrip('.')}" if text else type(error).__name__
 
 
 @contextmanager
 def _drawing_from(key: Tensor | None, device: torch.device) -> Iterator[None]:
-    """Draw what torch draws from this key; with none, leave torch's generator alone."""
+    """Seed torch's generator with `key` inside the block; do nothing if it is None."""
     if key is None:
         yield
         return
@@ -174,13 +175,13 @@ def _drawing_from(key: Tensor | None, device: torch.device) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a model is given of a graph under a view."""
+    """The inputs of a model for one view of a graph."""
 
     graph: Graph
     view: View
-    nodes: Tensor  # (visible,) their numbers in the graph, ascending
+    nodes: Tensor  # (visible,) node numbers in the graph, ascending
     inputs: Tensor  # (visible, inputs)
-    edge_index: Tensor  # (2, edges) between places in ``nodes``
+    edge_index: Tensor  # (2, edges) between positions in `nodes`
 
     @classmethod
     def of(cls, graph: Graph, view: View) -> _Seen:
@@ -192,6 +193,6 @@ class _Seen:
         return cls(graph, view, nodes, graph.dense_inputs(view, nodes), edge_index.to(graph.device))
 
     def shows(self, graph: Graph, view: View) -> bool:
-        """Tell whether another view shows the same."""
+        """Return whether another view has the same visible nodes and inputs."""
         ours, theirs = (self.view.visible, *self.view.inputs), (view.visible, *view.inputs)
         return graph is self.graph and len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))

@@ -1,4 +1,4 @@
-"""The settings of the phases, and all that a phase may ask for."""
+"""The settings of pre-training, meta-training and sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hagmeta.protocol import ProtocolSettings
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Settings):
-    """The optimizer's, before the sessions; weight decay in them too."""
+    """Settings of the optimizer. `weight_decay` also applies in sessions."""
 
     learning_rate: float = setting(
         0.005, "Adam learning rate in pre-training and meta-training", above=0, at_most=HIGHEST_RATE
@@ -32,7 +32,7 @@ class TrainingSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainSettings(TrainingSettings):
-    """How long pre-training lasts."""
+    """Settings of pre-training."""
 
     pretrain_epochs: int = setting(
         2000, "maximum number of pre-training epochs", at_least=0, at_most=MOST_STEPS
@@ -53,7 +53,7 @@ class PretrainSettings(TrainingSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class MetaTrainingSettings(TrainingSettings):
-    """How long meta-training lasts."""
+    """Settings of meta-training."""
 
     episodes: int = setting(1000, "maximum number of meta-training episodes", at_least=1, at_most=MOST_STEPS)
     validate_every: int = setting(25, "episodes between two validations", at_least=1, at_most=MOST_STEPS)
@@ -71,7 +71,7 @@ class MetaTrainingSettings(TrainingSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings(Settings):
-    """The gradient steps of a session."""
+    """Settings of the gradient steps in a session."""
 
     finetune_steps: int = setting(
         20, "gradient steps per session, under strict", at_least=0, at_most=MOST_STEPS
@@ -86,7 +86,7 @@ class SessionSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class SelfTrainingSettings(Settings):
-    """Labels that a method gives itself (Li, Han and Wu, AAAI 2018)."""
+    """Settings of self-training (Li, Han and Wu, AAAI 2018)."""
 
     self_training: int = setting(
         0,
@@ -107,7 +107,7 @@ class SelfTrainingSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeSettings(Settings):
-    """The prototypes of a session's new classes."""
+    """Settings of the prototypes of new classes."""
 
     double_prototypes: bool | None = setting(
         BY_METHOD,
@@ -122,7 +122,7 @@ class PrototypeSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySettings(Settings):
-    """What is kept of classes for replay."""
+    """Settings of the replay memory."""
 
     memory: int = setting(10, "nodes kept per class for replay", at_least=1, at_most=10_000)
 
@@ -133,7 +133,7 @@ class MemorySettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOutSettings(Settings):
-    """What is made of a method's logits before the queries of a session are answered."""
+    """Settings that turn the logits of a method into scores."""
 
     smoothing: float = setting(
         0.0,
@@ -163,7 +163,7 @@ class PhaseSettings(
     MethodSettings,
     ProtocolSettings,
 ):
-    """All that the phases ask for."""
+    """All settings that the phases use."""
 
     @property
     def rehearsed(self) -> int | None:
@@ -174,9 +174,9 @@ class PhaseSettings(
 
     @cached_property
     def idle(self) -> dict[str, str]:
-        """Settings without effect next to the others, each with the setting that is why."""
+        """Settings that currently have no effect, each with the setting that causes this."""
         method, found = METHODS[self.method], dict[str, str]()
         for group in type(self).__mro__:
             if "without_effect" in vars(group) and not group.unused_by(method):  # type: ignore[attr-defined]
-                found = vars(group)["without_effect"](self) | found  # a method's own groups come first
+                found = vars(group)["without_effect"](self) | found  # a method's settings come first
         return found
