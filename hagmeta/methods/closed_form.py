@@ -83,8 +83,8 @@ class OnFeatures(OnNarrowInputs):
     The features have up to four parts. Each part is scaled to unit length:
 
     - Propagated inputs, after 0, 1, ... `hops` rounds of GCN propagation over the visible graph. For word
-      counts these are the columns of `inputs: svd`, even if the encoder has other inputs, because the
-      covariance of thousands of words would be too large. Other features are used unchanged.
+      counts these are the columns of `inputs: svd`, even if the encoder has other inputs. The covariance of
+      thousands of words would be too large. Features that are not counts are used unchanged.
     - The output of the encoder, pre-trained on the train labels of all known classes, as in `frozen`. With
       `features: propagated` there is no encoder, and nothing is pre-trained.
     - With `refitted`: the leading eigenvectors of the propagation over the visible graph. The SVD basis of
@@ -94,8 +94,8 @@ class OnFeatures(OnNarrowInputs):
     With `tukey`, each part is raised to a power and scaled to unit length again.
 
     Labels: a class is known by its train nodes or supports, as far as `rehearsal` allows. All classes have
-    the same weight, however many labels they have. With `rehearsal: none` the statistics of a class (its mean
-    and its share in a sum of covariances) stay as computed in its session, on the graph of that time.
+    the same weight, however many labels they have. With `rehearsal: none` the statistics of a class stay as
+    computed in its session, on the graph of that time: its mean, and its share in a sum of covariances.
     Under `released` predictions are made in the same way, without a step on the queries.
     """
 

@@ -39,9 +39,9 @@ class MetaGnn(Method):
     - The classifier of a task starts at the class means, whereas MAML meta-learns N rows. So it can grow by N
       in a session, and old and new classes start in the same way.
     - The task of a session contains all classes seen so far. As in MAML, each session starts again from the
-      meta-learnt parameters, with inner steps on all supports seen so far. Continuing from the previous
-      session, on the new supports only, was no better on held-out classes of Debian: 70.8 % against 71.4 %,
-      each the best of 16 samples.
+      meta-learnt parameters, with inner steps on all supports seen so far. We also tried to continue from the
+      previous session, on the new supports only. On held-out classes of Debian this was no better: 70.8 %
+      against 71.4 %, each the best of 16 samples.
 
     Labels: classifier rows and inner steps use the supports of the session, and the earlier supports that
     `rehearsal` allows, with the same weight per class. With `rehearsal: none` the inner steps use only the

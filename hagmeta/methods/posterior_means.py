@@ -101,9 +101,9 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     docs/results/our_method.md has the derivation.
 
     Labels: as in the other closed-form methods; the encoder's steps read the same labels. If fewer than 50
-    labels per class may be read again, the sums, counts and covariances of earlier sessions are kept, as
-    computed on the graph of that time, and the encoder does not learn. The method does not use when a node
-    became visible.
+    labels per class may be read again, the method keeps the sums, counts and covariances of earlier sessions.
+    These stay as computed on the graph of that time, and the encoder does not learn. The method ignores the
+    time at which a node became visible.
     """
 
     own_settings = PosteriorMeansSettings
