@@ -289,9 +289,9 @@ def resolve(config: RunConfig) -> RunConfig:
         proposed = _proposed(config.dataset, files, n_way, k_shot, config.protocol, config.query_shot)
         classes, small = proposed
         drop_small = drop_small or small > 0
-        proposal = f"{without_hash(config.dataset)} has no class split; using classes "
-        proposal += f"{' '.join(map(str, classes))} (base, novel-train, novel-test), the largest as base"
-        proposal += f"; leaving out {small} that are too small" if small else ""
+        proposal = f"using classes {' '.join(map(str, classes))} (base, novel-train, novel-test), because "
+        proposal += f"{without_hash(config.dataset)} has no class split; the largest classes are base"
+        proposal += f", and {small} are left out as too small" if small else ""
     filled_in = dict(
         classes=classes,
         drop_small=drop_small,

@@ -287,7 +287,7 @@ def corner_entropies(top: float, shots: int = 5) -> list[float]:
 
 
 def test_the_least_entropy_of_softmax_and_degree_weights() -> None:
-    """The table of docs/results/findings.md: in each sigmoid alone it rises, then falls: corners are least."""
+    """The table of docs/results/findings.md. In each sigmoid it rises, then falls, so corners are least."""
     assert min(corner_entropies(1.0)) == pytest.approx(0.925, abs=5e-4) == corner_entropies(1.0)[1]
     inside = torch.rand(20_000, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
     assert float(torch.special.entr(inside).sum(-1).min() / np.log(5)) > min(corner_entropies(1.0))
@@ -319,7 +319,7 @@ def test_weights_of_scores_that_are_spread_like_a_normal_variable(
 
 
 def test_how_much_task_weights_can_add() -> None:
-    """Debian's numbers of docs/results/findings.md: session 1, and what all of TLA's weight would make of it."""
+    """Numbers for Debian in docs/results/findings.md: session 1, with all of TLA's weight on one task."""
     sizes = (12, 3, 3, 3, 3, 3)  # base, novel-train and the session's own
     all_to = torch.eye(6)
     for share in (all_to[0], all_to[5], torch.full((6,), 1 / 6)):
