@@ -129,7 +129,7 @@ def check_settings(kind: str, owner: Any, base: type[Settings]) -> None:
         return
     if not (isinstance(own, type) and issubclass(own, base)):
         raise UserError(
-            f"the {kind} {owner.__name__}: own_settings is {shown(own)}; it must be a class that inherits "
+            f"the {kind} {owner.__name__}: own_settings is {shown(own)}; expected a class that inherits "
             f"from {base.__name__}."
         )
     for name in vars(own).get("__annotations__", {}):
@@ -164,7 +164,7 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
         if "None" in kind:
             return None
-        raise UserError(f"{item.name} has no value; it must be {_readable(kind)}.")
+        raise UserError(f"{item.name} has no value; expected {_readable(kind)}.")
     try:
         if kind.startswith("tuple"):
             parts = value.replace(",", " ").split() if isinstance(value, str) else list(value)
@@ -183,7 +183,7 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
             raise ValueError
         return value
     except (ValueError, TypeError, KeyError, OverflowError):
-        raise UserError(f"{item.name} is {shown(value)}; it must be {_readable(kind)}.") from None
+        raise UserError(f"{item.name} is {shown(value)}; expected {_readable(kind)}.") from None
 
 
 def _word_or_number(item: dataclasses.Field[Any], value: Any) -> str:
@@ -197,10 +197,10 @@ def _word_or_number(item: dataclasses.Field[Any], value: Any) -> str:
             raise ValueError
         return str(number)
     except (ValueError, TypeError, OverflowError):
-        kind = "a number" if item.metadata["fractions"] else "a whole number of"
+        kind = "a number" if item.metadata["fractions"] else "a whole number"
         limits = " and ".join(f"{limit} {bound}" for limit, bound in _limits(item))
         raise UserError(
-            f"{item.name} is {shown(value)}; it must be {', '.join(words)} or {kind} {limits}."
+            f"{item.name} is {shown(value)}; expected {', '.join(words)} or {kind} {_of(limits)}."
         ) from None
 
 
@@ -230,7 +230,12 @@ def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
         choose(item.name, value, item.metadata["choices"])
     for words, limit in _limits(item):
         if not HOLDS[words](value, limit):
-            raise UserError(f"{item.name} is {shown(value)}; it must be {words} {limit}.")
+            raise UserError(f"{item.name} is {shown(value)}; expected a value {_of(f'{words} {limit}')}.")
+
+
+def _of(limits: str) -> str:
+    """Return `limits` as they follow a noun: "a value above 0", but "a value of at least 0"."""
+    return f"of {limits}" if limits.startswith("at ") else limits
 
 
 def _limits(item: dataclasses.Field[Any]) -> list[tuple[str, float]]:

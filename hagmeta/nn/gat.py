@@ -82,7 +82,7 @@ class GAT(Encoder):
     @classmethod
     def check(cls, settings: GatSettings) -> None:
         if settings.hidden is not BY_METHOD and settings.hidden % settings.heads:
-            raise UserError(f"hidden is {settings.hidden}; it must be a multiple of heads, {settings.heads}.")
+            raise UserError(f"hidden is {settings.hidden}; expected a multiple of heads ({settings.heads}).")
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         hidden = dropout(F.elu(self.first(graph, view)), self.dropout, key)

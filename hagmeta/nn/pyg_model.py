@@ -69,7 +69,7 @@ def adapted(model: Any) -> type[PygEncoder]:
     """Return the encoder class for a PyG model class. The model is first tried on a tiny graph."""
     name = getattr(model, "__qualname__", shown(model))
     if not (isinstance(model, type) and issubclass(model, nn.Module)):
-        raise UserError(f"encoder {name}: it must be a class that inherits from torch.nn.Module.")
+        raise UserError(f"encoder {name}: expected a class that inherits from torch.nn.Module.")
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
         _try(model)
@@ -135,7 +135,7 @@ def _try(model: type[nn.Module]) -> None:
         raise _unfit(
             model,
             f"forward(x, edge_index) returns {found} for {TRIAL_NODES} nodes and out_channels="
-            f"{TRIAL_OUTPUTS}; it must return (nodes, out_channels)",
+            f"{TRIAL_OUTPUTS}; expected a tensor of shape (nodes, out_channels)",
         )
     if not rows.requires_grad:
         raise _unfit(model, "it has no trainable parameters")

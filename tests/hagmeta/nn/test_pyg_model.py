@@ -276,14 +276,14 @@ BAD: list[tuple[Any, str]] = [
     (NeedsMore, "the constructor requires depth; every parameter needs a default, except in_channels, "),
     (Raises, "Raises(in_channels=3, out_channels=16) fails: RuntimeError: no."),
     (OneArgument, "forward(x, edge_index) fails: TypeError: "),
-    (Pooled, "returns a tensor of shape (1, 16) for 5 nodes and out_channels=16; it must return (nodes, out"),
+    (Pooled, "returns a tensor of shape (1, 16) for 5 nodes and out_channels=16; expected a tensor of"),
     (Pair, "returns tuple for 5 nodes"),
     (Fixed, "it has no trainable parameters."),
     (AlwaysDrops, "its output is random in evaluation mode; call F.dropout(..., training=self.training)."),
     (Normed, "training changes the buffer norm.module.running_mean, which is not saved; use LayerNorm"),
     (Lazy, "some parameters are lazy; create layers with in_channels instead of -1."),
-    (tiny, "encoder tiny: it must be a class that inherits from torch.nn.Module."),
-    (dict, "encoder dict: it must be a class that inherits from torch.nn.Module."),
+    (tiny, "encoder tiny: expected a class that inherits from torch.nn.Module."),
+    (dict, "encoder dict: expected a class that inherits from torch.nn.Module."),
 ]
 
 
@@ -301,7 +301,7 @@ def test_a_model_that_does_not_fit_is_refused_in_one_line(model: Any, words: str
         ("pyg:nowhere.at.all:GCN", "there is no module 'nowhere'"),
         ("pyg:torch_geometric.nn.modles:GCN", "there is no module 'torch_geometric.nn.modles'"),
         ("pyg:torch_geometric.nn.models:GCM", "the module has no 'GCM'"),
-        ("pyg:torch_geometric.nn.models:__name__", "it must be a class that inherits from torch.nn.Module"),
+        ("pyg:torch_geometric.nn.models:__name__", "expected a class that inherits from torch.nn.Module"),
         ("pyg:breaks:Net", "breaks cannot be imported: ZeroDivisionError: division by zero"),
         ("pyg:lacks:Net", "lacks cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
     ],
