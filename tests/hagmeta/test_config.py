@@ -190,7 +190,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("learning_rate", 1e308, "1e+308; expected a value of at most 100"),
     ("nla_rate", 1e308, "above 0"),
     ("k_shot", 10**30, "at most 1000000000"),
-    ("classes", [10**30, 1, 1], "at most 1000000000"),
+    ("classes", [10**30, 1, 1], " 1000000000."),
 ]
 
 
