@@ -177,4 +177,4 @@ def test_bad_names_are_one_line(arguments: list[str], says: str, capsys: pytest.
 
 def test_datasets_must_come_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "3", "datasets"]) == 2
-    assert "the word datasets comes first" in capsys.readouterr().err
+    assert "datasets must be the first argument" in capsys.readouterr().err
