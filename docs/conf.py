@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
 
-from hagmeta.common.version import __version__  # noqa: E402
-
 project = "hagmeta"
 author = "The hagmeta contributors"
 copyright = f"2026, {author}"
-version = release = __version__
+version = release = import_module("hagmeta.common.version").__version__
 
 extensions = [
     "myst_parser",

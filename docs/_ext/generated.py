@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import reference
 from sphinx.application import Sphinx
 
 MARK = re.compile(r"^<!-- generate: (?P<name>[\w-]+)(?: (?P<argument>.+?))? -->$", re.MULTILINE)
@@ -15,7 +16,7 @@ def expanded(page: str) -> str:
     return MARK.sub(lambda mark: GENERATORS[mark["name"]](*filter(None, [mark["argument"]])), page)
 
 
-GENERATORS: dict[str, Any] = {}
+GENERATORS = reference.GENERATORS
 
 
 def _on_source_read(app: Sphinx, name: str, source: list[str]) -> None:
