@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import generated
@@ -14,6 +15,7 @@ from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.record_schema import schema
 from hagmeta.config import SETTINGS, RunConfig, owners_of
 from hagmeta.methods import METHODS
+from study import space, space_file
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -62,3 +64,40 @@ def test_help_is_that_of_an_installation_at_80_columns() -> None:
     text = reference.help_of("hagmeta datasets convert")
     assert text.startswith("```text\nusage: hagmeta datasets convert ")
     assert max(map(len, text.splitlines())) <= 80
+
+
+EXAMPLES = re.findall(
+    r"^```yaml\n(# (\d+) configurations x (\d+) seeds"
+    r"(?:; quick: (\d+) configurations x (\d+) seeds)?\n.*?)^```$",
+    (DOCS / "reference/search_space.md").read_text(),
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[text.splitlines()[1] for text, *_ in EXAMPLES])
+def test_a_search_space_of_the_page_is_read_as_the_page_says(
+    example: tuple[str, ...], tmp_path: Path
+) -> None:
+    text, *counts = example
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    found = space.read(file)
+    assert [str(len(found.configs)), str(len(found.seeds))] == counts[:2]
+    assert bool(counts[2]) == ("\nquick:" in text)
+    if counts[2]:
+        quick = space.read(file, quick=True)
+        assert [str(len(quick.configs)), str(len(quick.seeds))] == counts[2:]
+
+
+def test_every_example_of_a_search_space_is_tested() -> None:
+    page = (DOCS / "reference/search_space.md").read_text()
+    assert page.count("```yaml") == len(EXAMPLES) > 5
+    named = re.findall(r"^\| `(\w+)` \|", page.partition("## Keys")[2].partition("##")[0], re.MULTILINE)
+    assert sorted(named) == sorted([*space_file.KEYS, "quick"])
+
+
+@pytest.mark.parametrize("text", reference.WRONG_SPACES)
+def test_wrong_spaces_get_one_line_with_their_place(text: str) -> None:
+    message = reference.space_error(text)
+    assert re.match(r"error: my_space\.yaml:\d+: ", message)
+    assert "\n" not in message

@@ -6,6 +6,7 @@ import inspect
 import io
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import Field
@@ -15,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hagmeta import datasets
+from hagmeta.common.errors import UserError
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.record_schema import schema
 from hagmeta.common.settings import BY_METHOD, written
@@ -24,6 +26,7 @@ from hagmeta.methods import METHODS, Method, SessionLearning
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.metrics import METRICS
+from study import space
 
 GROUPS = {  # headings, and the classes that declare the settings below them
     "Dataset, method and protocol": ("DatasetSettings", "MethodSettings", "ProtocolSettings"),
@@ -57,6 +60,21 @@ PROGRAMS: dict[str, tuple[str, list[str]]] = {  # as typed: the module of its ma
     "hagmeta-study": ("study.launch", []),
     "hagmeta-report": ("analysis.__main__", []),
 }
+WRONG_SPACES = (  # lines of a file, each with one mistake
+    "datasets: [debain]",
+    "datasets: debian",
+    "datasets: [debian]\ngird: {nla: [true]}",
+    "datasets: [debian]\nfixed: {hiden: 64}",
+    "datasets: [debian]\nfixed: {hidden: wide}",
+    "datasets: [debian]\nfixed: {dropout: 1.5}",
+    "datasets: [debian]\nfixed: {nla: true}\ngrid: {nla: [false, true]}",
+    "datasets: [debian]\nfixed: {n_way: 28}",
+    "datasets: [debian]\nseeds: 0",
+    "datasets: [debian]\nsample: {dropout: {uniform: [0, 0.5]}}",
+    "datasets: [debian]\nsearch: {algorithm: optuna, samples: 8, objective: val_accuracy}\n"
+    "sample: {dropout: {uniform: [0, 0.5]}}",
+    "include: [tune]",
+)
 PARTS = ("matrix", "class_accuracy", "classes_met")  # which other metrics are made of
 WIDTH = "80"  # columns of a terminal, for --help
 
@@ -130,6 +148,23 @@ def record_table() -> str:
         for key, part in content["properties"].items()
     ]
     return _table(["key", "type", "content"], rows)
+
+
+def space_errors() -> str:
+    """Return wrong search spaces, each with the message that it gets."""
+    return "\n\n".join(f"```yaml\n{text}\n```\n```text\n{space_error(text)}\n```" for text in WRONG_SPACES)
+
+
+def space_error(text: str) -> str:
+    """Return the message that a file with this text gets, or raise a ValueError if it gets none."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "my_space.yaml"
+        path.write_text(text + "\n")
+        try:
+            space.read(path)
+        except UserError as error:
+            return "error: " + str(error).replace(f"{folder}/", "")
+    raise ValueError(f"no mistake: {text}")
 
 
 def help_of(program: str) -> str:
@@ -342,4 +377,5 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "diagnostics": diagnostic_table,
     "record": record_table,
     "help": help_of,
+    "space-errors": space_errors,
 }
