@@ -75,6 +75,7 @@ WRONG_SPACES = (  # lines of a file, each with one mistake
     "sample: {dropout: {uniform: [0, 0.5]}}",
     "include: [tune]",
 )
+UNBROKEN = str.maketrans({"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"})
 PARTS = ("matrix", "class_accuracy", "classes_met")  # which other metrics are made of
 WIDTH = "80"  # columns of a terminal, for --help
 
@@ -106,7 +107,7 @@ def dataset_table() -> str:
             info.description,
             *(f"{count:,}" if count is not None else "" for count in (info.nodes, info.edges, info.features)),
             "/".join(map(str, info.class_split or ())),
-            f"{info.n_way}-way {info.k_shot}-shot",
+            f"{info.n_way}-way {info.k_shot}-shot".translate(UNBROKEN),
         ]
         for info in infos
     ]
