@@ -53,6 +53,15 @@ DIAGNOSTIC_FORMULAS = {
     "tla_base_share": "Share of TLA's weights that the base task receives.",
     "tla_equal_share": "One divided by the number of tasks: the base share if all weights were equal.",
 }
+KEYS = {  # of a record, which its schema describes by name and type alone
+    "config_hash": "hash of the configuration; the name of its folder",
+    "revisions": "revisions of dataset, method and protocol above 1",
+    "leaks": "whether the protocol leaks",
+    "oracle": "whether the method is an oracle",
+    "seed": "the seed of the run",
+    "validation": "validation accuracies, see below",
+    "environment": "device, memory, and versions of packages",
+}
 PROGRAMS: dict[str, tuple[str, list[str]]] = {  # as typed: the module of its main, and its arguments
     "hagmeta": ("hagmeta.__main__", []),
     "hagmeta datasets": ("hagmeta.__main__", ["datasets"]),
@@ -144,7 +153,9 @@ def record_table() -> str:
         [
             _code(key) + (" *" if key in content["required"] else ""),
             _json_type(part),
-            "[metric](metrics.md)" if key in declared else _sentence(part.get("description", "")),
+            "[metric](metrics.md)"
+            if key in declared
+            else _sentence(part.get("description", KEYS.get(key, ""))),
         ]
         for key, part in content["properties"].items()
     ]
