@@ -27,7 +27,6 @@ exclude_patterns = ["_build", "_ext", "example", "clothing20"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-suppress_warnings = ["myst.header"]  # included files begin with their own level of headings
 
 default_role = "code"  # `name` in a docstring is code
 autodoc_member_order = "bysource"

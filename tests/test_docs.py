@@ -101,3 +101,11 @@ def test_wrong_spaces_get_one_line_with_their_place(text: str) -> None:
     message = reference.space_error(text)
     assert re.match(r"error: my_space\.yaml:\d+: ", message)
     assert "\n" not in message
+
+
+def test_a_file_of_the_root_keeps_its_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "ROOT", tmp_path)
+    links = "[a](docs/guides/gpu.md#mps) [b](CHANGELOG.md) [c](.ci/run) [d](https://x.org) [e](#top)"
+    (tmp_path / "CONTRIBUTING.md").write_text(links)
+    expected = "[a](../guides/gpu.md#mps) [b](changelog.md) [c](../../.ci/run) [d](https://x.org) [e](#top)"
+    assert reference.root_file("CONTRIBUTING.md") == expected

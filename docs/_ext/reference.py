@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,6 +87,8 @@ WRONG_SPACES = (  # lines of a file, each with one mistake
 )
 UNBROKEN = str.maketrans({"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"})
 PARTS = ("matrix", "class_accuracy", "classes_met")  # which other metrics are made of
+LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
+ROOT = Path(__file__).resolve().parents[2]
 WIDTH = "80"  # columns of a terminal, for --help
 
 
@@ -190,6 +193,11 @@ def help_of(program: str) -> str:
     return f"```text\n{printed.getvalue().rstrip()}\n```"
 
 
+def root_file(name: str) -> str:
+    """Return a Markdown file of the project's root, with its links as a page of ``docs/project`` has them."""
+    return LINK.sub(lambda link: f"]({_from_project(link['target'])})", (ROOT / name).read_text())
+
+
 @cache
 def users_of(setting: str) -> tuple[str, ...]:
     """Return the methods with which ``setting`` can have an effect, under some protocol."""
@@ -213,6 +221,15 @@ def _configs() -> list[RunConfig]:
 @cache
 def _with_encoders() -> list[RunConfig]:
     return [RunConfig(encoder=encoder) for encoder in ENCODERS]
+
+
+def _from_project(target: str) -> str:
+    """A target relative to the root, seen from ``docs/project``."""
+    if "://" in target or target.startswith("#"):
+        return target
+    if target.startswith("docs/"):
+        return f"../{target.removeprefix('docs/')}"
+    return target.lower() if target in ("CHANGELOG.md", "CONTRIBUTING.md") else f"../../{target}"
 
 
 def _group_of(setting: str) -> str:
@@ -389,5 +406,6 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "diagnostics": diagnostic_table,
     "record": record_table,
     "help": help_of,
+    "file": root_file,
     "space-errors": space_errors,
 }
