@@ -6,6 +6,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
 
@@ -44,3 +46,14 @@ copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
+
+
+def _keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Begin the docstring of a property with an empty line: napoleon reads `a: b` in the first as a type."""
+    if what == "property":
+        lines.insert(0, "")
+
+
+def setup(app: Sphinx) -> None:
+    """Register what this file defines; a priority below 500 comes before napoleon."""
+    app.connect("autodoc-process-docstring", _keep_colons, priority=400)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import generated
@@ -13,6 +14,7 @@ from hagmeta import datasets
 from hagmeta.common.identity import is_identity
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.record_schema import schema
+from hagmeta.common.traits import MethodTraits
 from hagmeta.config import SETTINGS, RunConfig, owners_of
 from hagmeta.methods import METHODS
 from study import space, space_file
@@ -109,3 +111,9 @@ def test_a_file_of_the_root_keeps_its_links(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "CONTRIBUTING.md").write_text(links)
     expected = "[a](../guides/gpu.md#mps) [b](changelog.md) [c](../../.ci/run) [d](https://x.org) [e](#top)"
     assert reference.root_file("CONTRIBUTING.md") == expected
+
+
+def test_fields_are_listed_with_their_comments() -> None:
+    table = reference.fields_of("hagmeta.common.traits.MethodTraits")
+    assert len(table.splitlines()) == 2 + len(fields(MethodTraits))
+    assert "| `revision` | `int` | " in table

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import Field
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -87,6 +88,10 @@ WRONG_SPACES = (  # lines of a file, each with one mistake
 )
 UNBROKEN = str.maketrans({"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"})
 PARTS = ("matrix", "class_accuracy", "classes_met")  # which other metrics are made of
+# A line of a class: `name: type = default  # comment`.
+FIELD = re.compile(
+    r"^    (?P<name>\w+): (?P<type>[^=#\n]+?)(?: = [^#\n]*?)?(?:  # (?P<comment>.+))?$", re.MULTILINE
+)
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH = "80"  # columns of a terminal, for --help
@@ -186,11 +191,21 @@ def help_of(program: str) -> str:
     """Return what a program of ``PROGRAMS`` prints for ``--help``, in a block of code."""
     module, arguments = PROGRAMS[program]
     printed = io.StringIO()
-    with _as_installed(program), redirect_stdout(printed):
-        main = __import__(module, fromlist=["main"]).main
-        with suppress(SystemExit):
-            main([*arguments, "--help"])
+    with _as_installed(program), redirect_stdout(printed), suppress(SystemExit):
+        import_module(module).main([*arguments, "--help"])
     return f"```text\n{printed.getvalue().rstrip()}\n```"
+
+
+def fields_of(path: str) -> str:
+    """Return the fields that a class declares, with the comments on their lines."""
+    module, _, name = path.rpartition(".")
+    owner = getattr(import_module(module), name)
+    rows = [
+        [_code(field["name"]), _code(field["type"]), _sentence(field["comment"] or "")]
+        for field in FIELD.finditer(inspect.getsource(owner))
+        if field["name"] in owner.__annotations__
+    ]
+    return _table(["field", "type", "meaning"], [[cell.replace("|", "\\|") for cell in row] for row in rows])
 
 
 def root_file(name: str) -> str:
@@ -406,6 +421,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "diagnostics": diagnostic_table,
     "record": record_table,
     "help": help_of,
+    "fields": fields_of,
     "file": root_file,
     "space-errors": space_errors,
 }
