@@ -49,9 +49,9 @@ pygments_dark_style = "monokai"
 
 
 def _keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Begin the docstring of a property with an empty line: napoleon reads `a: b` in the first as a type."""
+    """Put an empty comment before the docstring of a property, in which napoleon takes `a: b` for a type."""
     if what == "property":
-        lines.insert(0, "")
+        lines[:0] = ["..", ""]
 
 
 def setup(app: Sphinx) -> None:
