@@ -172,7 +172,8 @@ def record_table() -> str:
 
 def space_errors() -> str:
     """Return wrong search spaces, each with the message that it gets."""
-    return "\n\n".join(f"```yaml\n{text}\n```\n```text\n{space_error(text)}\n```" for text in WRONG_SPACES)
+    shown = "```yaml\n{text}\n```\n\n```{{code-block}} text\n:class: wrapped\n\n{error}\n```"
+    return "\n\n".join(shown.format(text=text, error=space_error(text)) for text in WRONG_SPACES)
 
 
 def space_error(text: str) -> str:
