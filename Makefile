@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup ablation test test-cluster lint clean
+.PHONY: setup ablation test test-cluster lint docs clean
 
 setup: $(READY)
 
@@ -28,5 +28,8 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy hagmeta study analysis
 
+docs: setup  ## the documentation site, in docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	rm -rf docs/_build $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info
