@@ -1,4 +1,4 @@
-"""The graph on its device, and what a seed can see of it."""
+"""The graph on its device, and the part of it that each seed sees."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING or gpu_usable():
 
 @dataclass(frozen=True, kw_only=True)
 class GraphSettings(InputSettings):
-    """What is propagated, and what that is normalised by."""
+    """The inputs and the normalisation of propagation."""
 
     normalisation: str = setting(
         "visible",
-        "degrees that normalise what is visible of the graph: its own, or those of the whole graph",
+        "degrees that normalise propagation: those of the visible graph, or of the whole graph",
         choices=("visible", "whole"),
         birth="visible",
     )

@@ -32,7 +32,7 @@ class InputSettings(Settings):
 
     inputs: str = setting(
         BY_METHOD,
-        "features as they are or, where they are counts, by tf-idf or its svd over the nodes there at first",
+        "features as given (raw) or, for word counts, tf-idf or its SVD, fitted on the initial nodes",
         choices=("raw", "tf-idf", "svd"),
         birth="raw",
     )

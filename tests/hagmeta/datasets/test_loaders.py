@@ -181,9 +181,8 @@ def test_all_of_wordnet_says_how_to_get_its_package(
 ) -> None:
     file = RemoteFile("base.deb", f"{server.url}/base.deb", sha256="0" * 64)
     monkeypatch.setitem(sources.FILES, "wordnet-full", (file,))
-    wanted = (
-        rf"^cannot fetch base.deb .* by hand into {tmp_path}/wordnet-full/raw: base.deb from {file.url}\.$"
-    )
+    folder = f"{tmp_path}/wordnet-full/raw"
+    wanted = rf"^cannot fetch base.deb .* put these files into {folder}: base.deb from {file.url}\.$"
     with pytest.raises(UserError, match=wanted):
         load("wordnet-full", tmp_path)
     server.files["base.deb"] = b"another version"

@@ -159,9 +159,9 @@ def test_a_file_is_described_and_its_names_are_shown_to_the_letter(
     ("arguments", "says"),
     [
         (["debain"], "Did you mean 'debian'?"),
-        (["npz:/no/such.npz"], "/no/such.npz: there is no such file"),
-        (["mat:/no/such"], "/no/such_network: there is no such file"),
-        (["npz:[/b].npz"], "[/b].npz: there is no such file"),
+        (["npz:/no/such.npz"], "/no/such.npz: no such file"),
+        (["mat:/no/such"], "/no/such_network: no such file"),
+        (["npz:[/b].npz"], "[/b].npz: no such file"),
         (["npz:" + "a" * 300], "aaa: cannot be read (File name too long)"),
         (["mat:" + "a" * 300], "aaa_network: cannot be read (File name too long)"),
         (["npz:~nobody-of-this-name/g.npz"], "~nobody-of-this-name/g.npz: this is no usable path"),
