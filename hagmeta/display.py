@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from hagmeta.common.identity import without_hash
+from hagmeta.common.identity import short_name, without_hash
 from hagmeta.common.interval import student
 from hagmeta.common.records import Record, opened
 from hagmeta.common.transductive import marks
@@ -126,7 +126,7 @@ def sessions_table(records: Sequence[Record]) -> Table:
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(
-        title=f"{name} on {without_hash(config['dataset'])}, {config['n_way']}-way "
+        title=f"{name} on {short_name(config['dataset'])}, {config['n_way']}-way "
         f"{config['k_shot']}-shot, {config['protocol']}{leak}" + (f"; {toggles}" if toggles else ""),
         caption=f"accuracy in percent, classes weighted equally; {_seeds(len(records))}; "
         f"total time {seconds:.0f} s on {first['environment']['device']}",

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import reason
-from hagmeta.common.identity import without_hash
+from hagmeta.common.identity import short_name
 from hagmeta.common.records import Record, read_record
 from hagmeta.config import RunConfig
 from hagmeta.display import mean_and_interval, score, sessions_table
@@ -153,7 +153,7 @@ class Result(Tabular):
         config = self.config
         leak = " (leaks)" if self.records[0]["leaks"] else ""
         task = f"{config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
-        return f"{without_hash(config.dataset)}\n{task}"
+        return f"{short_name(config.dataset)}\n{task}"
 
     def save(self, folder: str | Path) -> Path:
         """Write records and predictions to a folder that `python -m analysis FOLDER` reads.

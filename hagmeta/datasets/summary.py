@@ -10,7 +10,7 @@ import numpy as np
 from hagmeta.datasets.base import UNLABELLED, Dataset, DatasetInfo
 from hagmeta.datasets.probes import Probe, probe
 
-QUANTILES = {"min": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "90 %": 0.9, "99 %": 0.99, "max": 1.0}
+QUANTILES = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "90%": 0.9, "99%": 0.99, "max": 1.0}
 LISTED = 20  # with more classes, only the largest and the smallest are listed
 ENDS = 8  # largest classes to list, and smallest
 

@@ -38,7 +38,7 @@ def test_the_numbers_of_a_small_graph() -> None:
     assert summary.homophily_by_chance == pytest.approx((3 / 6) ** 2 + (3 / 6) ** 2)
     assert (summary.isolated, summary.without_features) == (1, 2)
     assert summary.degree_quantiles == {
-        **{"least": 0, "25 %": 1, "median": 1, "75 %": 2, "90 %": 2, "99 %": 2, "most": 2}
+        **{"min": 0, "25%": 1, "median": 1, "75%": 2, "90%": 2, "99%": 2, "max": 2}
     }
     assert summary.degrees == [("0", 1), ("1", 2), ("2", 2)]
     assert summary.chance == 0.5
