@@ -164,8 +164,8 @@ def test_a_file_is_described_and_its_names_are_shown_to_the_letter(
         (["npz:[/b].npz"], "[/b].npz: no such file"),
         (["npz:" + "a" * 300], "aaa: cannot be read (File name too long)"),
         (["mat:" + "a" * 300], "aaa_network: cannot be read (File name too long)"),
-        (["npz:~nobody-of-this-name/g.npz"], "~nobody-of-this-name/g.npz: this is no usable path"),
-        (["mat:~\0/g"], "this is no usable path (embedded null byte)"),
+        (["npz:~nobody-of-this-name/g.npz"], "~nobody-of-this-name/g.npz: not a valid path"),
+        (["mat:~\0/g"], "not a valid path (embedded null byte)"),
         (["--spead"], "unknown option '--spead'"),
     ],
 )
