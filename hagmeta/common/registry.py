@@ -129,9 +129,8 @@ class Registry(MutableMapping[str, Entry], Generic[Entry]):
         if self._base is not None:
             if not inspect.isclass(value) or not issubclass(value, self._base):
                 what = f"class {name}" if inspect.isclass(value) else f"{name} is not a class, so it"
-                raise UserError(
-                    f"{what} is not a valid {self.kind}; expected a subclass of hagmeta.{self._base.__name__}."
-                )
+                base = f"hagmeta.{self._base.__name__}"
+                raise UserError(f"{what} is not a valid {self.kind}; expected a subclass of {base}.")
             lacking = sorted(getattr(value, "__abstractmethods__", ()))
             if lacking:
                 raise UserError(
