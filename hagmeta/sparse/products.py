@@ -22,7 +22,7 @@ if TYPE_CHECKING or gpu_usable():
 
 
 def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | PlainMatrix, dense: Tensor) -> Tensor:
-    """Return ``matrix @ dense`` for one seed, with ``dense`` (columns, width); differentiable in ``dense``."""
+    """Return ``matrix @ dense`` for one seed; differentiable in ``dense`` (columns, width)."""
     if isinstance(matrix, PlainMatrix):
         return matrix.product(dense)
     result: Tensor

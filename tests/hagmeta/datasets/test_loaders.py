@@ -82,7 +82,7 @@ def test_arxiv_with_other_counts_is_refused(
 
 def test_arxiv_with_other_classes_is_refused(small_arxiv: Server, graph: Dataset, tmp_path: Path) -> None:
     small_arxiv.files["arxiv.zip"] = zipped(tables_of(graph), list("abcd"))
-    with pytest.raises(UserError, match=r"arxiv.zip: 4 classes are named; ogbn-arxiv has 5"):
+    with pytest.raises(UserError, match=r"arxiv.zip: found 4 class names; expected 5"):
         load("ogbn-arxiv", tmp_path)
 
 
