@@ -75,7 +75,7 @@ def test_arxiv_with_other_counts_is_refused(
     small_arxiv.files["arxiv.zip"] = zipped(tables | {name: tables[name][1:]}, list("abcde"))
     rows = len(tables[name])
     with pytest.raises(
-        UserError, match=rf"arxiv.zip: {name}.csv.gz has shape \({rows - 1}, .* is \({rows}, "
+        UserError, match=rf"arxiv.zip: {name}.csv.gz has shape \({rows - 1}, .* expected \({rows}, "
     ):
         load("ogbn-arxiv", tmp_path)
 
