@@ -277,7 +277,7 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
     )
     assert done.returncode == 0, done.stderr
     # One line says why and where its traceback is; what cannot heal is not tried again.
-    said = [line for line in done.stdout.splitlines() if "gone.npz: there is no such file" in line]
+    said = [line for line in done.stdout.splitlines() if "gone.npz: no such file" in line]
     assert len(said) == 1 and "/failed/" in said[0] and "2 failed" in done.stdout
     assert "tried again" not in done.stdout and "Traceback" not in done.stdout + done.stderr
     failures = sorted((folder / "results" / "failed").glob("*/*.json"))

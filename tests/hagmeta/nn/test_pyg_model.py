@@ -297,7 +297,7 @@ def test_a_model_that_does_not_fit_is_refused_in_one_line(model: Any, words: str
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("pyg:GCN", "the encoder 'GCN' is no reference; give package.module:Name or file.py:Name."),
+        ("pyg:GCN", "encoder 'GCN' is not a reference; expected package.module:Name or file.py:Name."),
         ("pyg:nowhere.at.all:GCN", "there is no module 'nowhere'"),
         ("pyg:torch_geometric.nn.modles:GCN", "there is no module 'torch_geometric.nn.modles'"),
         ("pyg:torch_geometric.nn.models:GCM", "the module has no 'GCM'"),
