@@ -238,7 +238,7 @@ def test_a_launch_whose_raylet_is_killed_ends_with_a_line_and_keeps_what_is_done
     assert process.returncode == 1, output
     assert output.splitlines()[-1] == (
         "error: Ray's process on this machine (raylet) has died: killed, or out of memory. "
-        "Finished runs are kept; the same command goes on from here."
+        "Finished runs are kept. Repeat the command to continue."
     )
     assert "Traceback" not in output
     assert 1 <= len(results(folder)) < 400
@@ -301,24 +301,24 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
         (["--results", "x" * 300, "--dry-run"], "cannot be written: File name too long"),
         (["--results", "/".join(["x" * 99] * 41), "--dry-run"], "cannot be written: File name too long"),
         (["--space", f"{'x' * 5000}.yaml"], "no such file"),
-        (["--results", "a\0b"], r"--results is 'a\x00b'; no path"),
-        (["--space", "a\0b.yaml"], r"--space is 'a\x00b.yaml'; no path"),
-        (["--dataset", "npz:a\0b"], r"--dataset is 'npz:a\x00b'; no path"),
-        (["--cpus-per-trial", "1e-300"], "--cpus-per-trial is 1e-300; the least that Ray knows is 0.0001"),
-        (["--gpus-per-trial", "0.00001"], "--gpus-per-trial is 1e-05; the least"),
+        (["--results", "a\0b"], r"--results is 'a\x00b'; paths"),
+        (["--space", "a\0b.yaml"], r"--space is 'a\x00b.yaml'; paths"),
+        (["--dataset", "npz:a\0b"], r"--dataset is 'npz:a\x00b'; paths"),
+        (["--cpus-per-trial", "1e-300"], "--cpus-per-trial is 1e-300; the smallest share in Ray is 0.0001"),
+        (["--gpus-per-trial", "0.00001"], "--gpus-per-trial is 1e-05; the smallest"),
         (["--gpus-per-trial", "1.5"], "--gpus-per-trial is 1.5"),
         (["--cpus-per-trial", "0", "--gpus-per-trial", "0"], "are both 0"),
         (["--log", "comet"], "unknown logger 'comet'"),
         (["--address", "ray://127.0.0.1:10001"], "with --address auto: by ray exec, ray job submit or ssh"),
-        (["--address", "nonsense"], "--address is 'nonsense'; give auto, or HOST:PORT"),
+        (["--address", "nonsense"], "--address is 'nonsense'; expected auto, or the head's HOST:PORT"),
         (["--address", "127.0.0.1:1"], "no Ray cluster at --address 127.0.0.1:1"),
         (["--dry-run", "--address", "auto"], "--dry-run"),
         (["--set", "hiden=3"], "hiden"),
         (["--results", "/proc/nowhere"], "/proc/nowhere"),
         (["--results", "s4://bucket/results"], "--results s4://bucket/results"),
         (["--save-embeddings", "7"], "sessions 0 to 2"),
-        (["--open", "--no-report"], "--open opens the report"),
-        (["--mps", "--address", "auto"], "--mps starts NVIDIA's MPS on this machine"),
+        (["--open", "--no-report"], "--open needs the report"),
+        (["--mps", "--address", "auto"], "--mps starts NVIDIA MPS on this machine"),
         pytest.param(
             ["--mps"], "--mps is for GPUs", marks=pytest.mark.skipif(HAS_GPU, reason="there is one")
         ),
@@ -402,7 +402,7 @@ def test_a_full_disk_is_one_line(folder: Path, launch_here: Launch, monkeypatch:
 
     monkeypatch.setattr("study.api.carry_out", full)
     code, output = launch_here(folder)
-    assert code == 1 and output.splitlines()[-1].startswith("error: No space left on device: ")
+    assert code == 1 and output.splitlines()[-1].startswith("error: No space left on device; check ")
     assert "Traceback" not in output
 
 
