@@ -25,6 +25,7 @@ from hagmeta.protocol.splits import make_split
 from study import data, measuring, mps
 from study import space as spaces
 from study.carry_out import carry_out, finished
+from study.naming import TrialNames, counted, settings_text, wrapped
 from study.options import LaunchOptions
 from study.plan import Plan, make_plan
 from study.plugin_changes import check_unchanged
@@ -135,12 +136,13 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
     plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
     _describe(plan, space, console)
     settings = {config.hash(): config.canonical() for config in plan.configs}
-    keys = differing(list(settings.values())) or ["dataset"]
+    values = list(settings.values())
+    names = TrialNames(values, differing(values))
+    if names.common:
+        console.print(f"common values: {settings_text(names.common)}")
     for trial in plan.trials:
-        values = settings[trial.config.hash()]
-        text = " ".join(f"{key}={values[key]}" for key in keys if key in values)
-        # Not through the console: it takes half a millisecond a line, and there may be thousands.
-        print(f"  {trial.name}: {text} seeds {','.join(map(str, trial.seeds))}")
+        what, *others = names.of(settings[trial.config.hash()], trial.seeds)
+        print(wrapped([f"{trial.name}  {what}", *others], console.width))
     return 0
 
 
@@ -211,10 +213,8 @@ def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
 
 def _describe(plan: Plan, space: Space, console: Console) -> None:
     console.print(f"{space.name}: {space.description}", style="bold")
-    finished = plan.total - plan.missing
-    console.print(
-        f"{plan.total} runs ({len(plan.configs)} configurations x {len(plan.seeds)} seeds): "
-        f"{finished} done, {plan.missing} to go"
-    )
+    size = f"{counted(len(plan.configs), 'configuration')} x {counted(len(plan.seeds), 'seed')}"
+    done = f"{plan.total - plan.missing} done, {plan.missing} to go"
+    console.print(f"{counted(plan.total, 'run')} ({size}): {done}")
     for note in sorted({note for config in plan.configs for note in remarks(config)}):
         console.print(f"note: {note}", style="yellow")

@@ -27,6 +27,8 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from anywhere
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from hagmeta.common.command import show_error
 from hagmeta.common.errors import UserError
@@ -34,6 +36,7 @@ from study import space as spaces
 from study.api import launch, plain_console
 from study.cost import in_words, total_seconds
 from study.errors import LaunchBroken
+from study.naming import counted
 from study.options import read_options
 from study.signals import Stopped, stopped_by_signals
 
@@ -85,19 +88,20 @@ def _list(console: Console) -> None:
     """Print each search space with its description, its size and a rough time."""
     for name in spaces.names():
         whole, quick = spaces.read(name), spaces.read(name, quick=True)
-        console.print(f"{name}: {whole.description}", style="bold")
-        console.print(f"    {_size(whole)}; --quick: {_size(quick)}")
+        console.print(name, style="bold")
+        for text in (whole.description, f"{_size(whole)}; --quick: {_size(quick)}"):
+            console.print(Padding(Text(text), (0, 0, 0, 4)))
     console.print("Times are rough estimates for one CPU core.")
 
 
 def _size(space: spaces.Space) -> str:
     """Return the number of runs or samples of `space` and a rough time."""
-    seconds, seeds = total_seconds(space.resolved, len(space.seeds)), len(space.seeds)
+    seconds, seeds = total_seconds(space.resolved, len(space.seeds)), counted(len(space.seeds), "seed")
     if space.search:
         samples, searches = space.search.samples, len(space.configs)
         many = f"{searches} searches x " if searches > 1 else ""
-        return f"{many}{samples} samples x {seeds} seeds, {in_words(seconds * samples)}"
-    return f"{len(space.configs) * seeds} runs, {in_words(seconds)}"
+        return f"{many}{counted(samples, 'sample')} x {seeds}, about {in_words(seconds * samples)}"
+    return f"{counted(len(space.configs) * len(space.seeds), 'run')}, about {in_words(seconds)}"
 
 
 if __name__ == "__main__":

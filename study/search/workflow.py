@@ -11,6 +11,7 @@ from rich.console import Console
 from hagmeta.common.errors import UserError
 from study.carry_out import carry_out, finished, lent, share_out, start, tell_of_checkpoints
 from study.loggers import make_loggers
+from study.naming import counted, wrapped
 from study.options import LaunchOptions
 from study.plan import make_plan
 from study.progress import StudyProgress, average_validation, best_validation
@@ -43,13 +44,13 @@ def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console:
 
 
 def show(space: Space, store: Store, console: Console) -> None:
-    """What would be searched; nothing is made."""
+    """Print what a launch would search, without making anything."""
     histories = open_histories(space, store, make=False)
     _describe(space, histories, console)
     for history in histories:
-        sampled = ", ".join(dimension.key for dimension in history.cell.dimensions)
-        line = f"  {history.cell.title}: {len(history.found)} done; over {sampled}"
-        console.print(line, soft_wrap=True)
+        first, *others = (dimension.key for dimension in history.cell.dimensions)
+        start = f"{history.cell.title}: {len(history.found)} done; varies {first}"
+        print(wrapped([start, *others], console.width))
 
 
 def _describe(space: Space, histories: Sequence[SearchHistory], console: Console) -> None:
@@ -57,9 +58,10 @@ def _describe(space: Space, histories: Sequence[SearchHistory], console: Console
     assert space.search is not None
     console.print(f"{space.name}: {space.description}", style="bold")
     searches = "1 search" if len(histories) == 1 else f"{len(histories)} searches"
+    samples = counted(space.search.samples, "sample")
     done = sum(len(history.found) for history in histories)
     left = sum(len(history.missing) for history in histories)
-    console.print(f"{searches} of {space.search.samples} samples: {done} done, {left} to go")
+    console.print(f"{searches} of {samples}: {done} done, {left} to go")
 
 
 def _run_searches(
