@@ -186,7 +186,7 @@ def test_a_study_killed_again_and_again_extends_and_mends_itself_as_if_it_never_
     code, output = launch(folder, "--seeds", "3", "--no-report")
     assert code == 0, output
     assert f"24 runs (8 configurations x 3 seeds): {done - 2} done, {26 - done} to go" in output
-    assert "set aside, to be run again" in output and damaged.name in output
+    assert "moved a record aside, to run it again" in output and damaged.name in output
     assert_predictions_are_kept(folder)
     found, undisturbed = results(folder), results(finished)
     assert len(found) == 24 and {key: found[key] for key in undisturbed} == undisturbed
@@ -200,11 +200,11 @@ def test_a_killed_worker_is_tried_again_while_others_watch(folder: Path, launch_
     worker.suspend()  # the study cannot end before the second launch has looked
     # A second launch does not meet the first.
     code, output = launch_here(folder)
-    assert code == 2 and "another launch is working on" in output
+    assert code == 2 and "another launch is using" in output
     worker.kill()
     output, _ = process.communicate(timeout=HANG)
     assert process.returncode == 0, output
-    assert output.count("failed and is tried again: its worker died") == 1
+    assert output.count("failed and will be retried: its worker died") == 1
     assert "Traceback" not in output and len(output.splitlines()) < 30
     assert len(results(folder)) == 2 and not list((folder / "results" / "tiny").glob("failed/*/*.json"))
     # TensorBoard has the curves of the trial.
@@ -237,7 +237,7 @@ def test_a_launch_whose_raylet_is_killed_ends_with_a_line_and_keeps_what_is_done
     output, _ = process.communicate(timeout=200)  # Ray itself would wait for ever
     assert process.returncode == 1, output
     assert output.splitlines()[-1] == (
-        "error: Ray's process on this machine (raylet) has died: killed, or out of memory. "
+        "error: the Ray process on this machine (raylet) has died: killed, or out of memory. "
         "Finished runs are kept. Repeat the command to continue."
     )
     assert "Traceback" not in output
@@ -279,7 +279,7 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
     # One line says why and where its traceback is; what cannot heal is not tried again.
     said = [line for line in done.stdout.splitlines() if "gone.npz: there is no such file" in line]
     assert len(said) == 1 and "/failed/" in said[0] and "2 failed" in done.stdout
-    assert "tried again" not in done.stdout and "Traceback" not in done.stdout + done.stderr
+    assert "retried" not in done.stdout and "Traceback" not in done.stdout + done.stderr
     failures = sorted((folder / "results" / "failed").glob("*/*.json"))
     assert [path.stem for path in failures] == ["0", "1"]
     assert "gone.npz" in json.loads(failures[0].read_text())["error"]
@@ -296,7 +296,7 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
         (["--spaec", "x"], "Did you mean '--space'?"),
         (["--seeds", ""], "seeds ''"),
         (["--results", ""], "--results is empty"),
-        (["--results", "s3://key:secret@bucket"], "--results holds credentials"),
+        (["--results", "s3://key:secret@bucket"], "--results contains credentials"),
         (["--results", "x" * 5000], "cannot be written: File name too long"),
         (["--results", "x" * 300, "--dry-run"], "cannot be written: File name too long"),
         (["--results", "/".join(["x" * 99] * 41), "--dry-run"], "cannot be written: File name too long"),
@@ -316,11 +316,11 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
         (["--set", "hiden=3"], "hiden"),
         (["--results", "/proc/nowhere"], "/proc/nowhere"),
         (["--results", "s4://bucket/results"], "--results s4://bucket/results"),
-        (["--save-embeddings", "7"], "sessions 0 to 2"),
+        (["--save-embeddings", "7"], "a session from 0 to 2"),
         (["--open", "--no-report"], "--open needs the report"),
         (["--mps", "--address", "auto"], "--mps starts NVIDIA MPS on this machine"),
         pytest.param(
-            ["--mps"], "--mps is for GPUs", marks=pytest.mark.skipif(HAS_GPU, reason="there is one")
+            ["--mps"], "--mps needs a GPU", marks=pytest.mark.skipif(HAS_GPU, reason="there is one")
         ),
     ],
 )
