@@ -39,7 +39,7 @@ def measure(metrics: Sequence[str], store: Store, console: Console) -> None:
             store.write(with_metrics(record, read_predictions(predictions), asked))
     if without:
         console.print(
-            f"note: no stored predictions for {counted(without, 'finished run')}; the new metrics are missing there",
+            f"note: no stored predictions for {counted(without, 'finished run')}; no new metrics there",
             style="yellow",
         )
 
