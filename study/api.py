@@ -214,7 +214,7 @@ def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
 
 def _describe(plan: Plan, space: Space, console: Console) -> None:
     """Print what the study is, how much of it is done, and notes on its configurations."""
-    console.print(f"{space.name}: {space.description}", style="bold")
+    console.print(space.title, style="bold")
     size = f"{counted(len(plan.configs), 'configuration')} x {counted(len(plan.seeds), 'seed')}"
     done = f"{plan.total - plan.missing} done, {plan.missing} to go"
     console.print(f"{counted(plan.total, 'run')} ({size}): {done}")

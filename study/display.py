@@ -66,7 +66,7 @@ def _columns(groups: Sequence[Sequence[Record]], chosen: Collection[str]) -> lis
     keys = differing(configs, given if len(given) == len(configs) else None)
     keys = [key for key in keys if key not in chosen] or ["dataset"]
     task = [key for key in keys if key in TASK]
-    if len({tuple(value_text(config.get(key)) for key in task) for config in configs}) == len(groups) > 1:
+    if len({tuple(str(config.get(key)) for key in task) for config in configs}) == len(groups) > 1:
         return task
     return keys
 
@@ -138,13 +138,13 @@ class Layout:
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(justify="right")
         table.add_column()
-        table.add_row("config", "settings" + " that differ from the common values" * bool(self._common))
+        table.add_row("config", "differs from the common values in" if self._common else "settings")
         examples = {self._combination(group[0]["config"]): group[0] for group in self.groups}
         for combination, number in self._numbers.items():
             record = examples[combination]
             config = record["config"] | {"method": _cell(record, "method", self._names)}
             shown = differences(config, self.listed, self._common, self._names)
-            table.add_row(str(number), ", ".join(shown) or "none")
+            table.add_row(str(number), ", ".join(shown) or "nothing")
         return table
 
     def _legend(self) -> Iterator[str]:
@@ -167,8 +167,12 @@ class Layout:
 
 def _names(groups: Sequence[Sequence[Record]]) -> dict[str, str]:
     """Return short names for the datasets and plug-ins of all configurations."""
-    configs = [group[0]["config"] for group in groups]
-    return short_names(config[key] for config in configs for key in TASK if isinstance(config.get(key), str))
+    by_setting: dict[str, list[str]] = {}
+    for group in groups:
+        for key, value in group[0]["config"].items():
+            if isinstance(value, str):
+                by_setting.setdefault(key, []).append(value)
+    return {name: short for values in by_setting.values() for name, short in short_names(values).items()}
 
 
 def _cell(record: Record, key: str, names: Mapping[str, str]) -> str:

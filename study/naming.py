@@ -36,11 +36,15 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _path(name: str) -> PurePath:
-    return PurePath(name.partition(":")[2])
+    return PurePath(name.partition(":")[2] if name.startswith(FILES) else name)
+
+
+def _is_file(name: str) -> bool:
+    return name.startswith(FILES) or name.endswith(".npz")
 
 
 def _short(name: str, parts: int) -> str:
-    return str(PurePath(*_path(name).parts[-parts:])) if name.startswith(FILES) else without_hash(name)
+    return str(PurePath(*_path(name).parts[-parts:])) if _is_file(name) else without_hash(name)
 
 
 def seeds_text(seeds: Sequence[int]) -> str:

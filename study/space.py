@@ -29,6 +29,7 @@ from hagmeta.config import REGISTRIES, RunConfig, resolve
 from hagmeta.methods import METHODS
 from hagmeta.protocol import PROTOCOLS
 from study import space_file
+from study.naming import short_names
 from study.space_file import Axes, Dimension, Search, Settings, SpaceFile, check_seeds
 
 __all__ = ["Dimension", "Search", "Space", "check_seeds", "names", "of_methods", "read"]
@@ -51,6 +52,11 @@ class Space:
     seeds: tuple[int, ...]
     search: Search | None
     sample: tuple[Dimension, ...]
+
+    @property
+    def title(self) -> str:
+        """The name and, if there is one, the description."""
+        return f"{self.name}: {self.description}" if self.description else self.name
 
     def dimensions(self, config: RunConfig) -> tuple[Dimension, ...]:
         """Return the settings that a search samples for `config`: those that apply to it."""
@@ -167,7 +173,7 @@ def of_methods(
             raise UserError(f"{method} on {dataset}: {error}") from None
     return Space(
         name=check_name("comparison" if name is None else name),
-        description=f"{', '.join(methods)} on {', '.join(datasets)}",
+        description=f"{', '.join(methods)} on {', '.join(short_names(datasets).values())}",
         configs=tuple(configs.values()),
         resolved=tuple(configs),
         seeds=check_seeds(range(space_file.DEFAULT_SEEDS) if seeds is None else seeds),

@@ -60,7 +60,7 @@ def show(space: Space, store: Store, console: Console) -> None:
 def _describe(space: Space, histories: Sequence[SearchHistory], console: Console) -> None:
     """Print the number of searches and samples, and how many are done."""
     assert space.search is not None
-    console.print(f"{space.name}: {space.description}", style="bold")
+    console.print(space.title, style="bold")
     searches = "1 search" if len(histories) == 1 else f"{len(histories)} searches"
     samples = counted(space.search.samples, "sample")
     done = sum(len(history.found) for history in histories)

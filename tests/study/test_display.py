@@ -145,8 +145,8 @@ def test_many_settings_and_long_paths_fit_the_terminal(width: int, seeds: int) -
 
 def test_numbered_configurations_are_listed_with_what_sets_them_apart() -> None:
     lines = [line.strip() for line in shown(wide_study(1), 80)]
-    start = lines.index("config  settings that differ from the common values")
-    assert lines[start + 1] == "1  none"
+    start = lines.index("config  differs from the common values in")
+    assert lines[start + 1] == "1  nothing"
     listed = {line.split("  ")[1] for line in lines[start + 2 : start + 10]}
     assert {"hidden 48", "dropout 0.2", "pretrain_on known", "logit_adjustment 1"} <= listed
     common = " ".join(lines[start + 10 : start + 12])

@@ -424,3 +424,17 @@ def test_another_graph_under_the_same_name_is_not_done(folder: Path, launch_here
     # Records from before fingerprints were kept count.
     store.write(made(0, config=config))
     assert "1 done, 0 to go" in launch_here(folder, "--dry-run")[1]
+
+
+def test_an_npz_file_needs_no_prefix(folder: Path, launch_here: Launch) -> None:
+    graph = datasets.load("synthetic:nodes=300,edges=900,features=40,classes=6,seed=1", folder)
+    npz.save(folder / "deep" / "graph.npz", graph)
+    space = "datasets: [NAME]\nfixed: {method: sgc-ncm, classes: [2, 2, 2], n_way: 1, k_shot: 1}\nseeds: 1\n"
+    plans = []
+    for name in ("deep/graph.npz", "npz:deep/graph.npz"):
+        (folder / "tiny.yaml").write_text(space.replace("NAME", name))
+        plans.append(launch_here(folder, "--dry-run")[1])
+        plans.append(launch_here(folder, "--dataset", name, "--dry-run")[1])
+    assert set(plans) == {plans[0]} and "sgc-ncm on graph.npz, seed 0\n" in plans[0]
+    code, output = launch_here(folder, "--dataset", "deep/none.npz", "--dry-run")
+    assert code == 2 and output.count("\n") == 1 and "deep/none.npz: " in output and "no such file" in output
