@@ -16,6 +16,7 @@ Repeat a command to continue a study that was stopped: finished runs are kept.
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         show_error(error)
         return 2
+    except BrokenPipeError:  # the reader of a pipe, such as head, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit would fail again
+        return 1
     except Stopped as stopped:
         with suppress(OSError):  # the terminal may be gone
             console.print(f"Stopped by {stopped}. {KEPT}", style="bold red")

@@ -17,7 +17,7 @@ Kind = tuple[str, str]  # dataset and method; trials of a kind use the same shar
 
 @dataclass(frozen=True)
 class Resources:
-    """What each trial uses, and how many run at once."""
+    """CPUs and GPUs per trial, and the number of trials at once."""
 
     cpus: float
     gpus: float  # the smallest share of a trial

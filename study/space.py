@@ -65,7 +65,7 @@ class Space:
 
 @dataclass(frozen=True)
 class _Request:
-    """What a caller of ``read`` asks for; it also applies to included spaces."""
+    """The changes that a caller of ``read`` asks for; they also apply to included spaces."""
 
     quick: bool
     datasets: tuple[str, ...]

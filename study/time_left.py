@@ -14,7 +14,7 @@ from study.resources import Kind, kind
 
 @dataclass(frozen=True)
 class Job:
-    """What determines the duration of a trial."""
+    """The kind of a trial and its guessed cost, which predict its duration."""
 
     kind: Kind  # durations are compared within a kind only: across kinds, guesses can be far off
     cost: float  # guessed seconds, to compare trials of one kind
