@@ -127,7 +127,7 @@ def check_dataset(name: str) -> None:
     except UserError:
         raise
     except (OSError, ValueError, RuntimeError) as error:  # a path too long, with a NUL or an unknown user
-        raise UserError(f"dataset {name!r} is not a usable path: {error}.") from None
+        raise UserError(f"dataset {name!r} is not a valid path: {error}.") from None
 
 
 def check_setting(key: str, value: Any) -> Any:

@@ -353,7 +353,7 @@ def test_settings_contradict_what_varies(name: str, key: str) -> None:
         ({"settings": {"dataset": "debian"}}, "--dataset"),
         ({"settings": {"n_way": 20}}, "on debian: n_way is 20, but meta-training has only 12"),
         ({"datasets": ["debain"]}, "Did you mean 'debian'"),
-        ({"datasets": ["npz:~no-such-user/x.npz"]}, "usable path"),
+        ({"datasets": ["npz:~no-such-user/x.npz"]}, "no usable path"),
         ({"seeds": []}, "0 seeds"),
         ({"seeds": [1, 1]}, "twice"),
         ({"seeds": [-1]}, "outside the range 0"),
