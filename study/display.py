@@ -84,6 +84,10 @@ class Layout:
         self._configs = [group[0]["config"] for group in self.groups]
         self._names = _names(self.groups)
         self._common = common_values(self._configs, self.listed)
+        # Configurations that are listed alike share a number, unless that would make rows look the same.
+        self._by_difference = True
+        rows = {(*self._raw(config, self.columns), *self._combination(config)) for config in self._configs}
+        self._by_difference = len(rows) == len(self.groups)
         self._numbers = self._numbered()
 
     def _numbered(self) -> dict[tuple[str, ...], int]:
@@ -100,7 +104,12 @@ class Layout:
         return {combination: number for number, combination in enumerate(sorted(examples, key=order), 1)}
 
     def _combination(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        return tuple(str(config.get(key, "")) for key in self.listed)
+        if self._by_difference:
+            return tuple(differences(config, self.listed, self._common, {}))
+        return self._raw(config, self.listed)
+
+    def _raw(self, config: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
+        return tuple(str(config.get(key, "")) for key in keys)
 
     def table(self) -> Table:
         table = Table(box=rich.box.SIMPLE, padding=(0, 1, 0, 0))

@@ -163,3 +163,23 @@ def test_the_legend_explains_only_what_is_shown() -> None:
     one, three = ("\n".join(shown([record(seed) for seed in range(count)])) for count in (1, 3))
     assert "one seed per configuration" in one and "interval" not in one
     assert "mean over seeds ± 95 % interval" in three
+
+
+def test_settings_that_do_not_apply_to_a_method_make_no_numbers() -> None:
+    varied: dict[str, list[Any]] = {
+        "pretrain_on": ["base", "known"],
+        "weight_decay": [0.0005, 0.001],
+        "logit_adjustment": [0.0, 1.0],
+        "learning_rate": [0.005, 0.02],
+        "memory": [5, 10],  # of er-gnn alone
+    }
+    records = [
+        record(0, method=method, **{key: value})
+        for method in ("er-gnn", "cec")
+        for key, values in varied.items()
+        for value in values
+    ]
+    lines = [line.strip() for line in shown(records, 60)]
+    assert sum(line.endswith("  nothing") for line in lines) == 1
+    rows = [tuple(line.split()[:2]) for line in lines if line.startswith(("er-gnn", "cec"))]
+    assert len(set(rows)) == len(rows) == len({each["config_hash"] for each in records})
