@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup ablation test test-cluster lint clean
+.PHONY: setup ablation test test-all test-cluster lint docs clean
 
 setup: $(READY)
 
@@ -20,6 +20,9 @@ ablation: setup  ## what NLA, TLA and GPIL are worth, on an embedded dataset: a 
 test: setup  ## in two processes: real studies wait half of their time, in which the other goes on
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
+test-all: setup  ## all tests and all notebooks of examples/, of which `make test` runs one
+	EXAMPLES=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
 test-cluster: setup  ## five minutes, as root: `ray up` to `ray down` on machines made of namespaces; Slurm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -s
 
@@ -28,5 +31,8 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy hagmeta study analysis
 
+docs: setup  ## the documentation site, in docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	rm -rf docs/_build $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info

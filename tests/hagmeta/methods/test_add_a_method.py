@@ -65,7 +65,9 @@ def test_the_settings_and_the_title_of_the_page_are_recorded(folder: Path) -> No
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
     assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
     shown = run(folder, "hagmeta", "--method", "cosine_mean.py:CosineMean", "--help").stdout
-    assert re.search(r"cosine_start +CosineMean: scale of the logits before training \[10\.0\]", shown)
+    assert re.search(
+        r"settings of CosineMean:\n  cosine_start +scale of the logits before\s+training \[10\.0\]", shown
+    )
 
 
 def test_the_whole_method_passes_the_checks_of_the_page(folder: Path) -> None:

@@ -58,6 +58,6 @@ def test_links_of_pages_outside_the_site_lead_somewhere(page: Path) -> None:
 
 
 def test_long_sentences_and_code_are_told_apart() -> None:
-    text = "One two three. `Four` five, six!\n\n```\nno prose here\n```\n\n| a | table |\n\n- Seven [eight](nine.md)."
-    lengths = lengths_of(text)
+    prose, code = "One two three. `Four` five, six!", "```\nno prose here\n```"
+    lengths = lengths_of(f"{prose}\n\n{code}\n\n| a | table |\n\n- Seven [eight](nine.md).")
     assert (lengths.sentences, lengths.median) == (3, 3.0)
