@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup ablation test test-all test-cluster lint clean
+.PHONY: setup ablation test test-all test-cluster lint docs clean
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -qq --upgrade pip
-	$(BIN)/pip install -qq --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install -qq --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
 ablation: setup  ## what NLA, TLA and GPIL are worth, on an embedded dataset: a first look
@@ -31,5 +31,8 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy hagmeta study analysis
 
+docs: setup  ## the documentation site, in docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	rm -rf docs/_build $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -1,4 +1,6 @@
-"""Graph few-shot class-incremental learning, for Python.
+"""Graph few-shot class-incremental learning in Python.
+
+Example::
 
     import hagmeta
 
@@ -10,7 +12,7 @@
     result.save("results/mine")         # a folder that `python -m analysis` reads
     hagmeta.compare(result, other)      # paired differences and verdicts
 
-A name is imported when it is first used: `import hagmeta` imports neither torch nor pandas.
+`import hagmeta` is fast: it loads torch and pandas only when you first use a name that needs them.
 """
 
 from __future__ import annotations

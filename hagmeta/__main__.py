@@ -1,11 +1,13 @@
-"""`python -m hagmeta`: run one configuration for some seeds, or look at the datasets."""
+"""`python -m hagmeta`: run one configuration for several seeds, or inspect the datasets."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,7 @@ COMMANDS = ("run", "datasets")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
@@ -80,31 +82,32 @@ def _run(options: argparse.Namespace, console: Console) -> None:
 
 
 def write_json(path: Path, records: list[Record]) -> None:
-    """Whole or not at all."""
+    """Write `records` to `path`; the file appears only when it is complete."""
     with writing("--json", path), written_whole(path) as partial:
         partial.write_text(json.dumps(records, indent=1) + "\n")
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Every setting that the command line names."""
+    """Return the settings given on the command line."""
     values: dict[str, Any] = {
         key: value for key, value in vars(options).items() if key in SETTINGS and value is not None
     }
     changes = parse_settings(options.set)
     for key in changes.keys() & values.keys():
-        raise UserError(f"{key} is given twice: by its own option and by --set {key}={changes[key]}.")
+        option = f"--{key.replace('_', '-')}"
+        raise UserError(f"{key} is given twice: by {option} and by --set {key}={changes[key]}. Remove one.")
     return values | changes
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options = _parser(_plugins_in(arguments)).options(arguments)
     if choose("command", options.command, COMMANDS) == "datasets":
-        raise UserError(f"the word datasets comes first: {as_typed('hagmeta')} datasets --help.")
+        raise UserError(f"datasets must be the first argument; see {as_typed('hagmeta')} datasets --help.")
     return options
 
 
 def _plugins_in(arguments: Sequence[str]) -> dict[str, str]:
-    """The plug-ins that a command line names, so that --help lists their settings."""
+    """Return the plug-ins named on the command line, so that --help can list their settings."""
     first = Parser(add_help=False, allow_abbrev=False)
     for name in REGISTRIES:
         first.add_argument(f"--{name}")
@@ -117,64 +120,108 @@ def _plugins_in(arguments: Sequence[str]) -> dict[str, str]:
 
 def _parser(plugins: Mapping[str, str]) -> Parser:
     listed = all_settings() if any(map(is_identity, plugins.values())) else SETTINGS
-    settings = "\n".join(
-        f"  {name:18} {_help(name)} [{_default(name)}]" for name in listed if _can_be_set(name)
-    )
-    protocols = ", ".join(name + " (it leaks)" * protocol.leaks for name, protocol in PROTOCOLS.items())
+    protocols = ", ".join(name + " (leaks)" * protocol.leaks for name, protocol in PROTOCOLS.items())
     prog = as_typed("hagmeta")
     parser = Parser(
         prog=prog,
         description="Run graph few-shot class-incremental learning: pre-train, meta-train, evaluate.",
-        epilog=f"settings for --set KEY=VALUE:\n{settings}\n\n"
-        f"`{prog} datasets` lists the datasets, describes them, and makes one from files "
-        "of your own (see datasets --help). "
-        f"Downloads and pre-trained encoders are kept in $HAGMETA_HOME ({DEFAULT_HOME}).",
+        epilog="\n\n".join([*_settings_help(listed), _about_files(prog)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"hagmeta {__version__}")
-    parser.add_argument("command", nargs="?", default="run", help="run (the default) or datasets")
-    parser.add_argument("--dataset", metavar="NAME", help="default: debian, which is embedded")
-    parser.add_argument("--seeds", default="10", help="10 (the first ten), 0-9 or 1,4,7; default: 10")
-    own = "or one of your own: package.module:Class or file.py:Class"
-    parser.add_argument("--method", metavar="NAME", help=f"one of: {', '.join(METHODS.names())}; {own}")
+    add = parser.add_argument
+    add("--version", action="version", version=f"hagmeta {__version__}")
+    add("command", nargs="?", default="run", help="run (the default), or datasets to list and convert graphs")
+    add("--dataset", metavar="NAME", help="graph to run on (default: debian, which needs no download)")
+    add("--seeds", default="10", help="a count (10), a range (0-9) or a list (1,4,7); default: 10")
+    own = "or your own: package.module:Class or file.py:Class"
+    add("--method", metavar="NAME", help=f"one of: {', '.join(METHODS.names())}; {own}")
     for part in ("gpil", "nla", "tla"):
-        parser.add_argument(
-            f"--{part}", action=argparse.BooleanOptionalAction, help=f"with or without {part.upper()}"
+        add(
+            f"--{part}",
+            action=argparse.BooleanOptionalAction,
+            help=f"switch {part.upper()} on or off (hag-meta)",
         )
-    parser.add_argument("--n-way", metavar="N", help="new classes a session")
-    parser.add_argument("--k-shot", metavar="K", help="labelled nodes a new class")
-    parser.add_argument("--classes", nargs=3, metavar=("B", "T", "E"), help="base, novel-train, novel-test")
-    parser.add_argument("--drop-small", action="store_true", default=None, help="leave out too small classes")
-    parser.add_argument("--protocol", metavar="NAME", help=f"one of: {protocols}")
-    parser.add_argument("--encoder", metavar="NAME", help=f"one of: {', '.join(ENCODERS.names())}; {own}")
-    parser.add_argument("--episodes", metavar="E", help="at most so many episodes of meta-training")
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: auto")
-    parser.add_argument("--eager", action="store_true", help="on a GPU, capture nothing: slow, to debug")
-    parser.add_argument(
+    add("--n-way", metavar="N", help="new classes per session")
+    add("--k-shot", metavar="K", help="labelled nodes per new class")
+    add(
+        "--classes",
+        nargs=3,
+        metavar=("B", "T", "E"),
+        help="number of base, novel-train and novel-test classes",
+    )
+    add("--drop-small", action="store_true", default=None, help="leave out classes with too few nodes")
+    add("--protocol", metavar="NAME", help=f"one of: {protocols}")
+    add("--encoder", metavar="NAME", help=f"one of: {', '.join(ENCODERS.names())}; {own}")
+    add("--episodes", metavar="E", help="maximum number of meta-training episodes")
+    add("--device", choices=["auto", "cpu", "cuda"], default="auto", help="where to compute (default: auto)")
+    add("--eager", action="store_true", help="run without CUDA graphs, for debugging (slow)")
+    add(
         "--plain",
         action="store_true",
-        help="no packs, no kernels of ours: slow, for print, pdb, profilers",
+        help="run one seed at a time with plain tensors, for print, pdb and profilers (slow)",
     )
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, below")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the records, one a seed, in a list")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change any setting listed below; repeat it for more",
+    )
+    add("--json", type=Path, metavar="FILE", help="write the records to FILE: a JSON list, one per seed")
     return parser
+
+
+def _settings_help(names: Iterable[str]) -> list[str]:
+    """Return a block of text for each group of settings: those of most methods first."""
+    groups: dict[tuple[str, ...], list[str]] = {(): []}
+    for name in filter(_can_be_set, names):
+        groups.setdefault(_few_using(name), []).append(name)
+    return ["\n".join([_heading(few), *map(_setting_help, names)]) for few, names in groups.items()]
+
+
+def _heading(few: Sequence[str]) -> str:
+    if not few:
+        return "settings for --set KEY=VALUE, with their defaults in brackets:"
+    return _wrapped(f"settings of {', '.join(without_hash(method) for method in few)}:", "", "  ")
+
+
+def _setting_help(name: str) -> str:
+    text = all_settings()[name].metadata["help"]
+    default = "" if "(default:" in text else f" [{_default(name)}]"
+    return _wrapped(text + default, f"  {name:18} ", " " * 21)
+
+
+def _about_files(prog: str) -> str:
+    datasets = f"`{prog} datasets` lists and describes the datasets, and converts your own files."
+    return "\n".join(
+        [
+            _wrapped(f"{datasets} See `{prog} datasets --help`."),
+            _wrapped(f"Downloads and pre-trained encoders are stored in $HAGMETA_HOME ({DEFAULT_HOME})."),
+        ]
+    )
+
+
+def _wrapped(text: str, first: str = "", others: str = "") -> str:
+    """Return `text` wrapped as argparse wraps its own lines, indented by `first` and `others`."""
+    width = max(shutil.get_terminal_size().columns - 2, 40)
+    return textwrap.fill(text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
 
 
 @cache
 def _configs() -> list[RunConfig]:
-    """Every method with every protocol."""
+    """Return a configuration for each method with each protocol."""
     return [RunConfig(method=method, protocol=protocol) for method in METHODS for protocol in PROTOCOLS]
 
 
 def _using(name: str) -> list[str]:
-    """The methods with which a setting can be given."""
+    """Return the methods with which a setting can be given."""
     found = [config.method for config in _configs() if _is_open(config, name)]
     return list(dict.fromkeys(found))
 
 
 def _is_open(config: RunConfig, name: str) -> bool:
-    """Whether a setting has an effect, or would next to other values of the others."""
+    """Return whether a setting has an effect, or would have one if other settings changed."""
     return config.applies(name) or name in config.idle
 
 
@@ -182,11 +229,10 @@ def _can_be_set(name: str) -> bool:
     return bool(_using(name))
 
 
-def _help(name: str) -> str:
-    """What a setting is; where it is for a few methods, which."""
+def _few_using(name: str) -> tuple[str, ...]:
+    """Return the methods that use a setting if they are fewer than half of all, else nothing."""
     using = _using(name)
-    few = ", ".join(without_hash(method) for method in using) if 2 * len(using) < len(METHODS) else ""
-    return ": ".join(filter(None, [few, all_settings()[name].metadata["help"]]))
+    return tuple(using) if 2 * len(using) < len(METHODS) else ()
 
 
 def _default(name: str) -> str:
@@ -195,7 +241,7 @@ def _default(name: str) -> str:
         own = [METHODS[method].all_defaults().get(name) for method in _using(name)]
         usual = max(own, key=own.count)
         return written(usual) if len(set(own)) == 1 else f"{written(usual)} for most methods"
-    return "by dataset" if value is None else written(value)
+    return "depends on the dataset" if value is None else written(value)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The functions of `import hagmeta`: run a method on a graph, run a study, write a report.
 
-They check what they are given, and hand the work to `hagmeta.pipeline`, `study` and `analysis`.
+They check their arguments and leave the work to `hagmeta.pipeline`, `study` and `analysis`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ __all__ = ["Comparison", "Result", "Study", "compare", "load_dataset", "report",
 Seeds = int | Sequence[int]
 Graph = Any  # a Dataset, a name, a path, a PyG Data or a networkx graph
 Device = str | torch.device | None
-# The keywords of `run` that are no settings.
+# Keywords of `run` that are not settings.
 OWN = ("seeds", "device", "progress", "metrics", "cache", "eager", "plain")
-OF_THE_PIPELINE = ("snapshots", "predictions", "checkpoints")  # what a run of a RunConfig may fill
+OF_THE_PIPELINE = ("snapshots", "predictions", "checkpoints")  # passed on when `method` is a RunConfig
 MOST_SEEDS = 10_000
 
 
@@ -93,35 +93,37 @@ def run(
     """Run a method on a graph: pre-train, meta-train, and learn new classes session by session.
 
     Args:
-        method: a name (see `python -m hagmeta --help`), a reference such as ``my.py:Mine``, a class that
-            inherits from `hagmeta.Method`, or a `RunConfig`.
-        data: a `hagmeta.Dataset`, the name of a dataset, a path to an .npz file, a PyG ``Data`` or a networkx
-            graph. By default, the embedded dataset debian.
-        seeds: how many seeds to run (the first ones), or which.
-        device: ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"`` or a ``torch.device``.
-        progress: show a progress bar; by default in terminals and notebooks. Or a function of the phase, the
-            steps done, the steps in all, and a dictionary of values.
-        metrics: metrics of your own, classes that inherit from `hagmeta.Metric` or references to them.
-        cache: a folder for pre-trained encoders; True is ``$HAGMETA_HOME/pretrained``, False is none.
-        eager: do not capture the steps on a GPU, for debugging.
-        plain: run seed by seed in ordinary tensors, for print, pdb and profilers.
-        **settings: any setting, such as ``classes=(12, 12, 27)``, ``n_way=3``, ``k_shot=5``. Without
-            ``classes``, a split is proposed and printed for graphs that have none.
+        method: The method to run. Give a name (see `python -m hagmeta --help`), a reference such as
+            ``my.py:Mine``, a subclass of `hagmeta.Method`, or a `RunConfig`.
+        data: The graph to run on. Give a `hagmeta.Dataset`, the name of a dataset, a path to an .npz file, a
+            PyG ``Data`` or a networkx graph. The default is the embedded dataset debian.
+        seeds: The number of seeds, counted from 0, or a list of seeds.
+        device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or a ``torch.device``.
+        progress: Whether to show a progress bar. By default, terminals and notebooks show one. You can also
+            give a function that takes the phase, the steps done, the total steps and a dictionary of values.
+        metrics: Additional metrics: subclasses of `hagmeta.Metric`, or references to them.
+        cache: The folder of pre-trained encoders. True means ``$HAGMETA_HOME/pretrained``; False turns the
+            cache off.
+        eager: Whether to run GPU steps without CUDA graphs. Use it for debugging.
+        plain: Whether to run one seed at a time with ordinary tensors. Use it with print, pdb and profilers.
+        **settings: Any setting, such as ``classes=(12, 12, 27)``, ``n_way=3`` or ``k_shot=5``. If the graph
+            has no class split and you give no ``classes``, the call proposes a split and prints it.
 
     Returns:
         A `Result`. The older call ``run(RunConfig(...), seeds, dataset=...)`` returns a list of records.
 
     Raises:
-        UserError: what was given does not go together; the message says what to do.
+        UserError: An argument is invalid, or arguments contradict each other.
 
-    >>> import hagmeta
-    >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
-    >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
-    >>> [record["seed"] for record in result.records]
-    [0, 1]
-    >>> len(result.records[0]["macro_accuracy"])  # sessions 0, 1 and 2
-    3
+    Example:
+        >>> import hagmeta
+        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+        >>> [record["seed"] for record in result.records]
+        [0, 1]
+        >>> len(result.records[0]["macro_accuracy"])  # sessions 0, 1 and 2
+        3
     """
     own = {METRICS.name_of(metric): METRICS.find(metric) for metric in metrics}
     work = _Work(as_device(device), _cache_folder(cache), progress, own, eager, plain)
@@ -132,13 +134,13 @@ def run(
         data = _one_graph(data, settings)
         options = {key: settings.pop(key) for key in OF_THE_PIPELINE if key in settings}
         for key in settings:
-            raise UserError(f"{key} is given next to a RunConfig; give it to the RunConfig instead.")
-        config = cast(RunConfig, method)  # whose bases are made when it is imported, which mypy cannot see
+            raise UserError(f"{key} cannot be combined with a RunConfig; pass it to the RunConfig instead.")
+        config = cast(RunConfig, method)  # mypy cannot see its bases, which are built at import time
         dataset = as_dataset(config.dataset if data is None else data)
         result = work.run(_of_graph(config, dataset), dataset, as_seeds(seeds), options)
         return result.records if records_only else result
     if _are_seeds(data):
-        raise UserError(f"data is {shown(data)}; give the graph there, and the seeds as seeds={shown(data)}.")
+        raise UserError(f"data is {shown(data)}; expected a graph. To choose seeds, use seeds={shown(data)}.")
     for key in settings:
         near = difflib.get_close_matches(key, OWN, n=1) if key not in SETTINGS else []
         if near:
@@ -146,7 +148,7 @@ def run(
     name = METHODS.name_of(method)
     chosen = as_seeds(seeds)
     data = _one_graph(data, settings)
-    RunConfig.from_mapping({"method": name, **settings})  # before anything is downloaded
+    RunConfig.from_mapping({"method": name, **settings})  # report bad settings before downloading anything
     dataset = as_dataset(SETTINGS["dataset"].default if data is None else data)
     config = RunConfig.from_mapping({"method": name, "dataset": dataset, **settings})
     return work.run(config, dataset, chosen, {}, given=settings)
@@ -154,7 +156,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Work:
-    """How to run, whatever is run."""
+    """The options of `run` that do not depend on the method or the graph."""
 
     device: torch.device
     cache: Path | None
@@ -197,26 +199,29 @@ class _Work:
 
 
 def load_dataset(name: str | os.PathLike[str]) -> Dataset:
-    """Load a dataset.
+    """Load a dataset. Downloaded files are kept in ``$HAGMETA_HOME``.
 
     Args:
-        name: one of `python -m hagmeta datasets`, a path to an .npz file, ``mat:PREFIX``, or
-            ``synthetic:nodes=...,edges=...,features=...,classes=...``. What must be downloaded is kept in
-            ``$HAGMETA_HOME``.
+        name: A name that `python -m hagmeta datasets` lists, a path to an .npz file, ``mat:PREFIX``, or
+            ``synthetic:nodes=...,edges=...,features=...,classes=...``.
 
     Returns:
-        The graph.
+        The graph, as a `hagmeta.Dataset`.
 
-    >>> import hagmeta
-    >>> data = hagmeta.load_dataset("synthetic:nodes=300,edges=1200,features=40,classes=10")
-    >>> data.num_nodes, data.num_classes
-    (300, 10)
+    Raises:
+        UserError: The name is unknown, or the file is missing or invalid.
+
+    Example:
+        >>> import hagmeta
+        >>> data = hagmeta.load_dataset("synthetic:nodes=300,edges=1200,features=40,classes=10")
+        >>> data.num_nodes, data.num_classes
+        (300, 10)
     """
     return datasets.load(name, home() / "data")
 
 
 def as_dataset(data: Graph) -> Dataset:
-    """Return the graph that ``data`` stands for, whichever form it has."""
+    """Return ``data`` as a `Dataset`. It may have any form that `run` accepts."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | os.PathLike):
@@ -227,49 +232,49 @@ def as_dataset(data: Graph) -> Dataset:
     if "networkx" in kinds:
         return Dataset.from_networkx(data, name="data")
     raise UserError(
-        f"data is a {type(data).__name__}; give a hagmeta.Dataset (from_pyg, from_networkx, from_arrays, "
-        "from_csv), the name of a dataset, a path to an .npz file, a PyG Data or a networkx graph."
+        f"data is of type {type(data).__name__}; expected a hagmeta.Dataset (see from_pyg, from_networkx, "
+        "from_arrays, from_csv), a dataset name, a path to an .npz file, a PyG Data or a networkx graph."
     )
 
 
 def _one_graph(data: Graph, settings: dict[str, Any]) -> Graph:
-    """Return the graph, given as ``data`` or as the setting ``dataset``; take that out of ``settings``."""
+    """Return the graph from ``data`` or ``settings["dataset"]``, and remove the latter from ``settings``."""
     named = settings.pop("dataset", None)
     if data is not None and named is not None:
-        raise UserError("the graph is given twice: as data and as dataset; give it once.")
+        raise UserError("the graph is given twice, as data and as dataset; expected only one of them.")
     return named if data is None else data
 
 
 def _of_graph(config: RunConfig, dataset: Dataset) -> RunConfig:
-    """Return the configuration with the name of the graph; refuse one that names another graph."""
+    """Return ``config`` with the name of ``dataset``; raise an error if it names another graph."""
     if config.dataset not in (dataset.identity, dataset.name, SETTINGS["dataset"].default):
         raise UserError(
-            f"the configuration names the dataset {config.dataset}, and the graph is {dataset.identity}; "
-            "leave dataset out of the RunConfig, or give that graph."
+            f"the RunConfig names the dataset {config.dataset}, but the graph is {dataset.identity}; "
+            "leave dataset out of the RunConfig, or pass that graph."
         )
     return replace(config, dataset=datasets.name_of(dataset))
 
 
 def as_device(device: Device) -> torch.device:
-    """Return the device of that name; None means ``auto``."""
+    """Return ``device`` as a ``torch.device``. None means ``auto``."""
     if isinstance(device, torch.device):
         return device
     if device is None:
         device = "auto"
     if not isinstance(device, str):
-        raise UserError(f"device is {shown(device)}; give auto, cpu, cuda or a torch.device.")
+        raise UserError(f"device is {shown(device)}; expected auto, cpu, cuda or a torch.device.")
     kind, _, number = device.partition(":")
     choose("device", kind, ("auto", "cpu", "cuda"))
     chosen = choose_device(kind)
     if number and not number.isdigit():
-        raise UserError(f"device is {shown(device)}; after the colon there must be a number, as in cuda:0.")
+        raise UserError(f"device is {shown(device)}; expected a number after the colon, as in cuda:0.")
     return torch.device(chosen.type, int(number)) if number else chosen
 
 
 def as_seeds(seeds: Seeds) -> list[int]:
-    """Return the seeds: the first ``seeds``, or those of a sequence, each once."""
+    """Return a list of seeds. ``seeds`` is a count, or a sequence of different seeds."""
     wrong = UserError(
-        f"seeds is {shown(seeds)}; give a count, such as 10, or different seeds, such as [0, 1]."
+        f"seeds is {shown(seeds)}; expected a count, such as 10, or different seeds, such as [0, 1]."
     )
     if not _are_seeds(seeds):
         raise wrong
@@ -280,7 +285,7 @@ def as_seeds(seeds: Seeds) -> list[int]:
 
 
 def _are_seeds(value: Any) -> bool:
-    """Whether a value is a number, or a sequence of whole numbers."""
+    """Return whether ``value`` is an integer or a sequence of integers."""
     if isinstance(value, bool | str | bytes):
         return False
     if isinstance(value, int | np.integer):
@@ -299,7 +304,7 @@ def _cache_folder(cache: bool | str | Path | None) -> Path | None:
 
 @contextmanager
 def _shown(progress: bool | Progress | None, console: Console) -> Iterator[Progress]:
-    """A display of the progress, or what takes its place."""
+    """Yield the function to report progress to: a display, the given function, or one that does nothing."""
     if callable(progress):
         yield progress
     elif progress is False or not (progress or console.is_terminal or console.is_jupyter):
@@ -311,24 +316,31 @@ def _shown(progress: bool | Progress | None, console: Console) -> Iterator[Progr
 
 @dataclass(frozen=True)
 class Study:
-    """A study's folder of records.
+    """The result of `hagmeta.study`: a folder of records.
 
     Attributes:
-        folder: where `python -m analysis` and `hagmeta.report` find it.
-        complete: whether all runs are there; the same call makes those that failed or are missing.
+        folder: The folder to pass to `python -m analysis` or `hagmeta.report`.
+        complete: Whether all runs are finished. To run those that failed or are missing, repeat the call.
     """
 
     folder: Path
     complete: bool = True
 
     def frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with one row per run and session, with every setting and metric."""
+        """Return a pandas DataFrame with one row per run and session. Columns are settings and metrics."""
         from analysis.frame import read
 
         return read([self.folder]).sessions.reset_index(drop=True)
 
     def report(self, **options: Any) -> Path:
-        """Write the report, with the options of `hagmeta.report`; return its page."""
+        """Write the report of this study.
+
+        Args:
+            **options: Keywords of `hagmeta.report`.
+
+        Returns:
+            The path of the page, ``index.html``.
+        """
         return report(self.folder, **options)
 
 
@@ -344,44 +356,47 @@ def study(
     report: bool = True,
     **options: Any,
 ) -> Study:
-    """Run a study: all configurations of a search space, for some seeds, on Ray.
+    """Run a study on Ray: all configurations of a search space, with several seeds.
 
-    Runs that are already in the folder are not run again. Ctrl-C keeps the finished ones, and the same call
-    goes on from there.
+    Finished runs in the folder are not repeated. If you press Ctrl-C, the finished runs are kept. Repeat the
+    call to continue.
 
     Args:
-        space: a search space by name, a YAML file, or a dictionary with the same keys.
-        datasets: a graph, or a list of graphs, in place of the space's; in any form that `run` takes.
-        methods: names, references or classes, to compare methods without a space.
-        settings: settings of every run.
-        seeds: how many seeds, or which; by default those of the space.
-        quick: run the space's small version.
-        results: the folder in which the study has its folder.
-        report: write the report at the end.
-        **options: what `study.options.LaunchOptions` takes, such as ``max_concurrent=2``.
+        space: The search space: its name, a YAML file, or a dictionary with the same keys. Give either
+            ``space`` or ``methods``.
+        datasets: A graph or a list of graphs, in any form that `run` accepts. They replace the graphs of the
+            space.
+        methods: Methods to compare without a search space: names, references or classes.
+        settings: Settings for every run, as a dictionary.
+        seeds: The number of seeds, or a list of seeds. The default is that of the space.
+        quick: Whether to run the small version of the space.
+        results: The folder that contains the folders of studies.
+        report: Whether to write the report at the end.
+        **options: Fields of `study.options.LaunchOptions`, such as ``max_concurrent=2``.
 
     Returns:
         A `Study`.
 
     Raises:
-        UserError: what was given does not go together; the message says what to do.
+        UserError: An argument is invalid, or arguments contradict each other.
 
-    >>> import hagmeta, tempfile
-    >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3)
-    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
-    ...     study = hagmeta.study(
-    ...         methods=["sgc-ncm", "sgc-ridge"], datasets=graph, settings=task, seeds=2, results=folder
-    ...     )
-    ...     len(study.frame())  # two methods, two seeds, three sessions
-    12
+    Example:
+        >>> import hagmeta, tempfile
+        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3)
+        >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+        ...     study = hagmeta.study(
+        ...         methods=["sgc-ncm", "sgc-ridge"], datasets=graph, settings=task, seeds=2, results=folder
+        ...     )
+        ...     len(study.frame())  # two methods, two seeds, three sessions
+        12
     """
     from study.api import launch
     from study.options import LaunchOptions
 
     if (space is None) == (methods is None):
         raise UserError(
-            "study takes a space or methods, and not both; see `hagmeta-study --list` for spaces."
+            "study needs either a space or methods, not both; `hagmeta-study --list` lists the spaces."
         )
     several = isinstance(datasets, Sequence) and not isinstance(datasets, str)
     given: list[Graph] = list(datasets or ()) if several or datasets is None else [datasets]
@@ -417,40 +432,41 @@ def report(
     where: Mapping[str, Any] | None = None,
     by: str | None = None,
 ) -> Path:
-    """Write the report of one or more studies: tables, figures and a page.
+    """Write the report of one or more studies: tables, figures and an HTML page.
 
     Args:
-        folder: a study's folder, a folder of studies, or a list of these.
-        out: where to write; by default ``report`` in the first folder.
-        metric: what headlines, tests and figures go by; by default macro accuracy.
-        margin: differences below this many points count as equivalent.
-        baseline: the method, or the label of the configuration, that all others are compared with.
-        where: settings and values; only runs that have them are read.
-        by: a setting whose values are compared.
+        folder: The folder of a study, a folder of studies, or a list of these.
+        out: The folder to write to. The default is ``report`` in the first folder.
+        metric: The metric of headlines, tests and figures. The default is macro accuracy.
+        margin: The equivalence margin: smaller differences, in points, count as equivalent.
+        baseline: The reference of all comparisons: a method, or the label of a configuration.
+        where: A dictionary of settings and values. The report reads only runs with these values.
+        by: The setting to compare: the report contrasts its values.
 
     Returns:
         The path of the page, ``index.html``.
 
     Raises:
-        UserError: there are no records, or the report cannot be written.
+        UserError: There are no records, or the report cannot be written.
 
-    >>> import hagmeta, tempfile
-    >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
-    >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = hagmeta.report(result.save(folder))
-    ...     page.name, page.exists()
-    ('index.html', True)
+    Example:
+        >>> import hagmeta, tempfile
+        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = hagmeta.report(result.save(folder))
+        ...     page.name, page.exists()
+        ('index.html', True)
     """
     from analysis.report import write_report
 
     given = [folder] if isinstance(folder, str | os.PathLike) else list(folder)
     folders = [Path(each).expanduser() for each in given]
     if not folders:
-        raise UserError("report takes a study's folder; given: none.")
+        raise UserError("report got an empty list of folders; expected the folder of at least one study.")
     if not 0 < margin < 100:
-        raise UserError(f"margin is {shown(margin)}; it must be between 0 and 100 points.")
+        raise UserError(f"margin is {shown(margin)}; expected a number of points between 0 and 100.")
     return write_report(
         folders,
         Path(out).expanduser() if out else folders[0] / "report",

@@ -1,4 +1,4 @@
-"""RunConfig: every setting of a run but its seed, put together from those that the rooms declare."""
+"""RunConfig: all settings of a run except its seed, collected from the packages that declare them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from hagmeta.protocol import PROTOCOLS, make_protocol
 from hagmeta.protocol.splits import proposed_classes
 from hagmeta.protocol.streams import check_ways, half_of
 
-IDENTITY = ("dataset", "method", "protocol")  # named first wherever settings are listed
-# Settings that name an entry of a registry, a plug-in perhaps.
+IDENTITY = ("dataset", "method", "protocol")  # listed before all other settings
+# Settings that name an entry of a registry, which may be a plug-in.
 REGISTRIES: dict[str, Any] = {"method": METHODS, "encoder": ENCODERS, "protocol": PROTOCOLS}
 _OWN = {method.own_settings: None for method in METHODS.values() if method.own_settings}
-# The last base comes first in the order of the fields; one that extends another stands before it.
+# Fields of the last base come first. A class must precede the classes that it inherits from.
 _BASES = sorted(reversed(_OWN), key=lambda own: len(own.__mro__), reverse=True)
 _MethodsOwn: Any = make_dataclass("_MethodsOwn", [], bases=tuple(_BASES), frozen=True, kw_only=True)
 
 
 class Standing(NamedTuple):
-    """Where a setting stands in a configuration."""
+    """The status of a setting in a configuration."""
 
-    recorded: bool  # it is in the record, and in the hash
-    why_not: str  # why it has no effect; empty where it has one
+    recorded: bool  # whether it is in the record and the hash
+    why_not: str  # why it has no effect; empty if it has one
 
 
 class _WithPlugins(type):
-    """Makes a configuration of the class that has the settings of its plug-ins, too."""
+    """A metaclass that creates configurations of a class that includes the settings of their plug-ins."""
 
     def __call__(cls, **values: Any) -> Any:
         plain: Any = getattr(cls, "without_plugins", cls)
@@ -51,29 +51,29 @@ class _WithPlugins(type):
             values[name] = registry.name_of(values[name])
         try:
             kind = _class_with(plain, *(values.get(name) for name in ("method", "encoder")))
-        except UserError:  # its settings clash with ours: it is not to stay
+        except UserError:  # the settings of the plug-in clash with ours, so it must not stay registered
             for name in [name for name in named if is_identity(values[name])]:
                 REGISTRIES[name].pop(values[name], None)
             raise
         own = kind.__dataclass_fields__
         for name in [name for name in values if name not in own]:
             choose("setting", name, all_settings())
-            del values[name]  # of a plug-in that this configuration has no use for
+            del values[name]  # a setting of a plug-in that this configuration does not use
         return super(_WithPlugins, kind).__call__(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlugins):
-    """One configuration. With one seed it makes a run.
+    """One configuration. A configuration and a seed define a run.
 
-    Every setting is a keyword: ``RunConfig(method="cec", episodes=100)``. ``dataclasses.replace`` changes
-    some. Settings that are left open, such as the widths that every method has its own default for, are
-    filled in by `resolve`.
+    Every setting is a keyword: ``RunConfig(method="cec", episodes=100)``. Use `dataclasses.replace` to change
+    settings. `resolve` fills in settings that are left open, such as widths whose default depends on the
+    method.
     """
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Make a configuration from keys and values of any origin; an unknown key is an error."""
+        """Return a configuration from a mapping of settings to values. Raise a UserError for unknown keys."""
         for key in values:
             if not isinstance(key, str):
                 choose("setting", key, all_settings())
@@ -81,7 +81,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
 
     @classmethod
     def from_record(cls, config: Mapping[str, Any]) -> RunConfig:
-        """Make the configuration that a record holds: settings that came later have their birth values."""
+        """Return the configuration of a record. Settings that were added later get their birth values."""
         return cls(**(_births(settings_of(cls)) | dict(config)))
 
     def __reduce__(self) -> Any:
@@ -89,16 +89,19 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return _restored, (getattr(type(self), "without_plugins", type(self)), values)
 
     def applies(self, setting: str) -> bool:
-        """Tell whether a setting is part of this configuration, and so of its record."""
+        """Return whether a setting is part of this configuration and its record."""
         return setting in self._standings and self._standings[setting].recorded
 
     def why_not(self, setting: str) -> str:
-        """Say why a setting has no effect in this configuration; empty where it has one."""
+        """Return why a setting has no effect in this configuration, or an empty string if it has one."""
         return self._standings[setting].why_not
 
     @cached_property
     def _standings(self) -> dict[str, Standing]:
-        """The one place that decides whether a setting applies: by method, protocol and other settings."""
+        """Return the status of each setting, given the method, the protocol and the other settings.
+
+        This is the only place that decides whether a setting applies.
+        """
         standings = dict(_standings_with(type(self), self.method, self.protocol))
         decided, settings = _decided(self), settings_of(type(self))
         for name, because in self._as_decided().idle.items():
@@ -110,14 +113,14 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return standings
 
     def _as_decided(self) -> RunConfig:
-        """The same with what method and protocol fix; those values need no check."""
+        """Return a copy with the settings that method and protocol fix. Those values need no check."""
         decided = object.__new__(type(self))
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         decided.__dict__.update(values | _decided(self))
         return decided
 
     def canonical(self) -> dict[str, Any]:
-        """Return plain JSON values, without settings that do not apply."""
+        """Return the settings that apply, as plain JSON values."""
         values = {name: getattr(self, name) for name in settings_of(type(self)) if self.applies(name)}
         if BY_METHOD in values.values():
             own = METHODS[self.method].all_defaults()
@@ -125,7 +128,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def hash(self) -> str:
-        """Return the name of what this resolves to: equal runs, equal hash, on any machine."""
+        """Return the hash of the resolved configuration. Equal runs have equal hashes on any machine."""
         return self._hash
 
     @cached_property
@@ -134,16 +137,16 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return config_hash(resolved.canonical(), resolved.unhashed(), resolved.revisions())
 
     def unhashed(self) -> list[str]:
-        """Return settings that came later and say what was done before: the hash is what it was."""
+        """Return later settings that have their birth values. They are left out of the hash."""
         return [name for name, birth in self.births().items() if getattr(self, name) == birth]
 
     def births(self) -> dict[str, Any]:
-        """Return what was done before the settings that came later: for readers of older records."""
+        """Return the birth values of later settings that apply, for readers of older records."""
         births = _births(settings_of(type(self)))
         return {name: birth for name, birth in births.items() if self.applies(name)}
 
     def revisions(self) -> dict[str, int]:
-        """Return the revisions of dataset, method and protocol above the first: part of the hash."""
+        """Return revisions of dataset, method and protocol that are above 1. They are part of the hash."""
         all_three = {
             "dataset": datasets.revision(self.dataset),
             "method": METHODS[self.method].traits.revision,
@@ -152,14 +155,14 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return {name: revision for name, revision in all_three.items() if revision > 1}
 
     def given(self) -> list[str]:
-        """Of a resolved configuration, return the settings that were set to other than their defaults."""
+        """Return the settings of a resolved configuration that differ from their defaults."""
         return [name for name in self.canonical() if name not in IDENTITY and self._is_given(name)]
 
     def _is_given(self, name: str) -> bool:
         try:
             changes: dict[str, Any] = {name: settings_of(type(self))[name].default}
             return resolve(replace(self, **changes)) != self
-        except UserError:  # it would not do without
+        except UserError:  # the default is not valid here, so the value must have been given
             return True
 
 
@@ -168,7 +171,7 @@ def _restored(kind: type[RunConfig], values: dict[str, Any]) -> RunConfig:
 
 
 def _class_with(plain: Any, method: str | None, encoder: str | None) -> Any:
-    """RunConfig, with the settings that plug-ins of these names declare."""
+    """Return RunConfig, extended by the settings that plug-ins of these names declare."""
     own: list[Any] = [METHODS[method].own_settings] if method else []
     own += [ENCODERS[encoder].own_settings] if encoder else []
     groups = tuple(group for group in own if group is not None and not issubclass(plain, group))
@@ -182,7 +185,7 @@ def _class_of(plain: Any, groups: tuple[Any, ...]) -> Any:
         for name in _declared(group):
             if name in there and there[name] not in group.__mro__:
                 raise UserError(
-                    f"the setting {name} of {group.__name__} is one of {there[name].__name__} already; "
+                    f"the setting {name} of {group.__name__} is already declared by {there[name].__name__}; "
                     "give it another name."
                 )
     made = make_dataclass(plain.__name__, [], bases=(*groups, plain), frozen=True, kw_only=True)
@@ -192,13 +195,13 @@ def _class_of(plain: Any, groups: tuple[Any, ...]) -> Any:
 
 
 def _declared(group: type) -> list[str]:
-    """The settings that a class declares, and not its bases."""
+    """Return the settings that a class declares, without those of its bases."""
     return [name for name in vars(group).get("__annotations__", {}) if name in group.__dataclass_fields__]  # type: ignore[attr-defined]
 
 
 @cache
 def _standings_with(kind: type[RunConfig], method: str, protocol: str) -> dict[str, Standing]:
-    """Where every setting stands with a method and a protocol, whatever the other settings are."""
+    """Return the status of each setting with a method and a protocol, for any values of the others."""
     owners, decided = owners_of(kind), {**METHODS[method].decides, **PROTOCOLS[protocol].decides}
     found = {}
     for name in settings_of(kind):
@@ -215,14 +218,14 @@ def _standings_with(kind: type[RunConfig], method: str, protocol: str) -> dict[s
 
 @cache
 def settings_of(kind: type[RunConfig]) -> dict[str, Field[Any]]:
-    """Return the settings of a configuration's class, those that identify a run first."""
+    """Return the settings of a configuration class. Those of `IDENTITY` come first."""
     found = {item.name: item for item in fields(kind)}
     return {name: found[name] for name in (*IDENTITY, *(name for name in found if name not in IDENTITY))}
 
 
 @cache
 def owners_of(kind: type[RunConfig]) -> dict[str, type[Settings]]:
-    """Return the group that declares each setting."""
+    """Return, for each setting, the group that declares it."""
     owners: dict[str, type[Settings]] = {}
     for group in reversed(kind.__mro__):
         for name in vars(group).get("__annotations__", {}):
@@ -236,7 +239,7 @@ SETTINGS = settings_of(RunConfig)
 
 
 def all_settings() -> dict[str, Field[Any]]:
-    """Return every setting that can be given: ours, and those of the plug-ins loaded so far."""
+    """Return all settings, including those of the plug-ins loaded so far."""
     found = dict(SETTINGS)
     for values in _plugins_with_settings():
         found |= settings_of(_class_with(RunConfig, values.get("method"), values.get("encoder")))
@@ -244,7 +247,7 @@ def all_settings() -> dict[str, Field[Any]]:
 
 
 def _plugins_with_settings() -> list[dict[str, Any]]:
-    """What configures each plug-in that has settings of its own."""
+    """Return, for each plug-in with settings, the keyword that selects it."""
     return [
         {key: name}
         for key in ("method", "encoder")
@@ -254,7 +257,10 @@ def _plugins_with_settings() -> list[dict[str, Any]]:
 
 
 def typed(setting: str, value: Any) -> Any:
-    """Return a value as its setting's type, or refuse it; the setting may be a plug-in's."""
+    """Return `value` converted to the type of `setting`, which may belong to a plug-in.
+
+    Raise a UserError if the value is not valid.
+    """
     choose("setting", setting, all_settings())
     if setting in SETTINGS:
         return getattr(RunConfig(**{setting: value}), setting)
@@ -266,7 +272,10 @@ def typed(setting: str, value: Any) -> Any:
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """Fill in what the dataset, the protocol and the method decide: equal runs are equal configurations."""
+    """Return `config` with all open settings filled in by the dataset, the protocol and the method.
+
+    Configurations of equal runs are equal after this.
+    """
     if "_is_resolved" in vars(config):
         return config
     config = _settled(config)
@@ -280,9 +289,9 @@ def resolve(config: RunConfig) -> RunConfig:
         proposed = _proposed(config.dataset, files, n_way, k_shot, config.protocol, config.query_shot)
         classes, small = proposed
         drop_small = drop_small or small > 0
-        proposal = f"proposed for {without_hash(config.dataset)}: classes {' '.join(map(str, classes))}"
-        proposal += " (base, novel-train, novel-test; the largest are base)"
-        proposal += f"; {small} classes are too small and left out" if small else ""
+        proposal = f"using classes {' '.join(map(str, classes))} (base, novel-train, novel-test), because "
+        proposal += f"{without_hash(config.dataset)} has no class split; the largest classes are base"
+        proposal += f", and {small} are left out as too small" if small else ""
     filled_in = dict(
         classes=classes,
         drop_small=drop_small,
@@ -294,7 +303,7 @@ def resolve(config: RunConfig) -> RunConfig:
     )
     resolved = _with(config, filled_in)
     check_ways(resolved)
-    # A changed copy is neither.
+    # Not dataclass fields, so that a copy with changes has neither.
     object.__setattr__(resolved, "_is_resolved", True)
     object.__setattr__(resolved, "_proposal", proposal or vars(config).get("_proposal", ""))
     return resolved
@@ -304,14 +313,17 @@ def resolve(config: RunConfig) -> RunConfig:
 def _proposed(
     dataset: str, files: tuple[str, ...], n_way: int, k_shot: int, protocol: str, query_shot: int | None
 ) -> tuple[tuple[int, int, int], int]:
-    """A class split for a graph that has none, and how many of its classes are too small for it."""
+    """Return a class split for a graph without one, and how many of its classes are too small."""
     graph = datasets.load(dataset, home() / "data")
     classes = proposed_classes(graph, n_way, k_shot, protocol, query_shot)
     return classes, graph.num_classes - sum(classes)
 
 
 def _settled(config: RunConfig) -> RunConfig:
-    """Fill in the method's defaults, also where a setting has no effect, and what is decided."""
+    """Return `config` with the defaults of its method, and the settings that method and protocol fix.
+
+    Settings without effect get their defaults, so that they do not tell equal runs apart.
+    """
     own = METHODS[config.method].all_defaults()
     changes: dict[str, Any] = {}
     for name, item in settings_of(type(config)).items():
@@ -324,18 +336,18 @@ def _settled(config: RunConfig) -> RunConfig:
 
 
 def _is_kept(config: RunConfig, name: str, item: Field[Any]) -> bool:
-    """Whether a setting without effect stays as it was given."""
+    """Return whether a setting without effect keeps the given value."""
     return item.metadata["kept_with"] is not None and config.idle.get(name) == item.metadata["kept_with"]
 
 
 def _with(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
-    """Configured so; the same object where that changes nothing, since a new one checks all its values."""
+    """Return `config` with `changes`, or the same object if nothing changes: a copy checks all values."""
     changed = {name: value for name, value in changes.items() if getattr(config, name) != value}
     return replace(config, **changed) if changed else config
 
 
 def _decided(config: RunConfig) -> dict[str, Any]:
-    """What the method and the protocol fix, whatever is configured."""
+    """Return the settings that the method and the protocol fix."""
     return {**METHODS[config.method].decides, **PROTOCOLS[config.protocol].decides}
 
 
@@ -345,43 +357,49 @@ def _births(settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
 
 
 def runs_in_packs(config: RunConfig) -> bool:
-    """Tell whether the seeds of a resolved configuration can run as one."""
+    """Return whether the seeds of a resolved configuration can run together as a pack."""
     return ENCODERS[config.encoder].packs
 
 
 def remarks(config: RunConfig) -> list[str]:
-    """What a user should know of a resolved configuration before it runs."""
+    """Return what a user should know about a resolved configuration before it runs."""
     assert config.classes and config.n_way and config.sessions
     notes = [note for note in [vars(config).get("_proposal", "")] if note]
     left = config.classes[2] - config.sessions * config.n_way
     if left:
         notes.append(
-            f"of the {config.classes[2]} novel-test classes {left} will be left over and never arrive"
+            f"{left} of {config.classes[2]} novel-test classes never arrive: sessions x n_way is "
+            f"{config.sessions} x {config.n_way}"
         )
     method, protocol = METHODS[config.method], make_protocol(config)
     if method.traits.oracle and protocol.has_oracles:
-        notes.append(f"{config.method} is an oracle: it knows the train labels of every class met")
+        notes.append(f"{config.method} is an oracle: it reads the train labels of every class seen so far")
     if not method.traits.oracle and method.traits_of(config).oracle and protocol.has_oracles:
         notes.append(
-            "nla_weights oracle is an oracle: supports are weighed by the train labels of every class met"
+            "`nla_weights: oracle` makes this run an oracle: it weights supports with the train labels of "
+            "every class seen so far"
         )
     held_out = method.session_learning is SessionLearning.HELD_OUT and not method.traits.oracle
     if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:
-        one = "with one label a class none can be held out: "
-        nothing = "and with none to read again nothing is fine-tuned"
+        nothing = "and no earlier labels can be read again, so nothing is fine-tuned"
+        prototypes = "so new classes take part in fine-tuning as prototypes only"
         notes.append(
-            one + (nothing if config.rehearsed == 0 else "new classes are fine-tuned as prototypes only")
+            "with `k_shot: 1` no support can be held out, "
+            + (nothing if config.rehearsed == 0 else prototypes)
         )
     if not runs_in_packs(config):
         name = without_hash(config.encoder.rpartition(":")[2])
-        notes.append(f"the encoder {name} runs seed by seed, without packs and checkpoints: it is slower")
+        notes.append(
+            f"the encoder {name} runs one seed at a time, without packs and checkpoints, and is slower"
+        )
     if config.smoothing:
         notes.append(
-            "smoothing makes answers transductive, too: a query is scored by its visible neighbours as well"
+            "smoothing makes predictions transductive: the scores of a query also depend on its visible "
+            "neighbours"
         )
     if config.self_training:
         notes.append(
-            "self_training learns from visible nodes without labels, queries among them, by the method's own "
-            "answers"
+            "self_training learns from visible unlabelled nodes, including queries, with the method's own "
+            "predictions as labels"
         )
     return notes + protocol.remarks()

@@ -1,4 +1,4 @@
-"""What the command line shows: a live progress bar, then tables."""
+"""Progress bars and result tables for the terminal and for notebooks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from hagmeta.common.identity import without_hash
+from hagmeta.common.identity import short_name, without_hash
 from hagmeta.common.interval import student
 from hagmeta.common.records import Record, opened
 from hagmeta.common.transductive import marks
@@ -22,7 +22,7 @@ PHASES = {"pre-train": "pre-train", "meta-train": "meta-train", "validation": "v
 
 
 class ProgressDisplay:
-    """A bar a phase on a terminal; a line a phase elsewhere."""
+    """Show one progress bar per phase in a terminal, or one line per phase elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -50,7 +50,7 @@ class ProgressDisplay:
     def __call__(self, phase: str, done: int, total: int, values: dict[str, float]) -> None:
         text = " ".join(f"{name} {100 * value:.1f}" for name, value in values.items())
         if phase not in self._tasks:
-            for finished in self._tasks.values():  # an early stop leaves a bar short of its end
+            for finished in self._tasks.values():  # early stopping leaves a bar incomplete
                 self._progress.update(finished, total=self._progress.tasks[finished].completed)
             self._tasks[phase] = self._progress.add_task(PHASES[phase], total=total, values="")
             if not self._console.is_terminal:
@@ -59,7 +59,7 @@ class ProgressDisplay:
 
 
 class NotebookProgress:
-    """One bar in a notebook's output: the phase that is running, and how far it is."""
+    """Show one progress bar for the current phase in the output of a notebook."""
 
     def __enter__(self) -> NotebookProgress:
         self._ipython = import_module("IPython.display")
@@ -72,14 +72,14 @@ class NotebookProgress:
         self._area.update(self._ipython.HTML(""))
 
     def __call__(self, phase: str, done: int, total: int, values: dict[str, float]) -> None:
-        """Show that ``done`` of ``total`` steps of a phase are done, and the values found in it."""
+        """Show that ``done`` of ``total`` steps of ``phase`` are done, with the current ``values``."""
         found = " ".join(f"{name} {100 * value:.1f}" for name, value in values.items())
         text = html.escape(f"{PHASES[phase]} {done}/{total} {found}")
         self._area.update(self._ipython.HTML(f"<progress value={done} max={total}></progress> {text}"))
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half-width of its 95 % interval (Student's t); NaN width for a single value."""
+    """Return the mean and the half-width of its 95 % interval (Student's t); NaN for a single value."""
     array = np.asarray(values, dtype=float)
     if len(array) < 2:
         return float(array.mean()), float("nan")
@@ -87,7 +87,10 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def percent(values: Sequence[float]) -> str:
-    """Fractions as «mean ± interval» in percent; the interval of two is so wide that it says nothing."""
+    """Return fractions as "mean ± interval" in percent, without an interval below three values.
+
+    With two values the interval is too wide to be useful.
+    """
     mean, half = mean_and_interval([100 * value for value in values])
     return f"{mean:.1f}" if len(values) < FEWEST_FOR_INTERVAL else f"{mean:.1f} ± {half:.1f}"
 
@@ -99,18 +102,18 @@ def _seeds(count: int) -> str:
 
 
 def score(record: Record) -> list[float]:
-    """Accuracy by session, every class counted the same; every query, in records from before that."""
+    """Return macro accuracy by session. Old records have only plain accuracy, which is returned instead."""
     curve: list[float] = record["macro_accuracy"] if "macro_accuracy" in record else record["accuracy"]
     return curve
 
 
 def transductive(record: Record) -> list[str]:
-    """Return the words that mark a run whose answers depend on unlabelled nodes."""
+    """Return the marks of a run whose predictions depend on unlabelled nodes."""
     return marks(record["config"], record.get("traits", {}).get("transductive", ""))
 
 
 def sessions_table(records: Sequence[Record]) -> Table:
-    """Macro accuracy by session over the seeds, PD, the average and seconds."""
+    """Return a table of macro accuracy by session over seeds, with PD, the average and the run time."""
     first = records[0]
     config = first["config"]
     parts = [part for part in ("gpil", "nla", "tla") if part in config]
@@ -123,10 +126,10 @@ def sessions_table(records: Sequence[Record]) -> Table:
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
     table = Table(
-        title=f"{name} on {without_hash(config['dataset'])}, {config['n_way']}-way "
+        title=f"{name} on {short_name(config['dataset'])}, {config['n_way']}-way "
         f"{config['k_shot']}-shot, {config['protocol']}{leak}" + (f"; {toggles}" if toggles else ""),
-        caption=f"{_seeds(len(records))}, every class the same, percent; "
-        f"{seconds:.0f} s in all on {first['environment']['device']}",
+        caption=f"accuracy in percent, classes weighted equally; {_seeds(len(records))}; "
+        f"total time {seconds:.0f} s on {first['environment']['device']}",
     )
     for column in ("session", "all classes", "base", "novel", "new"):
         table.add_column(column, justify="right")

@@ -1,4 +1,7 @@
-"""One configuration, several seeds: pre-train, meta-train, evaluate, and a record a seed."""
+"""Run one configuration for several seeds: pre-train, meta-train, evaluate, and return a record per seed.
+
+`run` calls `prepare`, then `pretrain`, then `live`, which meta-trains and plays the sessions.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.inputs import check_inputs, narrow_kind, width_of
 from hagmeta.sparse.plain import PlainGraph
 
-MOST_NARROW = 4096  # columns of which a covariance is made
+MOST_NARROW = 4096  # maximum number of columns, because methods compute their dense covariance
 ValidationScores = dict[str, float | None]
 NOT_REHEARSED: ValidationScores = {"stream": None, "last": None, "average": None}
 
@@ -55,17 +58,28 @@ def run(
     plain: bool = False,
     checkpoints: Checkpoints | None = None,
 ) -> list[Record]:
-    """Run one configuration for a pack of seeds; a seed's record does not depend on the others.
+    """Run one configuration for several seeds and return a record per seed.
 
-    ``snapshots`` and ``predictions`` are filled, with what belongs to each record, where they are given.
-    ``eager`` keeps a GPU from capturing steps and replaying them. ``plain`` runs one seed after the other
-    without packs, captures and kernels of our own, so that ``print``, ``pdb`` and profilers work in a method.
-    Both are for debugging. With ``checkpoints``, of these seeds, it goes on from where it was cut off.
+    The record of a seed does not depend on the other seeds.
+
+    Args:
+        config: the configuration; `resolve` fills in the settings that are left open.
+        seeds: the seeds, which run together as one pack.
+        dataset: the graph that `config.dataset` names.
+        device: the device to compute on.
+        cache: a folder in which runs share pre-trained encoders and inputs; None to share nothing.
+        progress: a function that is called with the progress of each phase.
+        snapshots: filled with the embeddings of each seed, in the order of the records, if given.
+        predictions: filled with the predictions of each seed, in the order of the records, if given.
+        eager: do not use CUDA graphs, for debugging.
+        plain: run one seed after the other, without packs, CUDA graphs and custom kernels. Then `print`,
+            `pdb` and profilers work inside a method.
+        checkpoints: the checkpoints of these seeds. An interrupted run continues from the last one.
     """
     config = resolve(config)
     if not runs_in_packs(config):
         plain, checkpoints = True, None
-    assert not (plain and checkpoints), "without packs there are no checkpoints"
+    assert not (plain and checkpoints), "checkpoints need packs"
     packs = [[seed] for seed in seeds] if plain else [list(seeds)]
     return [
         record
@@ -110,19 +124,7 @@ def _run(
         evaluators, validation = live(context, pack, progress, snapshots, clock, checkpoints)
     if predictions is not None:
         predictions += [evaluator.predictions for evaluator in evaluators]
-    about = {
-        "format": FORMAT,
-        "data": datasets.fingerprint(dataset),
-        "config": config.canonical(),
-        "config_hash": config.hash(),
-        "given": config.given(),
-        "unhashed": config.unhashed(),
-        "births": config.births(),
-        "revisions": config.revisions(),
-        "leaks": context.protocol.leaks,
-        "oracle": context.method.traits.oracle or context.knowledge.knows_true_means,
-        "traits": asdict(context.method.traits_of(config)),
-    }
+    about = _about(config, dataset, context)
     return [
         cast(
             Record,
@@ -140,6 +142,23 @@ def _run(
     ]
 
 
+def _about(config: RunConfig, dataset: Dataset, context: Context) -> dict[str, Any]:
+    """Return the part of a record that is the same for all seeds."""
+    return {
+        "format": FORMAT,
+        "data": datasets.fingerprint(dataset),
+        "config": config.canonical(),
+        "config_hash": config.hash(),
+        "given": config.given(),
+        "unhashed": config.unhashed(),
+        "births": config.births(),
+        "revisions": config.revisions(),
+        "leaks": context.protocol.leaks,
+        "oracle": context.method.traits.oracle or context.knowledge.knows_true_means,
+        "traits": asdict(context.method.traits_of(config)),
+    }
+
+
 def prepare(
     config: RunConfig,
     seeds: Sequence[int],
@@ -150,33 +169,33 @@ def prepare(
     plain: bool = False,
     cache: Cache | None = None,
 ) -> Context:
-    """Draw every seed's scenario, and put the graph on its device."""
+    """Draw the scenario of each seed, move the graph to `device`, and return the context of the run."""
     config = resolve(config)
     check_features(config, dataset)
     scenarios = [make_scenario(dataset, config, seed) for seed in seeds]
     graph = (PlainGraph if plain else Graph)(dataset, device, config.normalisation)
     context = Context(graph, scenarios, config, Runtime(graph.device, config, eager, plain), cache)
     views = context.knowledge.views
-    _ = views.inputs, views.narrow  # now, so that their time counts as preparation
+    _ = views.inputs, views.narrow  # computed here, so that their time counts as preparation
     return context
 
 
 def check_features(config: RunConfig, dataset: Dataset) -> None:
-    """Refuse features that a resolved configuration cannot be run on."""
+    """Raise a UserError if a resolved configuration cannot run on the features of `dataset`."""
     check_inputs(config.inputs, dataset)
     method = METHODS[config.method]
     columns = width_of(narrow_kind(dataset.has_counts), dataset.num_features)
     made = method.narrow_columns(config, columns) if issubclass(method, OnNarrowInputs) else 0
     if made > MOST_NARROW:
         raise UserError(
-            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}, above "
-            f"{MOST_NARROW}. Only of counts an svd is taken, which these are not: give fewer hops, or "
-            f"features=encoder."
+            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}; the "
+            f"maximum is {MOST_NARROW}. SVD needs count features; these are not counts. Set fewer hops, or "
+            "features=encoder."
         )
 
 
 def pretrain(context: Context, cache: Cache | None, progress: Progress) -> Pack:
-    """The methods of a pack, each over its seed's pre-trained encoder, if it has one."""
+    """Return a pack with one method per seed, with the pre-trained encoder of that seed, if it needs one."""
     methods = [make_method(context.settings, context.knowledge.views.sizes, seed) for seed in context.seeds]
     if hasattr(methods[0], "encoder"):
         encoders = pretrained_encoders(context, cache, progress)
@@ -193,7 +212,19 @@ def live(
     clock: Clock | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[list[Evaluator], list[ValidationScores]]:
-    """Meta-train, rehearse where classes are held out for it, and play the test streams."""
+    """Meta-train the pack, score the validation streams if classes are held out, and play the test streams.
+
+    Args:
+        context: the configuration, the graph and the scenarios.
+        pack: the pre-trained methods.
+        progress: a function that is called with the progress of each phase.
+        snapshots: filled with embeddings, if given.
+        clock: measures the phases.
+        checkpoints: where to continue from, and where to store the state.
+
+    Returns:
+        An evaluator and the validation scores of each seed.
+    """
     clock = clock or Clock(pack.size, context.runtime.device)
     if checkpoints:
         clock.add(checkpoints.spent_before)
@@ -235,10 +266,10 @@ def live(
 
 
 def rehearse(context: Context, pack: Pack, progress: Progress) -> list[ValidationScores]:
-    """Play the validation streams, learning in their sessions, and forget what was learnt there.
+    """Play the validation streams, restore the parameters, and return the scores of each seed.
 
-    They are scored as test streams are: macro accuracy at the ``last`` session, and on ``average`` over all.
-    ``stream`` is the average over queries.
+    Sessions of validation streams learn as those of test streams do. The scores are macro accuracy at the
+    `last` session, its `average` over all sessions, and the average accuracy over queries (`stream`).
     """
     before = pack.snapshot()
     streams = [scenario.validation for scenario in context.scenarios]

@@ -1,4 +1,4 @@
-"""What `hagmeta.run` and `hagmeta.compare` return: a `Result`, and a `Comparison` of several."""
+"""The return types of `hagmeta.run` and `hagmeta.compare`: `Result` and `Comparison`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.table import Table
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import reason
-from hagmeta.common.identity import without_hash
+from hagmeta.common.identity import short_name
 from hagmeta.common.records import Record, read_record
 from hagmeta.config import RunConfig
 from hagmeta.display import mean_and_interval, score, sessions_table
@@ -36,7 +36,7 @@ SHADE = 0.16  # of an interval behind its curve
 
 
 class Tabular:
-    """Shows itself as a table: as text in a terminal, as HTML in a notebook."""
+    """Base class of objects that display as a table: text in a terminal, HTML in a notebook."""
 
     def _table(self) -> Table:
         raise NotImplementedError
@@ -44,7 +44,7 @@ class Tabular:
     def __repr__(self) -> str:
         table, text = self._table(), io.StringIO()
         title, caption = str(table.title), str(table.caption)
-        table.title = table.caption = None  # these would be broken at the width of the table
+        table.title = table.caption = None  # rich would wrap them at the width of the table
         plain: dict[str, Any] = {"color_system": None, "markup": False, "emoji": False, "highlight": False}
         Console(file=text, width=WIDTH, force_jupyter=False, **plain).print(table)
         lines = [title, *text.getvalue().splitlines(), *textwrap.wrap(caption, WIDTH)]
@@ -59,9 +59,9 @@ class Result(Tabular):
     """The runs of one configuration, one per seed.
 
     Attributes:
-        records: one record per seed: a dictionary of JSON values, as a study keeps it.
-        config: the configuration, with all defaults filled in.
-        predictions: for each record, the class that each query was given in each session.
+        records: One record per seed. A record is a dictionary of JSON values, as in the folder of a study.
+        config: The configuration, with all defaults filled in.
+        predictions: For each record, the predicted class of each query in each session.
     """
 
     records: list[Record]
@@ -70,12 +70,12 @@ class Result(Tabular):
 
     @property
     def title(self) -> str:
-        """The name of the method, for tables and legends."""
+        """Return the name of the method for tables and legends."""
         return str(self.records[0].get("traits", {}).get("title") or self.config.method)
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds, in the order of ``records``."""
+        """Return the seeds in the order of ``records``."""
         return [record["seed"] for record in self.records]
 
     def _table(self) -> Table:
@@ -84,19 +84,22 @@ class Result(Tabular):
     def frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one row per seed and session.
 
-        The first columns say which run a row is of: method, dataset, protocol, n_way, k_shot, seed and
-        session. The others are the metrics of that session, between 0 and 1. Metrics that no row has are
-        left out.
+        The first columns identify the run: method, dataset, protocol, n_way, k_shot, seed and session. The
+        other columns are the metrics of that session, between 0 and 1. Empty columns are left out.
 
-        >>> import hagmeta
-        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
-        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
-        >>> frame = result.frame()
-        >>> len(frame)  # two seeds, sessions 0 to 2
-        6
-        >>> list(frame.columns[:7])
-        ['method', 'dataset', 'protocol', 'n_way', 'k_shot', 'seed', 'session']
+        Returns:
+            The DataFrame, sorted by seed and session.
+
+        Example:
+            >>> import hagmeta
+            >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+            >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+            >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+            >>> frame = result.frame()
+            >>> len(frame)  # two seeds, sessions 0 to 2
+            6
+            >>> list(frame.columns[:7])
+            ['method', 'dataset', 'protocol', 'n_way', 'k_shot', 'seed', 'session']
         """
         from analysis.frame import SCORES
 
@@ -108,21 +111,23 @@ class Result(Tabular):
         return frame.dropna(axis="columns", how="all").reset_index(drop=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw macro accuracy by session: the mean over the seeds, with its 95 % interval.
+        """Plot macro accuracy by session: the mean over seeds with its 95 % interval.
 
         Args:
-            ax: matplotlib axes to draw on, to have several results in one figure. By default, new ones.
+            ax: The matplotlib axes to draw on. Pass the same axes to plot several results in one figure. By
+                default, the call creates a new figure.
 
         Returns:
             The axes, with a title, labels and a legend.
 
-        >>> import hagmeta
-        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
-        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
-        >>> ax = result.plot()
-        >>> ax.get_xlabel(), ax.get_ylabel(), len(ax.lines)
-        ('session', 'macro accuracy (%)', 1)
+        Example:
+            >>> import hagmeta
+            >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+            >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+            >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+            >>> ax = result.plot()
+            >>> ax.get_xlabel(), ax.get_ylabel(), len(ax.lines)
+            ('session', 'macro accuracy (%)', 1)
         """
         import matplotlib.pyplot as plt
         from matplotlib.ticker import MaxNLocator
@@ -148,32 +153,33 @@ class Result(Tabular):
         config = self.config
         leak = " (leaks)" if self.records[0]["leaks"] else ""
         task = f"{config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
-        return f"{without_hash(config.dataset)}\n{task}"
+        return f"{short_name(config.dataset)}\n{task}"
 
     def save(self, folder: str | Path) -> Path:
         """Write records and predictions to a folder that `python -m analysis FOLDER` reads.
 
-        Results of any number of calls can share a folder, and a study can go on in it. A run that is already
-        there is replaced.
+        Several results can share a folder, and a study can continue in it. A run that is already in the
+        folder is replaced.
 
         Args:
-            folder: it is made if need be.
+            folder: The folder to write to. It is created if it does not exist.
 
         Returns:
-            The folder.
+            The path of the folder.
 
         Raises:
-            UserError: the folder cannot be written, a study is running in it, or it has runs of another
+            UserError: The folder cannot be written, a study is running in it, or it has runs of another
                 graph with the same name.
 
-        >>> import hagmeta, tempfile
-        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
-        >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     saved = result.save(folder)
-        ...     len(list(saved.glob("runs/*/*.json"))), len(list(saved.glob("predictions/*/*.npz")))
-        (2, 2)
+        Example:
+            >>> import hagmeta, tempfile
+            >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+            >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+            >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     saved = result.save(folder)
+            ...     len(list(saved.glob("runs/*/*.json"))), len(list(saved.glob("predictions/*/*.npz")))
+            (2, 2)
         """
         from study.store import Store
 
@@ -195,35 +201,42 @@ class Result(Tabular):
         for path in files:
             try:
                 other = read_record(path)
-            except ValueError:  # damaged: the report names it
+            except ValueError:  # damaged; the report names the file
                 continue
             same_name = other["config"].get("dataset") == own["config"]["dataset"]
             if same_name and other.get("data", own["data"]) != own["data"]:
                 raise UserError(
-                    f"{folder} has runs of another graph that is called {own['config']['dataset']}; save to "
-                    f"another folder."
+                    f"{folder} already has runs of a different graph named {own['config']['dataset']}; save "
+                    f"to another folder."
                 )
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One result less another, paired by seed."""
+    """The difference of two results, paired by seed: ``one`` minus ``less``.
+
+    Attributes:
+        one: The name of the first result.
+        less: The name of the result that is subtracted.
+        last: The difference at the last session, with its test and verdict.
+        average: The difference of the averages over sessions. It has an interval but no test.
+    """
 
     one: str
     less: str
-    last: Difference  # at the last session
-    average: Difference  # of the averages over sessions; its interval is shown, it is not tested
+    last: Difference
+    average: Difference
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
-    """Paired differences between results, and what may be claimed from them.
+    """Paired differences between results, with tests and verdicts.
 
     Attributes:
-        title: the dataset, the protocol, N and K.
-        pairs: the differences; ``last.verdict`` is the verdict of one.
-        words: how it was tested.
-        badge: says where there are too few seeds to decide; otherwise empty.
+        title: The dataset, the protocol, N and K.
+        pairs: The differences. ``pairs[i].last.verdict`` is the verdict of one pair.
+        words: How the differences were tested.
+        badge: A warning if there are too few seeds to decide, otherwise empty.
     """
 
     title: str
@@ -234,15 +247,21 @@ class Comparison(Tabular):
     def frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one row per pair.
 
-        ``last`` and ``average`` are differences of macro accuracy, between -1 and 1, with the limits of their
-        95 % intervals. ``p`` is corrected for all pairs; it is NaN with too few seeds.
+        Each row is the difference of the column ``result`` minus the column ``less``. ``last`` and
+        ``average`` are differences of macro accuracy, between -1 and 1. Columns that end in ``_low`` and
+        ``_high`` are the limits of their 95 % intervals. ``p`` is corrected for all pairs; it is NaN if there
+        are too few seeds.
 
-        >>> import hagmeta
-        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=2)
-        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-        >>> one, other = (hagmeta.run(method, graph, **task) for method in ("sgc-ncm", "sgc-ridge"))
-        >>> hagmeta.compare(one, other).frame()[["result", "less", "seeds", "verdict"]].values.tolist()
-        [['SGC-Ridge', 'SGC-NCM', 2, 'too few seeds']]
+        Returns:
+            The DataFrame.
+
+        Example:
+            >>> import hagmeta
+            >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=2)
+            >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+            >>> one, other = (hagmeta.run(method, graph, **task) for method in ("sgc-ncm", "sgc-ridge"))
+            >>> hagmeta.compare(one, other).frame()[["result", "less", "seeds", "verdict"]].values.tolist()
+            [['SGC-Ridge', 'SGC-NCM', 2, 'too few seeds']]
         """
         import pandas as pd
 
@@ -264,7 +283,7 @@ class Comparison(Tabular):
 
         words = ". ".join(filter(None, [self.badge, self.words]))
         table = Table(title=self.title, caption=words, title_justify="left", caption_justify="left")
-        for column in ("result", "less", "seeds", "last session", "adjusted p", "verdict", "average"):
+        for column in ("result", "minus", "seeds", "last session", "adjusted p", "verdict", "average"):
             table.add_column(column, justify="right" if column in ("seeds", "last session") else "left")
         for pair in self.pairs:
             last = pair.last
@@ -279,30 +298,31 @@ def _limits(name: str, difference: Difference) -> dict[str, float]:
 
 
 def compare(*results: Result) -> Comparison:
-    """Compare results seed by seed, with the tests and the verdicts of the report.
+    """Compare results seed by seed, with the tests and verdicts of the report.
 
     Args:
-        results: two or more results of `hagmeta.run`, of the same task: graph, protocol, classes, N and K.
-            The first is the reference.
+        *results: Two or more results of `hagmeta.run`. They must have the same graph, protocol, classes, N
+            and K. The first one is the reference.
 
     Returns:
-        The paired differences at the last session, each with its 95 % interval, a p that is corrected for
-        all of them, and a verdict: ahead, behind, equivalent, undecided or too few seeds. The differences
-        of averages over sessions have intervals and are not tested.
+        A `Comparison`. It holds the paired differences at the last session. Each has a 95 % interval, a
+        p-value corrected for all pairs, and a verdict: ahead, behind, equivalent, undecided or too few seeds.
+        Differences of averages over sessions have intervals but no tests.
 
     Raises:
-        UserError: the results are of different tasks, or of the same configuration.
+        UserError: The results have different tasks, or two of them have the same configuration.
 
-    >>> import hagmeta
-    >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=6)
-    >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
-    >>> comparison = hagmeta.compare(
-    ...     hagmeta.run("sgc-ncm", graph, **task), hagmeta.run("sgc-ridge", graph, **task)
-    ... )
-    >>> comparison.pairs[0].last.seeds
-    6
-    >>> comparison.frame()["verdict"].isin(["ahead", "behind", "equivalent", "undecided"]).all()
-    np.True_
+    Example:
+        >>> import hagmeta
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=6)
+        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+        >>> comparison = hagmeta.compare(
+        ...     hagmeta.run("sgc-ncm", graph, **task), hagmeta.run("sgc-ridge", graph, **task)
+        ... )
+        >>> comparison.pairs[0].last.seeds
+        6
+        >>> comparison.frame()["verdict"].isin(["ahead", "behind", "equivalent", "undecided"]).all()
+        np.True_
     """
     from analysis.claims import claims
     from analysis.inference import family
@@ -317,10 +337,10 @@ def compare(*results: Result) -> Comparison:
     last, average = panel.by_seed("last"), panel.by_seed("average")
     tested = claims(found).pairs
     keys = [(one, other) for _, one, other in tested.comparisons]
-    if not keys:  # switches of one method: the report tests their effects, and not the pairs
+    if not keys:  # switches of one method: the report tests their effects, not the pairs
         keys = [(label, first) for label in panel.labels if label != first]
         asked = {(panel.title, one, other): last[one] - last[other] for one, other in keys}
-        tested = family(asked, "results less the first, at the last session", found.metric)
+        tested = family(asked, "each result minus the first, at the last session", found.metric)
     means = family({(one, other): average[one] - average[other] for one, other in keys}, "", found.metric)
     pairs = [
         Pair(one, other, tested[panel.title, one, other], means[one, other])
@@ -331,29 +351,30 @@ def compare(*results: Result) -> Comparison:
 
 
 def _check_comparable(results: Sequence[Result]) -> None:
-    """Refuse what cannot be compared, in one line."""
+    """Raise an error if the results cannot be compared."""
     from analysis.labels import SETTING, readable
 
     for each in results:
         if not isinstance(each, Result):
-            raise UserError(f"compare takes results of hagmeta.run; this is a {type(each).__name__}.")
+            raise UserError(f"compare got a value of type {type(each).__name__}; expected a hagmeta.Result.")
     if len(results) < 2:
-        raise UserError(f"compare takes two results or more; given: {len(results)}.")
+        given = "1 result" if results else "no results"
+        raise UserError(f"compare got {given}; expected two or more.")
     first = results[0].records[0]
     for each in results[1:]:
         other = each.records[0]
         keys = [key for key in SETTING if first["config"].get(key) != other["config"].get(key)]
         differ = [f"{key} is {_both(first['config'], other['config'], key)}" for key in keys]
         if first["data"] != other["data"] and "dataset" not in keys:
-            differ.append(f"{first['config']['dataset']} names two different graphs")
+            differ.append(f"{first['config']['dataset']} is the name of two different graphs")
         if differ:
-            raise UserError(f"results of different tasks cannot be compared: {'; '.join(differ)}.")
+            raise UserError(f"cannot compare results of different tasks: {'; '.join(differ)}.")
     seen: dict[str, str] = {}
     for each in results:
         if each.config.hash() in seen:
             raise UserError(
-                f"two of the results have the same configuration ({readable(each.title)}): there is nothing "
-                "to compare."
+                f"two results have the same configuration ({readable(each.title)}); expected different "
+                "configurations."
             )
         seen[each.config.hash()] = each.title
 
@@ -366,7 +387,7 @@ def _both(one: dict[str, Any], other: dict[str, Any], key: str) -> str:
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return the records as `analysis` reads them from a folder."""
+    """Return the records of ``results`` in the form that `analysis` reads from a folder."""
     from analysis.frame import read
 
     with TemporaryDirectory() as folder:
@@ -376,7 +397,7 @@ def as_results(results: Sequence[Result]) -> Results:
 
 
 def as_html(table: Table) -> str:
-    """Return a table as plain HTML."""
+    """Return ``table`` as plain HTML."""
     style = "text-align: {}; padding: 2px 10px"
     aligned = [style.format("right" if column.justify == "right" else "left") for column in table.columns]
 

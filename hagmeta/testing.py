@@ -1,6 +1,6 @@
-"""Checks for your own method: it leaks nothing, repeats itself, and runs the same in packs and in plain mode.
+"""Checks for new methods: no leaks, reproducible, and equal results in packs and in plain mode.
 
-In a test file of yours::
+Use them in a test file::
 
     from hagmeta.testing import parametrize_with_checks
 
@@ -8,9 +8,10 @@ In a test file of yours::
     def test_my_method(method, check):
         check(method)
 
-Each check is also a function to call: ``check_no_leak("my_method.py:Mine", my_setting=3)``. It raises an
-AssertionError that says what differed. By default it runs on a small random graph, in seconds. A method that
-draws unseeded numbers fails every check: look at ``check_deterministic`` first.
+You can also call each check as a function: ``check_no_leak("my_method.py:Mine", my_setting=3)``. A check that
+fails raises an AssertionError that names the difference. By default, checks use a small random graph and take
+seconds. A method that draws unseeded random numbers fails every check, so look at ``check_deterministic``
+first.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ CPU = torch.device("cpu")
 SEED = 3
 PACK = [7, 1, SEED, 0]
 GRAPH = "synthetic:nodes=401,edges=1500,features=60,classes=10,seed=1"
-SMALL: dict[str, Any] = {  # so that a run takes a fraction of a second
+SMALL: dict[str, Any] = {  # keeps a run below one second
     "hidden": 8,
     "embedding": 4,
     "heads": 2,
@@ -63,31 +64,33 @@ SMALL: dict[str, Any] = {  # so that a run takes a fraction of a second
     "memory": 3,
     "projection": 40,
 }
-TASK: dict[str, Any] = {"classes": (2, 2, 5), "n_way": 2, "k_shot": 2}  # of the small random graph
-TIME_AND_PLACE = ("seconds", "environment")  # of a record: they differ from run to run
-ROUNDING = 1e-5  # by which parameters of plain and packed runs may differ...
-FEW = 0.05  # ...but for this share: Adam makes whole steps where gradients are rounding alone
-ADAM = 0.02  # the most that those differ
-ACCURACY = 0.005  # by which accuracies may
+TASK: dict[str, Any] = {"classes": (2, 2, 5), "n_way": 2, "k_shot": 2}  # for the small random graph
+TIME_AND_PLACE = ("seconds", "environment")  # keys of a record that differ from run to run
+ROUNDING = 1e-5  # allowed difference between parameters of plain and packed runs
+# This share may differ more: where a gradient is only rounding noise, Adam still takes full steps.
+FEW = 0.05
+ADAM = 0.02  # allowed difference for that share
+ACCURACY = 0.005  # allowed share of different predictions
 
 Reference = str | type[Method]
 Answers = list[list[np.ndarray]]  # by seed and session
 
 
-# The checks.
-
-
 def check_no_leak(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
-    """Check that nothing a method may not know changes what it does, to the bit.
+    """Check that hidden information does not change parameters or predictions, bit for bit.
 
-    Labels of test nodes and of unlabelled nodes of new classes are replaced, then features and edges of nodes
-    that have not arrived. Labels are replaced in ``dataset`` itself while it runs, so that a method that
-    keeps a reference to them is found. One that loads labels from elsewhere is not.
+    The check replaces labels of test nodes and of unlabelled nodes of new classes. Then it replaces features
+    and edges of nodes that have not arrived. Labels are also replaced inside ``dataset`` during the run, to
+    catch methods that keep a reference to them. The check cannot catch a method that loads labels from
+    another place.
 
     Args:
-        method: its class, name, ``package.module:Class`` or ``file.py:Class``.
-        dataset: a graph to run on; by default a small random one.
-        **settings: settings of the run, such as ``classes`` and ``n_way`` for a graph of yours.
+        method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
+        dataset: The graph to run on. The default is a small random graph.
+        **settings: Settings of the run, such as ``classes`` and ``n_way`` for your graph.
+
+    Raises:
+        AssertionError: The method leaks. The message names the difference.
     """
     dataset, config = _prepared(method, dataset, settings)
     context = prepare(config, [SEED], dataset, CPU)
@@ -97,34 +100,47 @@ def check_no_leak(method: Reference, *, dataset: Dataset | None = None, **settin
     with _labels_in_place(dataset, others.scenarios[0].labels):
         other_pack, other_answers = live(others)
     found = _difference(pack, other_pack) or _changed(answers, other_answers)
-    _report(method, found, "when labels that it may not know are replaced")
+    _report(method, found, "when hidden labels are replaced")
 
     hidden = np.flatnonzero(~context.scenarios[0].validation.arrived(0))
     noisy = replace(context, graph=Graph(with_noise_at(dataset, hidden), CPU))
     found = _difference(trained(context), trained(noisy))
-    _report(method, found, "when features and edges of nodes that training may not see are replaced")
+    _report(method, found, "when features and edges of nodes hidden from training are replaced")
 
     late = np.flatnonzero(context.scenarios[0].test.arrival > 1)
-    assert len(late), "no class arrives after session 1, so nothing is hidden: give more novel-test classes"
+    assert len(late), "no class arrives after session 1, so nothing is hidden; use more novel-test classes"
     _, other_answers = live(replace(context, graph=Graph(with_noise_at(dataset, late), CPU)))
     found = _changed([seed[:2] for seed in answers], [seed[:2] for seed in other_answers])
     _report(method, found, "when features and edges of nodes that arrive later are replaced")
 
 
 def check_deterministic(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
-    """Check that a run of the same seed gives the same record again, to the bit.
+    """Check that two runs with the same seed give the same record, bit for bit.
 
-    Args: as for ``check_no_leak``.
+    Args:
+        method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
+        dataset: The graph to run on. The default is a small random graph.
+        **settings: Settings of the run.
+
+    Raises:
+        AssertionError: The records differ. The message names the keys.
     """
     dataset, config = _prepared(method, dataset, settings)
     first, second = (results(config, [SEED], dataset)[SEED] for _ in range(2))
-    _report(method, _unequal(first, second), "when the same seed is run again: it draws unseeded numbers")
+    found = _unequal(first, second)
+    _report(method, found, "when the same seed runs again; seed every random number that it draws")
 
 
 def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
-    """Check that a seed's record does not depend on the seeds that run with it, to the bit.
+    """Check that the record of a seed does not depend on the other seeds of its pack, bit for bit.
 
-    Args: as for ``check_no_leak``.
+    Args:
+        method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
+        dataset: The graph to run on. The default is a small random graph.
+        **settings: Settings of the run.
+
+    Raises:
+        AssertionError: The records differ. The message names the keys.
     """
     dataset, config = _prepared(method, dataset, settings)
     alone, packed = (results(config, seeds, dataset)[SEED] for seeds in ([SEED], PACK))
@@ -132,9 +148,15 @@ def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings
 
 
 def check_plain(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
-    """Check that plain mode runs, and gives what the packed run gives, within rounding.
+    """Check that plain mode works and matches the packed run up to rounding.
 
-    Args: as for ``check_no_leak``.
+    Args:
+        method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
+        dataset: The graph to run on. The default is a small random graph.
+        **settings: Settings of the run.
+
+    Raises:
+        AssertionError: Plain mode fails, or its parameters or predictions differ.
     """
     dataset, config = _prepared(method, dataset, settings)
     packed, answers = live(prepare(config, [SEED], dataset, CPU))
@@ -150,9 +172,15 @@ CHECKS = (check_deterministic, check_packs, check_plain, check_no_leak)
 
 
 def check_method(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
-    """Run every check of a method, the quickest first.
+    """Run all checks on a method, the fastest first.
 
-    Args: as for ``check_no_leak``.
+    Args:
+        method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
+        dataset: The graph to run on. The default is a small random graph.
+        **settings: Settings of the run.
+
+    Raises:
+        AssertionError: A check fails. The message names the difference.
     """
     for check in CHECKS:
         check(method, dataset=dataset, **settings)
@@ -162,9 +190,12 @@ def parametrize_with_checks(methods: Sequence[Reference]) -> Any:
     """Return a pytest decorator that runs a test with each ``method`` and each ``check``.
 
     Args:
-        methods: what ``check_no_leak`` takes.
+        methods: The methods: classes, names, ``package.module:Class`` or ``file.py:Class``.
+
+    Returns:
+        A ``pytest.mark.parametrize`` decorator for a test with the arguments ``method`` and ``check``.
     """
-    import pytest  # your tests have it; our commands do not need it
+    import pytest  # not needed by the commands, so it is not a dependency of the package
 
     pairs = [
         pytest.param(method, check, id=f"{_shown(method)}-{check.__name__}")
@@ -174,25 +205,22 @@ def parametrize_with_checks(methods: Sequence[Reference]) -> Any:
     return pytest.mark.parametrize(("method", "check"), pairs)
 
 
-# What they are made of.
-
-
 def live(context: Context) -> tuple[Pack, Answers]:
-    """Live a whole run; returns the final parameters, and every answer of every seed and session."""
+    """Run everything in ``context``; return the final parameters and all predictions by seed and session."""
     pack = pretrain(context, None, no_progress)
     evaluators, _ = meta_train_and_play(context, pack)
     return pack, [evaluator.answers for evaluator in evaluators]
 
 
 def trained(context: Context) -> Pack:
-    """Return the parameters before the first session."""
+    """Pre-train and meta-train in ``context``; return the parameters before the first session."""
     pack = pretrain(context, None, no_progress)
     meta_train(context, pack, no_progress)
     return pack
 
 
 def results(config: RunConfig, seeds: list[int], dataset: Dataset) -> dict[int, dict[str, Any]]:
-    """Return records by seed, without what tells of time and place."""
+    """Run ``seeds``; return the records by seed, without the keys in ``TIME_AND_PLACE``."""
     records = run(config, seeds, dataset=dataset, device=CPU)
     return {
         record["seed"]: {key: value for key, value in record.items() if key not in TIME_AND_PLACE}
@@ -201,19 +229,20 @@ def results(config: RunConfig, seeds: list[int], dataset: Dataset) -> dict[int, 
 
 
 def same_parameters(one: Pack, other: Pack) -> bool:
-    """Whether two packs have the same parameters, to the bit."""
+    """Return whether two packs have the same parameters, bit for bit."""
     return _difference(one, other) is None
 
 
 def same_answers(one: Answers, other: Answers) -> bool:
-    """Whether all answers are the same."""
+    """Return whether all predictions are equal."""
     return _changed(one, other) is None
 
 
 def forbidden_nodes(context: Context, scenario: Scenario) -> np.ndarray:
-    """Return test nodes of every class, and all nodes of the novel-test classes but their supports.
+    """Return the nodes whose labels are hidden from the method.
 
-    An oracle may also know the train nodes of novel-test classes.
+    These are the test nodes of every class, and all nodes of novel-test classes except their supports. An
+    oracle may know the train nodes of novel-test classes.
     """
     forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
     forbidden[scenario.test.support.ravel()] = False
@@ -223,7 +252,7 @@ def forbidden_nodes(context: Context, scenario: Scenario) -> np.ndarray:
 
 
 def with_other_labels(context: Context, kind: str) -> Context:
-    """Return the same scenarios with other labels at forbidden nodes: ``permuted``, or ``garbage``."""
+    """Return ``context`` with other labels at forbidden nodes. ``kind`` is ``permuted`` or ``garbage``."""
     rng = np.random.default_rng(0)
     scenarios = []
     for scenario in context.scenarios:
@@ -232,13 +261,13 @@ def with_other_labels(context: Context, kind: str) -> Context:
             labels[nodes] = rng.permutation(labels[nodes])
         else:
             labels[nodes] = rng.integers(scenario.num_classes, size=len(nodes))
-        assert (labels != scenario.labels).mean() > 0.1, "too few labels are forbidden to check anything"
+        assert (labels != scenario.labels).mean() > 0.1, "too few labels are hidden to check anything"
         scenarios.append(replace(scenario, labels=labels))
     return replace(context, scenarios=scenarios)
 
 
 def with_noise_at(dataset: Dataset, nodes: np.ndarray) -> Dataset:
-    """Return the graph with other features and other edges at ``nodes``; everything else is as it was."""
+    """Return a copy of ``dataset`` with random features and edges at ``nodes``."""
     rng = np.random.default_rng(0)
     noisy = np.isin(np.arange(dataset.num_nodes), nodes)
     dense = isinstance(dataset.features, np.ndarray)
@@ -256,7 +285,7 @@ def with_noise_at(dataset: Dataset, nodes: np.ndarray) -> Dataset:
 
 @contextmanager
 def _labels_in_place(dataset: Dataset, labels: np.ndarray) -> Iterator[None]:
-    """Overwrite the dataset's own labels for a while: a method may hold a reference to them."""
+    """Overwrite the labels of ``dataset`` temporarily, since a method may hold a reference to them."""
     before, writeable = dataset.labels.copy(), dataset.labels.flags.writeable
     dataset.labels.flags.writeable = True
     dataset.labels[:] = labels
@@ -270,7 +299,7 @@ def _labels_in_place(dataset: Dataset, labels: np.ndarray) -> Iterator[None]:
 def _prepared(
     method: Reference, dataset: Dataset | None, settings: dict[str, Any]
 ) -> tuple[Dataset, RunConfig]:
-    """Return a graph and a small configuration of the method on it."""
+    """Return the graph and a small configuration of the method."""
     task = {} if dataset else TASK
     dataset = dataset or datasets.load(GRAPH, Path())
     given = {"dataset": dataset, **SMALL, **task, "method": METHODS.name_of(method), **settings}
@@ -287,7 +316,7 @@ def _report(method: Reference, found: str | None, when: str) -> None:
 
 
 def _difference(one: Pack, other: Pack) -> str | None:
-    """Return which parameter differs in a bit, or None."""
+    """Return a message that names the first parameter that differs, or None."""
     for name, value in one.parameters.items():
         if not torch.equal(value, other.parameters[name]):
             return f"the parameter {name} changes"
@@ -295,7 +324,7 @@ def _difference(one: Pack, other: Pack) -> str | None:
 
 
 def _beyond_rounding(one: Pack, other: Pack) -> str | None:
-    """Return by how much the parameters of the first seed differ, where that is more than rounding."""
+    """Return a message if parameters of the first seed differ by more than rounding, otherwise None."""
     pairs = {name: (value, other.states()[0][name]) for name, value in one.states()[0].items()}
     differences = {name: (left - right).abs() for name, (left, right) in pairs.items()}
     for name, difference in differences.items():
@@ -307,15 +336,15 @@ def _beyond_rounding(one: Pack, other: Pack) -> str | None:
 
 
 def _changed(one: Answers, other: Answers, share: float = 0.0) -> str | None:
-    """Return in which session more than a share of the answers differ, or None."""
+    """Return a message that names the first session in which more than ``share`` differs, or None."""
     for left, right in zip(one, other, strict=True):
         for session, (a, b) in enumerate(zip(left, right, strict=True)):
             differ = int((a != b).sum())
             if differ > share * len(a):
-                return f"{differ} of {len(a)} answers of session {session} change"
+                return f"{differ} of {len(a)} predictions of session {session} change"
     return None
 
 
 def _unequal(one: dict[str, Any], other: dict[str, Any]) -> str | None:
     keys = [key for key in one if one[key] != other.get(key)]
-    return f"{', '.join(keys)} of its record change" if keys else None
+    return f"values in its record change ({', '.join(keys)})" if keys else None

@@ -1,4 +1,4 @@
-"""Launch a study: plan all runs of a space, subtract the finished ones, run the rest.
+"""Launch a study: plan all runs of a space and run those that are missing.
 
 ``study/launch.py`` and ``hagmeta.study`` both call `launch`.
 """
@@ -25,6 +25,7 @@ from hagmeta.protocol.splits import make_split
 from study import data, measuring, mps
 from study import space as spaces
 from study.carry_out import carry_out, finished
+from study.naming import TrialNames, counted, settings_text, wrapped
 from study.options import LaunchOptions
 from study.plan import Plan, make_plan
 from study.plugin_changes import check_unchanged
@@ -35,10 +36,10 @@ from study.store import Store
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """What a launch leaves behind."""
+    """The result of a launch."""
 
-    status: int  # 0: all runs are there; 1: some failed, or are left
-    folder: Path  # of the study: records, predictions, report
+    status: int  # 0: all runs are finished; 1: some failed or are left
+    folder: Path  # the study: records, predictions, report
 
 
 def launch(
@@ -47,22 +48,22 @@ def launch(
     graphs: Mapping[str, Dataset] | None = None,
     console: Console | None = None,
 ) -> StudyOutcome:
-    """Run what is missing of a study.
+    """Run the missing runs of a study.
 
     Args:
         space: The name of a search space, a YAML file, or a mapping with the content of such a file. None
-            where ``options.methods`` says what to compare.
+            to compare ``options.methods``.
         options: How to launch it.
-        graphs: Graphs in memory, by the names that ``options.datasets`` or the space give them.
-        console: Where progress is printed; by default, standard output.
+        graphs: Graphs in memory, by their names in ``options.datasets`` or in the space.
+        console: Where to print progress; by default, standard output.
 
     Returns:
-        The exit status and the study's folder.
+        The exit status and the folder of the study.
 
     Raises:
-        UserError: What was given cannot be run; nothing has started.
+        UserError: The study cannot run as requested; nothing has started.
         LaunchBroken: Ray has died. Finished runs are kept.
-        KeyboardInterrupt: As usual. Finished runs are kept, and the Ray of the launch has ended.
+        KeyboardInterrupt: The user has stopped the launch. Finished runs are kept, and its Ray has ended.
     """
     console = console or plain_console()
     with data.lending(graphs or {}):
@@ -71,13 +72,13 @@ def launch(
 
 
 def plain_console() -> Console:
-    """Return a console that prints the text of users to the letter."""
+    """Return a console that prints text unchanged, without markup or emoji."""
     return Console(highlight=False, markup=False, emoji=False)
 
 
 def _read(space: str | Path | Mapping[str, Any] | None, options: LaunchOptions) -> Space:
     if (space is None) != bool(options.methods):
-        raise UserError("a study is of a space, or of methods to compare; give one of them.")
+        raise UserError("a study needs either a space or methods to compare; give exactly one of them.")
     if options.mps and not options.dry_run:
         mps.check()
     if not options.dry_run:
@@ -113,12 +114,12 @@ def _launch(space: Space, options: LaunchOptions, console: Console) -> StudyOutc
 
 def _run(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
     if space.search is not None:
-        from study.search import workflow  # Optuna takes a second to import: not before it is needed
+        from study.search import workflow  # imports Optuna, which takes a second: only for searches
 
         return workflow.run_and_confirm(space, store, options, console)
     scan = store.scan()
     for line in scan.aside:
-        console.print(f"set aside, to be run again: {line}", style="yellow")
+        console.print(f"note: moved a record aside, to run it again: {line}", style="yellow", soft_wrap=True)
     done = finished(scan.done, space.resolved, store, options.save_embeddings)
     plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
     _describe(plan, space, console)
@@ -135,12 +136,13 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
     plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
     _describe(plan, space, console)
     settings = {config.hash(): config.canonical() for config in plan.configs}
-    keys = differing(list(settings.values())) or ["dataset"]
+    values = list(settings.values())
+    names = TrialNames(values, differing(values))
+    if names.common:
+        console.print(f"common values: {settings_text(names.common)}")
     for trial in plan.trials:
-        values = settings[trial.config.hash()]
-        text = " ".join(f"{key}={values[key]}" for key in keys if key in values)
-        # Not through the console: it takes half a millisecond a line, and there may be thousands.
-        print(f"  {trial.name}: {text} seeds {','.join(map(str, trial.seeds))}")
+        what, *others = names.of(settings[trial.config.hash()], trial.seeds)
+        print(wrapped([f"{trial.name}  {what}", *others], console.width))
     return 0
 
 
@@ -148,7 +150,7 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
 def _results(
     options: LaunchOptions, study: str, graphs: Mapping[str, str], console: Console
 ) -> Iterator[Store]:
-    """The study's folder. One in a bucket is brought here first, and copied back."""
+    """Yield the store of a study; a bucket is copied to a local folder first, and back at the end."""
     results, locked = options.results, not options.dry_run
     if "://" not in results:
         store, mirror = Store(Path(results) / study, graphs=graphs), None
@@ -167,12 +169,12 @@ def _results(
 
 @contextmanager
 def _ending_ray(options: LaunchOptions) -> Iterator[None]:
-    """End the Ray that the launch starts, however it ends itself; MPS, where asked for, outlives it."""
+    """Shut down the Ray of this launch at the end; MPS, if requested, ends after it."""
     with mps.daemon() if options.mps else nullcontext():
         try:
             yield
         finally:
-            if "study.connection" in sys.modules:  # not where nothing had to run: Ray takes seconds to import
+            if "study.connection" in sys.modules:  # otherwise nothing ran; importing Ray takes seconds
                 from study import connection
 
                 connection.end_ray()
@@ -182,15 +184,16 @@ def _check_snapshot(configs: Sequence[RunConfig], snapshot: int | None) -> None:
     for config in configs:
         if snapshot is not None and config.sessions is not None and snapshot > config.sessions:
             raise UserError(
-                f"--save-embeddings is {snapshot}; on {config.dataset}, {config.n_way}-way, "
-                f"there are sessions 0 to {config.sessions}."
+                f"--save-embeddings is {snapshot}; expected a session from 0 to {config.sessions} "
+                f"({config.dataset}, {config.n_way}-way)."
             )
 
 
 def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
-    """Find classes that are too small or too few, and features of another kind, now: not in every trial.
+    """Check the classes and features of every dataset before any trial starts.
 
-    Returns the fingerprint of each dataset.
+    Returns:
+        The fingerprint of each dataset, by its name.
     """
     graphs = {}
     names = [item.name for item in fields(ProtocolSettings)]
@@ -198,7 +201,7 @@ def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
     for config in configs:
         drawn_by = tuple(getattr(config, name) for name in names)
         by_dataset.setdefault(config.dataset, set()).add(drawn_by)
-    for name in sorted(by_dataset, reverse=True):  # the one that was loaded last is still there
+    for name in sorted(by_dataset, reverse=True):  # the last dataset loaded is still in memory
         dataset = data.load(name)
         for config in configs:
             if config.dataset == name:
@@ -210,11 +213,10 @@ def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
 
 
 def _describe(plan: Plan, space: Space, console: Console) -> None:
-    console.print(f"{space.name}: {space.description}", style="bold")
-    finished = plan.total - plan.missing
-    console.print(
-        f"{plan.total} runs ({len(plan.configs)} configurations x {len(plan.seeds)} seeds): "
-        f"{finished} done, {plan.missing} to go"
-    )
+    """Print what the study is, how much of it is done, and notes on its configurations."""
+    console.print(space.title, style="bold")
+    size = f"{counted(len(plan.configs), 'configuration')} x {counted(len(plan.seeds), 'seed')}"
+    done = f"{plan.total - plan.missing} done, {plan.missing} to go"
+    console.print(f"{counted(plan.total, 'run')} ({size}): {done}")
     for note in sorted({note for config in plan.configs for note in remarks(config)}):
         console.print(f"note: {note}", style="yellow")

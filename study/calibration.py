@@ -1,4 +1,4 @@
-"""How much memory trials need on a GPU: measured before a study by short runs, and kept for later ones."""
+"""Measure the GPU memory of trials in short runs before a study, and keep it for later studies."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from hagmeta.methods import METHODS, MetaTraining
 from hagmeta.packs.environment import code_version
 from hagmeta.pipeline import run
 from study import data
+from study.naming import counted
 from study.plan import Trial
 from study.resources import Kind, fits_anywhere, kind, share_of
 
-PSEUDO_STREAMS = 2  # what the first met is captured in the second
-NOT_MEASURED = float("inf")  # it takes a GPU for itself
-# Of what is kept for every node of every seed, and of the rest: with room to spare.
+PSEUDO_STREAMS = 2  # the second one captures CUDA graphs of the shapes in the first
+NOT_MEASURED = float("inf")  # the trial gets a whole GPU
+# Upper bounds, with room to spare: values per node and seed, and all other memory.
 LAYERS = 60
 CLASS_ROWS = 600
 OTHER_BYTES = 1e9
@@ -36,20 +37,20 @@ OTHER_BYTES = 1e9
 
 @dataclass(frozen=True)
 class MemoryProbe:
-    """A short run that needs as much memory as the trials it stands for."""
+    """A short run that needs as much memory as the trials that it represents."""
 
     config: RunConfig
     seeds: int
     eager: bool
 
     def key(self, gpu: str) -> str:
-        """What its memory depends on; readable up to the code's version."""
-        told = [self.config.dataset, self.config.method, f"{self.seeds} seeds", gpu, torch.__version__]
-        rest = [self.config.canonical(), self.eager, data.identity(self.config.dataset), code_version()]
-        return " / ".join([*told, hashlib.sha256(json.dumps(rest).encode()).hexdigest()[:16]])
+        """Return a key of everything that the memory depends on: readable words, then a hash."""
+        words = [self.config.dataset, self.config.method, f"{self.seeds} seeds", gpu, torch.__version__]
+        hashed = [self.config.canonical(), self.eager, data.identity(self.config.dataset), code_version()]
+        return " / ".join([*words, hashlib.sha256(json.dumps(hashed).encode()).hexdigest()[:16]])
 
     def most(self) -> float:
-        """Bytes that it surely does not exceed; infinite where the size of the graph is not known."""
+        """Return an upper bound in bytes; infinite if the size of the graph is unknown."""
         nodes = describe(self.config.dataset, home() / "data").nodes
         if nodes is None:
             return NOT_MEASURED
@@ -65,7 +66,14 @@ def gpu_shares(
     eager: bool = False,
     lent: Mapping[str, Dataset] | None = None,
 ) -> dict[Kind, float]:
-    """The share of a GPU of each kind of trial; what is not known yet is measured in a worker."""
+    """Return the share of a GPU for each kind of trial; a worker measures what is not known yet.
+
+    Args:
+        trials: The trials to run.
+        say: Prints a line.
+        eager: Whether CUDA graphs are disabled.
+        lent: Graphs that workers cannot load.
+    """
     name, memory = _gpu()
     probes = make_probes(trials, eager=eager)
     small = {key for key, probe in probes.items() if fits_anywhere(probe.most(), memory)}
@@ -73,7 +81,7 @@ def gpu_shares(
     known = _read()
     new = [probe for probe in larger.values() if probe.key(name) not in known]
     if new:
-        say(f"measuring the GPU memory of {len(new)} of {len(probes)} kinds of trials")
+        say(f"measuring the GPU memory of {len(new)} of {counted(len(probes), 'kind')} of trials")
         measured = zip(new, _measured_in_a_worker(new, lent or {}), strict=True)
         known |= {probe.key(name): peak for probe, peak in measured if peak != NOT_MEASURED}
         _write(known)
@@ -85,15 +93,15 @@ def gpu_shares(
 
 def _in_words(peaks: Mapping[Kind, float], measured: int) -> str:
     found = [peak / 1e9 for peak in peaks.values() if peak != NOT_MEASURED]
-    text = f"calibrated {measured} of {len(peaks)}"
+    text = f"GPU memory of {counted(len(peaks), 'kind')} of trials ({measured} measured now)"
     if found:
-        text += f": {min(found):.2g} to {max(found):.2g} GB a trial"
+        text += f": {min(found):.2g} to {max(found):.2g} GB per trial"
     failed = [" on ".join(reversed(key)) for key, peak in peaks.items() if peak == NOT_MEASURED]
-    return text + (f"; measuring failed, so a whole GPU a trial, for {', '.join(failed)}" if failed else "")
+    return text + (f"; not measured, so a whole GPU per trial: {', '.join(failed)}" if failed else "")
 
 
 def make_probes(trials: Iterable[Trial], *, eager: bool = False) -> dict[Kind, MemoryProbe]:
-    """For each dataset and method its largest configuration, cut short, and its largest pack."""
+    """Return a probe for each kind of trial: its largest configuration, shortened, with its largest pack."""
     groups: dict[Kind, list[Trial]] = {}
     for trial in trials:
         groups.setdefault(kind(trial.config), []).append(trial)
@@ -108,7 +116,7 @@ def make_probes(trials: Iterable[Trial], *, eager: bool = False) -> dict[Kind, M
 
 
 def _size(config: RunConfig) -> tuple[Any, ...]:
-    """Orders configurations of a dataset and method by the memory that they need, roughly."""
+    """Return a key that roughly orders configurations of one kind by the memory that they need."""
     assert config.n_way and config.k_shot and config.query_shot
     widths = config.encoder == "gat", config.hidden, config.embedding
     trains = METHODS[config.method].training_of(config) is not MetaTraining.NONE
@@ -127,7 +135,7 @@ def _cut_short(config: RunConfig) -> RunConfig:
             episodes=episodes,
             validate_every=episodes,
             sessions=1,
-            finetune_steps=min(2, config.finetune_steps),  # the second is captured
+            finetune_steps=min(2, config.finetune_steps),  # the second one is captured
         )
     )
 
@@ -135,13 +143,13 @@ def _cut_short(config: RunConfig) -> RunConfig:
 def measure(
     probes: Sequence[MemoryProbe], device: torch.device, lent: Mapping[str, Dataset] | None = None
 ) -> list[float]:
-    """Peak bytes of each, one after the other in this process; NOT_MEASURED where it failed."""
+    """Return the peak memory of each probe in bytes, run one by one; NOT_MEASURED for failed ones."""
     data.lend(lent or {})
     peaks = []
     for probe in probes:
         try:
             peaks.append(_peak(probe, device))
-        except Exception:  # whatever it is, the trials will meet it too and tell
+        except Exception:  # the trials will fail in the same way and report it
             peaks.append(NOT_MEASURED)
         gc.collect()
     return peaks
@@ -151,14 +159,14 @@ def _peak(probe: MemoryProbe, device: torch.device) -> float:
     dataset = data.load(probe.config.dataset)
     records = run(probe.config, range(probe.seeds), dataset=dataset, device=device, eager=probe.eager)
     if device.type == "cuda":
-        # Not what tensors take: the memory of captured graphs stays reserved while no tensor uses it.
+        # Reserved, not allocated: captured graphs keep memory that no tensor uses.
         return float(torch.cuda.max_memory_reserved(device))
     return float(records[0]["environment"]["peak_memory_bytes"])
 
 
 def _measured_in_a_worker(probes: Sequence[MemoryProbe], lent: Mapping[str, Dataset]) -> list[float]:
     worker: Any = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
-    in_order = sorted(probes, key=lambda probe: probe.config.dataset)  # so that each is loaded once
+    in_order = sorted(probes, key=lambda probe: probe.config.dataset)  # loads each dataset once
     try:
         peaks = ray.get(worker.remote(in_order, torch.device("cuda"), dict(lent)))
     except ray.exceptions.RayError:  # the worker died
@@ -168,14 +176,14 @@ def _measured_in_a_worker(probes: Sequence[MemoryProbe], lent: Mapping[str, Data
 
 
 def _gpu() -> tuple[str, float]:
-    """Name and memory of the GPUs: this machine's, or else a node's."""
+    """Return the name and memory of a GPU of this machine or, if it has none, of a node."""
     try:
         if torch.cuda.is_available():
             return _own_gpu()
         return ray.get(ray.remote(num_gpus=1)(_own_gpu).remote())
     except (RuntimeError, AssertionError, ray.exceptions.RayError):
         raise UserError(
-            "Ray sees GPUs that torch cannot use; --gpus-per-trial 0 computes on CPUs instead."
+            "Ray finds GPUs that torch cannot use; set --gpus-per-trial 0 to run on CPUs."
         ) from None
 
 
@@ -191,7 +199,7 @@ def _file() -> Path:
 def _read() -> dict[str, float]:
     try:
         return dict(json.loads(_file().read_text()))
-    except (OSError, ValueError, TypeError):  # none yet, or damaged: measured again
+    except (OSError, ValueError, TypeError):  # missing or damaged: measure again
         return {}
 
 

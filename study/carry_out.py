@@ -1,4 +1,4 @@
-"""A plan carried out: noted, run on Ray, and summed up on the terminal and in a report."""
+"""Carry out a plan: write the launch file, run the trials on Ray, print the table, write the report."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from study import data
 from study.display import study_table
 from study.loggers import make_loggers
 from study.measuring import measure
+from study.naming import counted
 from study.options import LaunchOptions
 from study.plan import Plan, Trial, make_plan, session_number
 from study.plugin_changes import plugins_of
@@ -33,7 +34,8 @@ from study.space import Space
 from study.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
-TOKEN = "If it asks for a token, this must be the same here (docs/cluster.md, The token)."
+MOST_FAILURES = 20  # listed
+TOKEN = "If the cluster uses a token, this machine needs the same one (see docs/guides/cluster.md)."
 
 
 def carry_out(
@@ -45,7 +47,20 @@ def carry_out(
     console: Console,
     search: dict[str, Any] | None = None,
 ) -> int:
-    """Note what was asked for, run what is missing of it, and say what came of it."""
+    """Run what is missing of a plan, print the results and write the report.
+
+    Args:
+        plan: All runs, with trials for those that are missing.
+        done: The runs that are finished.
+        space: The space of the study.
+        store: The folder of the study.
+        options: The options of the launch.
+        console: Where to print.
+        search: How a search has chosen the configurations, for the report.
+
+    Returns:
+        The exit status: 0 if every run is finished, otherwise 1.
+    """
     _note_launch(plan, space, store, options, search)
     if plan.missing:
         plan = _run(plan, done, store, options, console)
@@ -57,7 +72,10 @@ def carry_out(
 def finished(
     done: set[RunKey], configs: Sequence[RunConfig], store: Store, snapshot: int | None
 ) -> set[RunKey]:
-    """Runs that need not run again: where embeddings are asked for, those that have them."""
+    """Return the runs of `done` that are complete for this launch.
+
+    With a `snapshot` session, a run also needs the embeddings of that session.
+    """
     if snapshot is None:
         return done
     sessions = {config.hash(): session_number(config, snapshot) for config in configs}
@@ -85,12 +103,12 @@ def _note_launch(
 def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, console: Console) -> Plan:
     loggers = make_loggers(options.log, store, console)
     cluster = start(options, console, plan.configs)
-    from study import tuning  # it imports Ray, which takes seconds: not before that is announced
+    from study import tuning  # imports Ray, which takes seconds: only after the message above
 
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, lanes)
     resources = share_out(plan.trials, cluster, options, console)
-    console.print(f"{len(plan.trials)} trials; {resources}")
+    console.print(f"{counted(len(plan.trials), 'trial')}; {resources}")
     tell_of_checkpoints(store, options, console)
     with StudyProgress(console, plan.trials, plan.total - plan.missing) as progress:
         tuning.run_plan(
@@ -110,11 +128,17 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, co
 
 
 def start(options: LaunchOptions, console: Console, configs: Iterable[RunConfig]) -> dict[str, float]:
-    """Start Ray or reach a running one, with the plug-ins that ``configs`` need; returns what it has."""
+    """Start Ray, or connect to a running cluster, with the plug-ins that `configs` need.
+
+    Returns:
+        The resources of the cluster.
+    """
     if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
-        where = f"connecting to Ray at {options.address}" if options.address else "starting Ray here"
-        console.print(f"{where}; this takes some seconds", soft_wrap=True)
-    import ray  # it takes seconds to import: not before it is needed
+        where = (
+            f"connecting to Ray at {options.address}" if options.address else "starting Ray on this machine"
+        )
+        console.print(f"{where}; this takes a few seconds", soft_wrap=True)
+    import ray  # takes seconds to import: only where it is needed
 
     from study import connection
 
@@ -126,28 +150,30 @@ def start(options: LaunchOptions, console: Console, configs: Iterable[RunConfig]
         raise
     except ray.exceptions.RuntimeEnvSetupError as error:
         reason = _first_line(error)
-        raise UserError(f"{ROOT} cannot be sent to the nodes: {reason}") from None
+        raise UserError(f"cannot send {ROOT} to the nodes: {reason}") from None
     except ray.exceptions.AuthenticationError as error:
         raise UserError(_first_line(error)) from None
-    except Exception as error:  # Ray raises a bare one if its process is not up in time
-        where = f"no Ray cluster at --address {options.address}" if options.address else "Ray does not start"
+    except Exception as error:  # Ray raises a bare Exception if its process does not start in time
+        where = f"no Ray cluster at --address {options.address}" if options.address else "cannot start Ray"
         reason = _first_line(error)
-        if reason.startswith("Failed to connect to Ray cluster"):  # of one that answers
+        if reason.startswith("Failed to connect to Ray cluster"):  # it answers, but refuses
             reason += f". {TOKEN}"
         raise UserError(f"{where}: {reason}") from None
-    if not options.address:  # a cluster may grow
+    if not options.address:  # a cluster may still grow
         check_possible(cluster, options.cpus_per_trial, options.gpus_per_trial)
     return cluster
 
 
 def tell_of_checkpoints(store: Store, options: LaunchOptions, console: Console) -> None:
-    """Where nodes cannot read what others have kept, say what that means."""
+    """Print a note if some nodes cannot read the checkpoints of others."""
     from study import connection
 
     nodes = connection.node_resources() if options.address else []
     if len(nodes) > 1 and not connection.all_see(store.checkpoints):
-        text = f"note: not all nodes see {store.checkpoints.resolve()}: a trial that another node takes up "
-        text += "again starts anew. With --results on a disk that all share it goes on from its checkpoint."
+        text = (
+            f"note: not all nodes can read {store.checkpoints.resolve()}, so a trial that moves to another "
+        )
+        text += "node starts from the beginning. Put --results on a shared disk to continue from checkpoints."
         console.print(text, style="yellow", soft_wrap=True)
 
 
@@ -156,7 +182,7 @@ def _first_line(error: Exception) -> str:
 
 
 def lent(configs: Iterable[RunConfig], options: LaunchOptions) -> dict[str, Dataset]:
-    """Graphs that workers cannot load: those in memory, and on a cluster the user's own files."""
+    """Return the graphs that workers cannot load: those in memory and, on a cluster, the user's files."""
     names = [config.dataset for config in configs]
     return data.in_memory(names) | (data.own_files(names) if options.address else {})
 
@@ -164,7 +190,10 @@ def lent(configs: Iterable[RunConfig], options: LaunchOptions) -> dict[str, Data
 def share_out(
     trials: Sequence[Trial], cluster: dict[str, float], options: LaunchOptions, console: Console
 ) -> Resources:
-    """What each trial takes: of GPUs what was asked for, or else what its kind needs."""
+    """Return the resources of each trial.
+
+    The GPU share is ``options.gpus_per_trial``, or is measured for each kind of trial.
+    """
     shares: float | dict[Kind, float] = options.gpus_per_trial or 0.0
     if options.gpus_per_trial is None and cluster.get("GPU"):
         from study.calibration import gpu_shares
@@ -175,28 +204,32 @@ def share_out(
 
 
 def _summarise(plan: Plan, sampled: set[str], store: Store, options: LaunchOptions, console: Console) -> int:
+    """Print the table, failures and what is left, write the report, and return the exit status."""
     records = [record for record in map(store.find, sorted(plan.keys)) if record is not None]
     if records:
         console.print(study_table(records, console.width, sampled))
     others = sum(1 for _ in store.record_files()) - len(records)
     if others and not sampled:
         console.print(
-            f"note: {others} more runs are there, of other settings or seeds; the report has them, too",
+            f"note: the folder has {counted(others, 'other run')} with other settings or seeds; "
+            "the report includes them",
             style="yellow",
         )
-    console.print(f"records: {store.runs}")
+    console.print(f"records: {store.runs}", soft_wrap=True)
     finished = {(r["config_hash"], r["seed"]) for r in records}
     failed = sorted(
         key for key in plan.keys - finished if (store.failures / key[0] / f"{key[1]}.json").exists()
     )
     left = len(plan.keys) - len(finished) - len(failed)
     if failed:
-        console.print(f"{len(failed)} runs failed; their tracebacks:", style="bold red")
-        for config, seed in failed[:20]:
-            console.print(f"  {store.failures / config / f'{seed}.json'}")
-        console.print(f"run just those again: {options.command}")
+        console.print(f"{counted(len(failed), 'run')} failed; tracebacks:", style="bold red")
+        for config, seed in failed[:MOST_FAILURES]:
+            console.print(f"  {store.failures / config / f'{seed}.json'}", soft_wrap=True)
+        if len(failed) > MOST_FAILURES:
+            console.print(f"  and {len(failed) - MOST_FAILURES} more in {store.failures}", soft_wrap=True)
+        console.print(f"run only these again: {options.command}", soft_wrap=True)
     if left:
-        console.print(f"{left} runs are left; go on with: {options.command}")
+        console.print(f"{counted(left, 'run')} left; continue with: {options.command}", soft_wrap=True)
     if not failed and not left:
         shutil.rmtree(store.checkpoints, ignore_errors=True)
     if records and options.report:
@@ -205,9 +238,9 @@ def _summarise(plan: Plan, sampled: set[str], store: Store, options: LaunchOptio
 
 
 def _report(store: Store, options: LaunchOptions, console: Console) -> None:
-    from analysis.report import write_report  # pandas and seaborn take seconds to import
+    from analysis.report import write_report  # imports pandas and seaborn, which takes seconds
 
     page = write_report([store.folder], store.folder / "report")
-    console.print(f"report: {page}")
+    console.print(f"report: {page}", soft_wrap=True)
     if options.open:
         webbrowser.open(page.resolve().as_uri())

@@ -1,4 +1,4 @@
-"""A Ray to run on: one of this machine's own, or a cluster that runs already."""
+"""Start Ray on this machine, or connect to a running cluster."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hagmeta.common.plugins import VARIABLE
 from study.errors import LaunchBroken
 from study.worker import PACKAGES, import_packages
 
-LEFT_BEHIND = [".git", ".venv", "results", "**/*.partial", "**/__pycache__"]  # of what nodes receive
+LEFT_BEHIND = [".git", ".venv", "results", "**/*.partial", "**/__pycache__"]  # not sent to nodes
 SETUP_HOOK = f"{import_packages.__module__}.{import_packages.__name__}"
-SECONDS_TO_LOOK = 30.0  # whether a node sees a folder
-PRIVATE = "hagmeta_launch"  # a resource that marks the Ray of a launch that was given no address
+SECONDS_TO_LOOK = 30.0  # time for a node to check whether it has a folder
+PRIVATE = "hagmeta_launch"  # a resource that marks a Ray started by a launch
 
-_ours: dict[str, Any] | None = None  # the environment of workers in the Ray that was started here
+_ours: dict[str, Any] | None = None  # the worker environment of the Ray that we started
 
 
 def start_ray(
@@ -35,13 +35,13 @@ def start_ray(
     say: Callable[[str], object] = lambda text: None,
     plugins: Path | None = None,
 ) -> dict[str, float]:
-    """Connect to a cluster, or make one of this machine.
+    """Connect to a cluster, or start Ray on this machine.
 
     Args:
-        address: Of a running cluster; None for one of this machine's own.
+        address: The address of a running cluster; None to start Ray on this machine.
         root: The folder of this project, which workers import.
         say: Prints a line.
-        plugins: The folder in which `hagmeta.common.plugins.stage` has put code for the workers.
+        plugins: The folder with the code that `hagmeta.common.plugins.stage` has copied for workers.
 
     Returns:
         The resources of the cluster.
@@ -53,17 +53,17 @@ def start_ray(
     if ray.is_initialized():
         if _ours is None and plugins:
             raise UserError(
-                "Ray runs in this process without the plug-ins of this study, which its workers need; "
-                "call ray.shutdown() first."
+                "Ray is already running in this process, without the plug-ins that workers of this study "
+                "need; call ray.shutdown() first."
             )
         return dict(ray.cluster_resources())
     if address and address != "auto":
-        # Ray itself would go on trying for minutes.
+        # Ray would retry for minutes.
         host, _, port = address.rpartition(":")
         socket.create_connection((host, int(port)), timeout=5).close()
     stopping = signal.getsignal(signal.SIGTERM)
     context = ray.init(
-        address=address or "local",  # not one that happens to run here: it is another's, and without our MPS
+        address=address or "local",  # never reuse a Ray that someone else runs here, without our MPS
         runtime_env=environment,
         log_to_driver=False,
         logging_level=logging.ERROR,
@@ -71,13 +71,13 @@ def start_ray(
         resources=None if address else {PRIVATE: 1},
     )
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, stopping)  # Ray has put its own there
+        signal.signal(signal.SIGTERM, stopping)  # Ray has replaced it
     _ours = environment
     found = dict(ray.cluster_resources())
     if address and PRIVATE in found:
         end_ray()
         raise UserError(
-            f"--address {address} is the Ray of another launch, which ends with it. Leave --address out, or "
+            f"--address {address} is the Ray of another launch and ends with it. Remove --address, or "
             "start a cluster with ray start --head."
         )
     if context.dashboard_url:
@@ -86,7 +86,7 @@ def start_ray(
 
 
 def end_ray() -> None:
-    """End the Ray that was started here, or leave its cluster; one that the user had started stays."""
+    """Shut down the Ray that we started, or disconnect from a cluster; a Ray of the user keeps running."""
     global _ours
     if _ours is not None:
         ray.shutdown()
@@ -96,10 +96,13 @@ def end_ray() -> None:
 def _environment(address: str | None, root: Path, plugins: Path | None) -> dict[str, Any]:
     """Return the runtime environment in which workers find this project and its plug-ins.
 
-    ``root`` is the folder that holds our packages: a checkout, or where they are installed. Workers on this
-    machine read a checkout in place, and find an installation as this process does. Other machines get a
-    copy: the whole checkout, or only our packages of an installation. ``plugins`` is the folder of staged
-    plug-ins, which workers find by path on this machine and by copy on others.
+    Workers on this machine use a checkout in place, or the installation of this process. Other machines get
+    a copy of the whole checkout, or of the installed packages of this project.
+
+    Args:
+        address: The address of a running cluster; None for this machine.
+        root: The folder with our packages: a checkout, or an installation.
+        plugins: The folder of staged plug-ins. Workers on this machine use its path, others a copy.
     """
     environment: dict[str, Any] = {"worker_process_setup_hook": SETUP_HOOK}
     checkout = (root / "pyproject.toml").exists()
@@ -122,19 +125,19 @@ def _environment(address: str | None, root: Path, plugins: Path | None) -> dict[
 
 
 def check_alive() -> None:
-    """Give up once Ray knows that its process on this machine has died: no trial could start any more."""
+    """Raise `LaunchBroken` if the Ray process on this machine has died: no trial could start any more."""
     here = ray.get_runtime_context().get_node_id()
     if not any(node["Alive"] for node in ray.nodes() if node["NodeID"] == here):
-        raise LaunchBroken("Ray's process on this machine (raylet) has died: killed, or out of memory.")
+        raise LaunchBroken("the Ray process on this machine (raylet) has died: killed, or out of memory.")
 
 
 def node_resources() -> list[dict[str, float]]:
-    """What each node has in all."""
+    """Return the total resources of each node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def all_see(folder: Path) -> bool:
-    """Whether every node has this folder, and not one of its own by that name."""
+    """Return whether all nodes share this folder, not just a folder with the same name."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".seen-") as file:
         looks = [
@@ -146,20 +149,27 @@ def all_see(folder: Path) -> bool:
         ]
         try:
             return all(ray.get(looks, timeout=SECONDS_TO_LOOK))
-        except ray.exceptions.RayError:  # a node went away, or is too busy to answer
+        except ray.exceptions.RayError:  # a node is gone, or too busy to answer
             return False
 
 
 def why_nothing_runs(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
-    """For trials that wait and wait; None where they need but time to start."""
+    """Return why no trial runs, or None if trials only need more time to start.
+
+    Args:
+        asked: The resources that a trial needs.
+        nodes: The total resources of each node.
+    """
     if any(all(node.get(name, 0) >= amount for name, amount in asked.items()) for node in nodes):
         if any(PRIVATE in node for node in nodes):
             return None
-        return f"nothing runs: others use the cluster; a trial takes {_in_words(asked)} (see ray status)."
+        return (
+            f"no trial is running: others use the cluster. A trial needs {_in_words(asked)}; see ray status."
+        )
     has = "; ".join(sorted({_in_words(node) for node in nodes}))
     return (
-        f"nothing runs: each trial takes {_in_words(asked)}, and the nodes have {has}. A cluster that grows "
-        "may need minutes; if it does not, ask for less by --cpus-per-trial and --gpus-per-trial."
+        f"no trial is running: a trial needs {_in_words(asked)}, but the nodes have {has}. A growing cluster "
+        "may take minutes; otherwise lower --cpus-per-trial or --gpus-per-trial."
     )
 
 

@@ -1,4 +1,4 @@
-"""The dataset that a process works on: kept from one trial to the next, as most of them share it."""
+"""Load datasets in a process, and keep the last one because most trials share it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hagmeta.datasets.base import Dataset
 
 Identity = tuple[object, ...]
 
-_lent: dict[str, Dataset] = {}  # graphs in memory, and files of another machine, by name: see `lend`
-_kept: dict[Identity, Dataset] = {}  # the last one alone: others may need the memory
+_lent: dict[str, Dataset] = {}  # graphs in memory and files of another machine, by name (see `lend`)
+_kept: dict[Identity, Dataset] = {}  # only the last one, to save memory
 
 
 def load(name: str) -> Dataset:
-    """Load a dataset, unless it is the one loaded last and its files are the same."""
+    """Load a dataset, unless it was loaded last and its files have not changed."""
     if name in _lent:
         return _lent[name]
     key = identity(name)
@@ -28,7 +28,7 @@ def load(name: str) -> Dataset:
 
 
 def lend(graphs: Mapping[str, Dataset]) -> None:
-    """Let `load` find graphs that this process cannot read from files."""
+    """Make `graphs` available to `load`, by name, in a process that cannot read them from files."""
     _lent.update(graphs)
     for graph in graphs.values():
         datasets.name_of(graph)  # a graph in memory can then be described by its name
@@ -36,7 +36,7 @@ def lend(graphs: Mapping[str, Dataset]) -> None:
 
 @contextmanager
 def lending(graphs: Mapping[str, Dataset]) -> Iterator[None]:
-    """Lend graphs for as long as the context lasts."""
+    """Make `graphs` available to `load` inside the context."""
     before = dict(_lent)
     lend(graphs)
     try:
@@ -47,17 +47,17 @@ def lending(graphs: Mapping[str, Dataset]) -> Iterator[None]:
 
 
 def in_memory(names: Iterable[str]) -> dict[str, Dataset]:
-    """Of some datasets, those that were lent to this process."""
+    """Return those of the named datasets that were lent to this process."""
     return {name: _lent[name] for name in dict.fromkeys(names) if name in _lent}
 
 
 def own_files(names: Iterable[str]) -> dict[str, Dataset]:
-    """Of some datasets those that are files at hand, loaded."""
+    """Load those of the named datasets that are local files."""
     return {name: load(name) for name in dict.fromkeys(names) if datasets.files_at_hand(name)}
 
 
 def identity(name: str) -> Identity:
-    """Changes when the files of a dataset do; those that are downloaded never do."""
+    """Return a key that changes with the files of a dataset; downloaded files never change."""
     files = datasets.files_at_hand(name)
     return (name, *((str(path.resolve()), *_version(path)) for path in files))
 
@@ -65,6 +65,6 @@ def identity(name: str) -> Identity:
 def _version(path: Path) -> tuple[int, ...]:
     try:
         status = path.stat()
-    except OSError:  # for loading to complain of
+    except OSError:  # loading reports it
         return ()
     return status.st_ino, status.st_size, status.st_mtime_ns

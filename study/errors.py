@@ -1,7 +1,7 @@
-"""The errors of a launch that are not the user's to mend."""
+"""Errors of a launch that are not caused by its input."""
 
 from __future__ import annotations
 
 
 class LaunchBroken(Exception):
-    """What a launch runs on has failed; shown as a single line, exit status 1."""
+    """Ray has failed; the command line prints one line and exits with status 1."""

@@ -1,12 +1,22 @@
-"""Launch a study: plan all runs of a search space, subtract the finished ones, run the rest.
+"""Run a study with Ray Tune: plan the runs of a space and run the missing ones.
 
-python study/launch.py --space ablation --quick
-python study/launch.py --methods sgc-lda,hag-meta --dataset debian
+examples:
+  see what a study would run, then run its small version
+    python study/launch.py --space ablation --quick --dry-run
+    python study/launch.py --space ablation --quick
+  compare two methods on an embedded graph, or on your own
+    python study/launch.py --methods sgc-lda,hag-meta --dataset debian
+    python study/launch.py --methods sgc-lda,hag-meta --dataset my.npz
+  change a setting and the seeds
+    python study/launch.py --space comparison --set hidden=32 --seeds 3
+
+Repeat a command to continue a study that was stopped: finished runs are kept.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -18,6 +28,8 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)  # instead of study/: this file is run as a script, from anywhere
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from hagmeta.common.command import show_error
 from hagmeta.common.errors import UserError
@@ -25,15 +37,16 @@ from study import space as spaces
 from study.api import launch, plain_console
 from study.cost import in_words, total_seconds
 from study.errors import LaunchBroken
+from study.naming import counted
 from study.options import read_options
 from study.signals import Stopped, stopped_by_signals
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-KEPT = "Finished runs are kept; the same command goes on from here."
+KEPT = "Finished runs are kept. Repeat the command to continue."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line ``arguments`` (default: ``sys.argv``) and return the exit status."""
     console = plain_console()
     try:
         with stopped_by_signals():
@@ -45,23 +58,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         show_error(error)
         return 2
+    except BrokenPipeError:  # the reader of a pipe, such as head, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit would fail again
+        return 1
     except Stopped as stopped:
         with suppress(OSError):  # the terminal may be gone
-            console.print(f"stopped by {stopped}. {KEPT}", style="bold red")
+            console.print(f"Stopped by {stopped}. {KEPT}", style="bold red")
         return stopped.status
     except LaunchBroken as error:
         show_error(UserError(f"{error} {KEPT}"))
         return 1
     except Exception as error:
-        reason = _of_the_disk(error)
+        reason = _disk_error(error)
         if reason is None:
             raise
-        show_error(UserError(f"{reason}: {typed.options.results} or $HAGMETA_HOME. {KEPT}"))
+        where = f"check the disks of {typed.options.results} and $HAGMETA_HOME"
+        show_error(UserError(f"{reason}; {where}. {KEPT}"))
         return 1
 
 
-def _of_the_disk(error: BaseException | None) -> str | None:
-    """What the disk has to say, where it is behind an error: Tune and Optuna raise errors of their own."""
+def _disk_error(error: BaseException | None) -> str | None:
+    """Return the message of the disk error behind `error`, or None; Tune and Optuna wrap such errors."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in DISK_ERRORS:
             return error.strerror
@@ -72,20 +89,23 @@ def _of_the_disk(error: BaseException | None) -> str | None:
 
 
 def _list(console: Console) -> None:
+    """Print each search space with its description, its size and a rough time."""
     for name in spaces.names():
         whole, quick = spaces.read(name), spaces.read(name, quick=True)
-        console.print(f"{name}: {whole.description}", style="bold")
-        console.print(f"    {_size(whole)}; --quick: {_size(quick)}")
-    console.print("Times are those of one CPU core, and rough.")
+        console.print(name, style="bold")
+        for text in (whole.description, f"{_size(whole)}; --quick: {_size(quick)}"):
+            console.print(Padding(Text(text), (0, 0, 0, 4)))
+    console.print("Times are rough estimates for one CPU core.")
 
 
 def _size(space: spaces.Space) -> str:
-    seconds, seeds = total_seconds(space.resolved, len(space.seeds)), len(space.seeds)
+    """Return the number of runs or samples of `space` and a rough time."""
+    seconds, seeds = total_seconds(space.resolved, len(space.seeds)), counted(len(space.seeds), "seed")
     if space.search:
         samples, searches = space.search.samples, len(space.configs)
         many = f"{searches} searches x " if searches > 1 else ""
-        return f"{many}{samples} samples x {seeds} seeds, {in_words(seconds * samples)}"
-    return f"{len(space.configs) * seeds} runs, {in_words(seconds)}"
+        return f"{many}{counted(samples, 'sample')} x {seeds}, about {in_words(seconds * samples)}"
+    return f"{counted(len(space.configs) * len(space.seeds), 'run')}, about {in_words(seconds)}"
 
 
 if __name__ == "__main__":

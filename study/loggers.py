@@ -1,4 +1,4 @@
-"""Loggers that watch trials, by name."""
+"""Create the loggers of experiment trackers, by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ray import tune
 
 
-PARTS = ("pre-train/", "meta-train/", "test/", "session/")  # with which what trials report begins
+PARTS = ("pre-train/", "meta-train/", "test/", "session/")  # prefixes of reported values
 
 
 def _tensorboard(store: Store, console: Console) -> tune.Callback:
@@ -26,15 +26,15 @@ def _tensorboard(store: Store, console: Console) -> tune.Callback:
     folder = store.folder.resolve() / "tensorboard"
 
     class Live(TBXLoggerCallback):
-        """Into our folder at once: Ray's own keeps its files in a temporary one until a trial has ended."""
+        """Writes to our folder at once; Ray's logger uses a temporary one until a trial has ended."""
 
         def log_trial_start(self, trial: Any) -> None:
-            if trial in self._trial_writer:  # it is tried again
+            if trial in self._trial_writer:  # a retry
                 self._trial_writer[trial].close()
             self._trial_writer[trial] = self._summary_writer_cls(str(folder / str(trial)), flush_secs=5)
             self._trial_result[trial] = {}
 
-    console.print(f"watch it: tensorboard --logdir {store.folder / 'tensorboard'}", soft_wrap=True)
+    console.print(f"watch the study: tensorboard --logdir {store.folder / 'tensorboard'}", soft_wrap=True)
     return Live()
 
 
@@ -49,20 +49,20 @@ def _mlflow(store: Store, console: Console) -> tune.Callback:
         found = client.get_experiment_by_name(store.folder.name)
         experiment = found.experiment_id if found else client.create_experiment(store.folder.name)
     except MlflowException as error:
-        raise UserError(f"--log mlflow, to {where}: {str(error).splitlines()[0]}") from None
+        raise UserError(f"--log mlflow cannot use {where}: {str(error).splitlines()[0]}") from None
 
     class InBatches(LoggerCallback):
-        """Ray's own writes number by number, and all settings with every report, as numbers again."""
+        """Writes in batches; Ray's logger writes each number alone, and all settings with every report."""
 
         def __init__(self) -> None:
             self._runs: dict[Any, str] = {}
 
         def __getstate__(self) -> dict[str, Any]:
-            """Tune pickles its callbacks to restore from; our files restore instead."""
+            """Return nothing: Tune pickles callbacks to restore a study, but our files do that."""
             return {}
 
         def log_trial_start(self, trial: Any) -> None:
-            if trial in self._runs:  # it is tried again
+            if trial in self._runs:  # a retry
                 return
             self._runs[trial] = client.create_run(experiment, run_name=str(trial)).info.run_id
             params = [Param(name, str(value)) for name, value in settings(trial).items()]
@@ -75,10 +75,10 @@ def _mlflow(store: Store, console: Console) -> tune.Callback:
 
         def log_trial_end(self, trial: Any, failed: bool = False) -> None:
             failed = failed or "failed" in trial.last_result
-            if trial in self._runs:  # not if its worker never started
+            if trial in self._runs:  # false if its worker never started
                 client.set_terminated(self._runs[trial], "FAILED" if failed else "FINISHED")
 
-    console.print(f"watch it: mlflow ui --backend-store-uri {where}", soft_wrap=True)
+    console.print(f"watch the study: mlflow ui --backend-store-uri {where}", soft_wrap=True)
     return InBatches()
 
 
@@ -86,14 +86,14 @@ def _wandb(store: Store, console: Console) -> tune.Callback:
     from ray.air.integrations.wandb import WandbLoggerCallback, _WandbLoggingActor
 
     class Whole(_WandbLoggingActor):
-        """Ends when all is written: Ray kills it then, and what is not written with it."""
+        """Writes everything before it ends; Ray then kills it and would lose unwritten data."""
 
         def run(self) -> None:
             super().run()
             self._wandb.teardown()
 
     class Brief(WandbLoggerCallback):
-        """With settings by their names, and without what Tune adds to reports."""
+        """Logs settings by their names, without the values that Tune adds to reports."""
 
         _logger_actor_cls = Whole
 
@@ -106,29 +106,29 @@ def _wandb(store: Store, console: Console) -> tune.Callback:
             super().log_trial_result(iteration, trial, figures(result) | step)
 
     folder = store.folder.resolve()
-    # Where Ray has it by default, it copies the files when a trial has ended, and they have not.
+    # In its default folder, Ray would copy the files before they are complete.
     callback = Brief(project=folder.name, dir=str(folder))
     try:
         callback.setup()
     except ValueError:
         raise UserError(
-            "--log wandb needs your account: WANDB_API_KEY, or wandb login. "
-            "WANDB_MODE=offline writes to the study's folder instead."
+            "--log wandb needs an account: set WANDB_API_KEY, or run wandb login. "
+            "Set WANDB_MODE=offline to write to the study's folder instead."
         ) from None
     if os.environ.get("WANDB_MODE") == "offline":
         written = store.folder / "wandb" / "offline-run-*"
-        console.print(f"when it has ended: wandb sync {written}", soft_wrap=True)
+        console.print(f"upload at the end: wandb sync {written}", soft_wrap=True)
     return callback
 
 
 def settings(trial: Any) -> dict[str, Any]:
-    """Of Tune's trial, by their names."""
+    """Return the settings and seeds of a trial of Tune."""
     spec = trial.config["spec"]
     return {**spec["config"], "seeds": spec["seeds"]}
 
 
 def figures(result: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a report that tell of the run; Tune adds others."""
+    """Return the values of a report that describe the run, without those that Tune adds."""
     return {
         name: float(value)
         for name, value in result.items()
@@ -144,7 +144,7 @@ LOGGERS: dict[str, tuple[str, Callable[[Store, Console], tune.Callback]]] = {
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Refuse those whose package is not there, or broken."""
+    """Refuse loggers whose package is missing or cannot be imported."""
     for name in names:
         package = LOGGERS[name][0]
         if importlib.util.find_spec(package) is None:
@@ -153,9 +153,9 @@ def check_loggers(names: Sequence[str]) -> None:
             importlib.import_module(package)
         except ImportError as error:
             reason = str(error).splitlines()[0]
-            raise UserError(f"--log {name}: the package {package} cannot be imported: {reason}") from None
+            raise UserError(f"--log {name}: cannot import the package {package}: {reason}") from None
 
 
 def make_loggers(names: Sequence[str], store: Store, console: Console) -> list[tune.Callback]:
-    """Those that are asked for, and where to look."""
+    """Create the loggers with these `names`, and print where to find their results."""
     return [LOGGERS[name][1](store, console) for name in dict.fromkeys(names)]

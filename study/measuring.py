@@ -1,4 +1,4 @@
-"""Additional metrics of finished runs, from the predictions that were kept: nothing runs again."""
+"""Compute additional metrics of finished runs from their stored predictions, without running them again."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from hagmeta.common.identity import is_identity
 from hagmeta.common.records import Record
 from hagmeta.protocol.metrics import METRICS, with_metrics
 from hagmeta.protocol.predictions import read_predictions
+from study.naming import counted
 from study.store import Store
 
 
 def names_of(references: Sequence[str]) -> tuple[str, ...]:
-    """Return the identities of metrics; built-in ones, which every record has, are left out."""
+    """Return the identities of metrics, without built-in ones, which every record has."""
     names = dict.fromkeys(METRICS.name_of(reference) for reference in references)
     return tuple(name for name in names if is_identity(name))
 
 
 def measure(metrics: Sequence[str], store: Store, console: Console) -> None:
-    """Add metrics to all records of a study that lack them, or have them from other code.
+    """Add metrics to all records that lack them or have them from an older version of their code.
 
     Args:
         metrics: Identities of additional metrics.
         store: Holds records and predictions.
-        console: Where to say how many runs have no predictions to measure.
+        console: Where to print how many runs have no predictions.
     """
     without = 0
     for record in store.records() if metrics else ():
@@ -38,10 +39,10 @@ def measure(metrics: Sequence[str], store: Store, console: Console) -> None:
             store.write(with_metrics(record, read_predictions(predictions), asked))
     if without:
         console.print(
-            f"note: {without} finished runs have no predictions to compute metrics from; they lack them",
+            f"note: no stored predictions for {counted(without, 'finished run')}; no new metrics there",
             style="yellow",
         )
 
 
 def _has(record: Record, name: str) -> bool:
-    return any(said.get("source") == name for said in record.get("metrics", {}).values())
+    return any(each.get("source") == name for each in record.get("metrics", {}).values())

@@ -1,4 +1,4 @@
-"""NVIDIA's Multi-Process Service: trials that share a GPU compute at once instead of taking turns."""
+"""Start NVIDIA's Multi-Process Service (MPS): trials on a shared GPU compute at the same time."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from hagmeta.common.errors import UserError
 PROGRAM = "nvidia-cuda-mps-control"
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 LOGS = "CUDA_MPS_LOG_DIRECTORY"
-USUAL_PIPES = "/tmp/nvidia-mps"  # where CUDA looks when nothing else is said
-QUIT_SECONDS = 10  # then clients that still run are ended
+USUAL_PIPES = "/tmp/nvidia-mps"  # the default of CUDA
+QUIT_SECONDS = 10  # then the daemon ends clients that still run
 
 
 def check() -> None:
-    """Refuse where there can be no daemon."""
+    """Refuse ``--mps`` on a machine that cannot run the daemon."""
     if not torch.cuda.device_count():
-        raise UserError("--mps is for GPUs, and this machine has none that torch can use; leave --mps out.")
+        raise UserError("--mps needs a GPU, but torch finds none on this machine; remove --mps.")
     if not shutil.which(PROGRAM):
         raise UserError(
-            f"--mps needs {PROGRAM} on the PATH; it comes with NVIDIA's driver. Or leave --mps out."
+            f"--mps needs {PROGRAM} on the PATH; install it with the NVIDIA driver, or remove --mps."
         )
 
 
 @contextmanager
 def daemon() -> Iterator[None]:
-    """A daemon for all processes started within; one that runs already is used, and left running."""
+    """Run a daemon for all processes started in the context; use a running one and leave it running."""
     if (Path(os.environ.get(PIPES, USUAL_PIPES)) / "control").exists():
         yield
         return
     before = {name: os.environ.get(name) for name in (PIPES, LOGS)}
-    # Not in TMPDIR: the folder's path becomes that of a socket, which may have a hundred characters.
+    # Not in TMPDIR: the path of a socket is limited to about a hundred characters.
     folder = Path(tempfile.mkdtemp(prefix="hagmeta-mps-", dir="/tmp"))
     os.environ |= {PIPES: str(folder), LOGS: str(folder)}
     try:
@@ -56,14 +56,14 @@ def daemon() -> Iterator[None]:
 
 
 def _start(folder: Path) -> None:
-    # The daemon numbers the GPUs that it sees from 0; workers are told their numbers among all.
+    # The daemon numbers only the GPUs that it sees, while workers use the numbers of all GPUs.
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    output = folder / "output"  # a file: the daemon would keep a pipe open
+    output = folder / "output"  # not a pipe, which the daemon would keep open
     with output.open("w") as file:
         done = subprocess.run([PROGRAM, "-d"], env=environment, stdout=file, stderr=file, check=False)
     if done.returncode:
-        said = " ".join(output.read_text(errors="replace").split()) or f"exit status {done.returncode}"
-        raise UserError(f"--mps: {PROGRAM} -d did not start: {said}. Leave --mps out to go on without it.")
+        reason = " ".join(output.read_text(errors="replace").split()) or f"exit status {done.returncode}"
+        raise UserError(f"--mps: {PROGRAM} -d failed: {reason}. Remove --mps to run without it.")
 
 
 def _control(command: str) -> None:
@@ -78,4 +78,4 @@ def _control(command: str) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        print(f"{PROGRAM} does not answer; its daemon may still run", flush=True)
+        print(f"note: {PROGRAM} does not answer; its daemon may still be running", flush=True)

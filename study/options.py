@@ -1,4 +1,4 @@
-"""How to launch a study: from a command line or from Python, checked before anything starts."""
+"""Read and check the options of a launch, from a command line or from Python."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from study.loggers import LOGGERS, check_loggers
 from study.plan import LAST
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-LEAST_SHARE = 0.0001  # of a core or a GPU: Ray counts in these
+LEAST_SHARE = 0.0001  # of a core or a GPU: the resolution of Ray
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions:
-    """How to launch a study.
+    """Options of a launch; ``python study/launch.py --help`` describes them.
 
-    Every value may also be text, as on a command line: it becomes its type, or a UserError names the option.
-    ``python study/launch.py --help`` describes them.
+    Each value can also be text, as on a command line. Text is converted to the option's type; a UserError
+    names the option if that fails.
     """
 
-    methods: tuple[str, ...] = ()  # to compare, in place of a space
-    name: str | None = None  # of the study's folder; None: the space's
-    datasets: tuple[str, ...] = ()  # instead of the space's
-    seeds: tuple[int, ...] | None = None  # None: the space's
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of every run
-    metrics: tuple[str, ...] = ()  # additional ones, as references such as my_metric.py:Mine
+    methods: tuple[str, ...] = ()  # methods to compare instead of running a space
+    name: str | None = None  # of the study's folder; None: the name of the space
+    datasets: tuple[str, ...] = ()  # empty: the datasets of the space
+    seeds: tuple[int, ...] | None = None  # None: the seeds of the space
+    settings: Mapping[str, Any] = field(default_factory=dict)  # for every run
+    metrics: tuple[str, ...] = ()  # additional metrics, as references such as my_metric.py:Mine
     quick: bool = False
     dry_run: bool = False
     results: str = "results"
     address: str | None = None  # None: this machine
-    seeds_per_trial: int | None = None  # None: chosen by the number of runs and machines
+    seeds_per_trial: int | None = None  # None: chosen from the number of runs and workers
     cpus_per_trial: float | None = None
     gpus_per_trial: float | None = None  # None: measured
     mps: bool = False
@@ -48,11 +48,11 @@ class LaunchOptions:
     max_concurrent: int | None = None
     retries: int = 2
     time_budget: float | None = None  # seconds
-    save_embeddings: int | None = None  # a session; `study.plan.LAST` is the last one
+    save_embeddings: int | None = None  # a session number, or `study.plan.LAST`
     log: tuple[str, ...] = ()
     report: bool = True
     open: bool = False
-    command: str = "the same call again"  # what a user repeats to go on
+    command: str = "repeat the same call"  # shown to users: how to continue
 
     def __post_init__(self) -> None:
         typed = {
@@ -76,17 +76,15 @@ class LaunchOptions:
 
     def _check(self) -> None:
         if self.methods and self.quick:
-            raise UserError(
-                "--quick is the small version of a space; with --methods, give fewer --seeds instead."
-            )
+            raise UserError("--quick needs --space; with --methods, reduce --seeds instead.")
         if self.dry_run and self.address:
-            raise UserError("--dry-run starts nothing, so --address has no meaning with it.")
+            raise UserError("--dry-run does not use a cluster; remove --dry-run or --address.")
         if self.open and not self.report:
-            raise UserError("--open opens the report, and --no-report makes none; give one of them.")
+            raise UserError("--open needs the report, and --no-report skips it; remove one of them.")
         if self.mps and self.address:
             raise UserError(
-                "--mps starts NVIDIA's MPS on this machine, not on a cluster's nodes; "
-                "leave it out, and start MPS there before Ray (see docs/cluster.md)."
+                "--mps starts NVIDIA MPS on this machine only, not on the nodes of a cluster; "
+                "remove --mps and start MPS on the nodes before Ray (see docs/guides/cluster.md)."
             )
         _check_address(self.address)
         for name in self.log:
@@ -94,38 +92,46 @@ class LaunchOptions:
         check_loggers(self.log)
         _check_no_nul("--results", self.results)
         if not self.results.strip():
-            raise UserError("--results is empty; give a folder, such as results.")
+            raise UserError("--results is empty; expected a folder, such as results.")
         for name, share in (("cpus", self.cpus_per_trial), ("gpus", self.gpus_per_trial)):
             if share and share < LEAST_SHARE:
                 raise UserError(
-                    f"--{name}-per-trial is {share:g}; the least that Ray knows is {LEAST_SHARE:g}."
+                    f"--{name}-per-trial is {share:g}; the smallest share in Ray is {LEAST_SHARE:g}."
                 )
         if self.gpus_per_trial and self.gpus_per_trial > 1 and self.gpus_per_trial % 1:
             raise UserError(
-                f"--gpus-per-trial is {self.gpus_per_trial:g}; above 1 it must be a whole number."
+                f"--gpus-per-trial is {self.gpus_per_trial:g}; values above 1 must be whole numbers."
             )
         if self.cpus_per_trial == 0 and self.gpus_per_trial == 0:
-            raise UserError("--cpus-per-trial and --gpus-per-trial are both 0; one of them must be above.")
+            raise UserError("--cpus-per-trial and --gpus-per-trial are both 0; set one of them above 0.")
 
 
 class CommandLine(NamedTuple):
-    """What was typed: a space to launch and how, or that the spaces are to be listed."""
+    """A parsed command line."""
 
-    space: str | None
-    lists: bool
+    space: str | None  # None with --methods or --list
+    lists: bool  # whether --list was given
     options: LaunchOptions
 
 
 def read_options(arguments: Sequence[str] | None, description: str | None) -> CommandLine:
-    """Parse and check a command line; every complaint is a UserError."""
+    """Parse and check a command line.
+
+    Args:
+        arguments: Words of the command line; None for those of this process.
+        description: What the program does, a blank line, and examples, for ``--help``.
+
+    Raises:
+        UserError: An option is unknown or has a bad value.
+    """
     given = vars(_parser(description).options(arguments))
     space, lists = given.pop("space"), given.pop("list")
     methods = given.pop("methods")
     if not lists and space is None and methods is None:
         known = ", ".join(spaces.names())
-        raise UserError(f"--space is missing; one of: {known}, or a YAML file. Or give --methods.")
+        raise UserError(f"nothing to run: give --methods, or --space with a YAML file or one of {known}.")
     if space is not None and methods is not None:
-        raise UserError("--space and --methods both say what to run; give one of them.")
+        raise UserError("--space and --methods cannot be combined; remove one of them.")
     _check_no_nul("--space", space or "")
     words = sys.argv[1:] if arguments is None else arguments
     typed = shlex.join([*as_typed("hagmeta-study").split(), *words])
@@ -135,39 +141,65 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> Co
 
 
 def _methods(text: str | None) -> tuple[str, ...]:
-    """Return the methods of a list with commas."""
+    """Return the method names in a comma-separated list."""
     names = [] if text is None else [name.strip() for name in text.split(",")]
     if not all(names):
-        raise UserError(f"--methods is {shown(text)}; give names with commas between them.")
+        raise UserError(f"--methods is {shown(text)}; expected names separated by commas.")
     return tuple(dict.fromkeys(names))
 
 
 def _parser(description: str | None) -> Parser:
+    """Build the parser of the command line.
+
+    Args:
+        description: What the program does, then a blank line and the examples for the end of the help.
+    """
     prog = as_typed("hagmeta-study")
-    description = (description or "").replace(COMMANDS["hagmeta-study"], prog)
-    parser = Parser(prog=prog, description=description, allow_abbrev=False)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add("--space", metavar="NAME|FILE", help="a search space by name (see --list) or a YAML file")
-    add("--methods", metavar="A,B,...", help="compare these on each --dataset, ten seeds, without a space")
-    add("--list", action="store_true", help="list the search spaces, how many runs, and roughly how long")
+    summary, _, examples = (description or "").replace(COMMANDS["hagmeta-study"], prog).partition("\n\n")
+    parser = Parser(
+        prog=prog,
+        usage="%(prog)s --space NAME|FILE [options]\n"
+        "       %(prog)s --methods A,B,... --dataset NAME [options]\n"
+        "       %(prog)s --list",
+        description=summary,
+        epilog=examples,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_what_to_run(parser)
+    _add_results(parser)
+    _add_resources(parser)
+    _add_running(parser)
+    return parser
+
+
+def _add_what_to_run(parser: Parser) -> None:
+    add = parser.add_argument_group("what to run").add_argument
+    add("--space", metavar="NAME|FILE", help="run a search space: a name from --list, or a YAML file")
+    add("--methods", metavar="A,B,...", help="compare these methods on each --dataset")
+    add("--list", action="store_true", help="list the search spaces, their sizes and rough times")
+    add("--dry-run", action="store_true", help="print the plan and start nothing")
+    add("--quick", action="store_true", help="run the small version of the space, for a first look")
     add(
         "--dataset",
         dest="datasets",
         action="append",
         default=[],
         metavar="NAME",
-        help="run on this graph, in place of the space's; repeat it for more",
+        help="run on this dataset (a name or FILE.npz) instead of the space's datasets; can be repeated",
     )
-    add("--seeds", metavar="SEEDS", help="10 (the first ten), 0-9 or 1,4,7")
-    add("--seeds-per-trial", default="auto", metavar="auto|n", help="seeds that run as one pack")
+    add(
+        "--seeds",
+        metavar="SEEDS",
+        help="a count (10), a range (0-9) or a list (1,4,7); default: the space's, or 10 with --methods",
+    )
     add(
         "--set",
         dest="settings",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="fix a setting of every run",
+        help="change a setting in every run; can be repeated",
     )
     add(
         "--metric",
@@ -175,44 +207,85 @@ def _parser(description: str | None) -> Parser:
         action="append",
         default=[],
         metavar="FILE.py:NAME",
-        help="also compute this metric of yours, for finished runs as well; repeat it for more",
+        help="compute your own metric as well, also for finished runs; can be repeated",
     )
-    add("--quick", action="store_true", help="the space's small version, for a first look")
-    add("--dry-run", action="store_true", help="print what would run, and start nothing")
-    add("--results", default="results", metavar="DIR|s3://...", help="where studies go (default: results)")
-    add("--name", metavar="NAME", help="the study's folder there (default: the space's name, or comparison)")
-    add("--address", metavar="auto|HOST:PORT", help="a running Ray cluster; by default this machine")
-    add("--cpus-per-trial", metavar="n", help="default: 1")
-    add("--gpus-per-trial", default="auto", metavar="auto|f", help="share of a GPU, 1/n")
-    add("--mps", action="store_true", help="trials that share a GPU compute at once (NVIDIA's MPS)")
-    add("--eager", action="store_true", help="no CUDA graphs, for debugging: slower, the same results")
-    add("--max-concurrent", metavar="n", help="run at most n trials at once")
-    add("--retries", default="2", metavar="n", help="tries after a failure (default: 2)")
-    add("--time-budget", metavar="2h", help="stop after this time; the same command goes on from there")
-    add("--save-embeddings", metavar="SESSION|last", help="keep embeddings after a session, for t-SNE")
-    add("--log", action="append", default=[], metavar="|".join(LOGGERS), help="also report to these loggers")
+
+
+def _add_results(parser: Parser) -> None:
+    add = parser.add_argument_group("results").add_argument
+    add(
+        "--results",
+        default="results",
+        metavar="DIR|s3://...",
+        help="folder or bucket that holds all studies (default: results)",
+    )
+    add(
+        "--name",
+        metavar="NAME",
+        help="name of the study's folder (default: the space's name; with --methods: comparison)",
+    )
     add("--no-report", dest="report", action="store_false", help="do not write the report")
     add("--open", action="store_true", help="open the report in a browser at the end")
-    return parser
+    add(
+        "--save-embeddings",
+        metavar="SESSION|last",
+        help="save embeddings after this session (for t-SNE figures)",
+    )
+    add(
+        "--log",
+        action="append",
+        default=[],
+        metavar="|".join(LOGGERS),
+        help="also log to this tracker; can be repeated",
+    )
+
+
+def _add_resources(parser: Parser) -> None:
+    add = parser.add_argument_group("resources").add_argument
+    add("--address", metavar="auto|HOST:PORT", help="use a running Ray cluster (default: this machine)")
+    add("--max-concurrent", metavar="N", help="run at most N trials at once")
+    add("--cpus-per-trial", metavar="N", help="CPU cores per trial (default: 1)")
+    add(
+        "--gpus-per-trial",
+        default="auto",
+        metavar="auto|F",
+        help="GPUs per trial: 0.25 lets four trials share one GPU; auto measures the memory they need",
+    )
+    add(
+        "--seeds-per-trial",
+        default="auto",
+        metavar="auto|N",
+        help="train N seeds together in one pack; auto: up to 10, with no worker idle",
+    )
+    add("--mps", action="store_true", help="let trials on a shared GPU compute at the same time (NVIDIA MPS)")
+
+
+def _add_running(parser: Parser) -> None:
+    add = parser.add_argument_group("time and failures").add_argument
+    add("--time-budget", metavar="2h", help="stop after this time; repeat the command to continue")
+    add("--retries", default="2", metavar="N", help="retries of a failed trial (default: 2)")
+    add("--eager", action="store_true", help="disable CUDA graphs for debugging: slower, same results")
 
 
 def _check_no_nul(option: str, text: str) -> None:
     if "\0" in text:
-        raise UserError(f"{option} is {text!r}; no path or name can have a NUL byte.")
+        raise UserError(f"{option} is {text!r}; paths and names cannot contain a NUL byte.")
 
 
 def _check_address(address: str | None) -> None:
-    """Where a running cluster is; the driver must be one of its machines."""
+    """Refuse an address that is not ``auto`` or ``HOST:PORT``; Ray Client cannot run a study."""
     if address is None or address == "auto":
         return
     if address.startswith("ray://"):
         raise UserError(
-            f"--address {address}: Ray Client cannot run a study, whose driver writes the records. Run this "
-            "command on a machine of the cluster with --address auto: by ray exec, ray job submit or ssh."
+            f"--address {address}: Ray Client is not supported, because the driver writes the records. "
+            "Run this command on a cluster node with --address auto: by ray exec, ray job submit or ssh."
         )
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise UserError(f"--address is {address!r}; give auto, or HOST:PORT of the head (its port is 6379).")
+        raise UserError(
+            f"--address is {address!r}; expected auto, or the head's HOST:PORT (usual port: 6379)."
+        )
 
 
 def _texts(given: Iterable[str] | str, option: str) -> tuple[str, ...]:
@@ -223,7 +296,7 @@ def _texts(given: Iterable[str] | str, option: str) -> tuple[str, ...]:
 
 
 def _seeds(given: Any) -> tuple[int, ...] | None:
-    """Seeds from a count, a range or a list; None leaves them to the space."""
+    """Return seeds from a count, a range or a list; None means the seeds of the space."""
     if given is None:
         return None
     if isinstance(given, str | int):
@@ -231,11 +304,12 @@ def _seeds(given: Any) -> tuple[int, ...] | None:
     try:
         seeds = [operator.index(seed) for seed in given]
     except TypeError:
-        raise UserError(f"seeds are {shown(given)}; give a count or a list of whole numbers.") from None
+        raise UserError(f"seeds are {shown(given)}; expected a count or a list of whole numbers.") from None
     return spaces.check_seeds(seeds)
 
 
 def _number(given: Any, name: str, kind: type, least: float, *, auto: bool = False) -> Any:
+    """Return the value of option `name` as `kind`; None if it is not set, or ``auto`` where allowed."""
     if given is None or (auto and given == "auto"):
         return None
     try:
@@ -244,7 +318,7 @@ def _number(given: Any, name: str, kind: type, least: float, *, auto: bool = Fal
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         words = ("auto or " if auto else "") + ("a whole number" if kind is int else "a number")
-        raise UserError(f"{name} is {shown(given)}; it must be {words} of at least {least}.") from None
+        raise UserError(f"{name} is {shown(given)}; expected {words} of at least {least}.") from None
     return value
 
 
@@ -256,12 +330,12 @@ def _session(given: Any) -> int | None:
 
 
 def _duration(given: Any) -> float | None:
-    """Seconds, from a number of them or from text such as 2h."""
+    """Return seconds, from a number of seconds or from text such as ``2h``."""
     if given is None:
         return None
     if isinstance(given, int | float) and 0 < given < math.inf:
         return float(given)
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(given))
     if not match or not float(match[1]):
-        raise UserError(f"--time-budget is {shown(given)}; give a duration such as 90s, 30m or 2h.")
+        raise UserError(f"--time-budget is {shown(given)}; expected a duration such as 90s, 30m or 2h.")
     return float(match[1]) * SECONDS[match[2]]

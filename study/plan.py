@@ -1,4 +1,4 @@
-"""What is left to run: all runs of a space less those in the store, in packs."""
+"""Plan a study: find the runs that are missing in the store and group them into packs of seeds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cached_property
 from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig
 
-LAST = -1  # the last session, of a configuration with any number of them
+LAST = -1  # the last session, for configurations with different numbers of sessions
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration, resolved, for a pack of seeds."""
+    """One resolved configuration and a pack of seeds."""
 
     config: RunConfig
     seeds: tuple[int, ...]
@@ -30,7 +30,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs, and the trials that make those still missing."""
+    """All runs of a study, and the trials for those that are missing."""
 
     configs: tuple[RunConfig, ...]
     seeds: tuple[int, ...]
@@ -52,7 +52,15 @@ class Plan:
 def make_plan(
     configs: Sequence[RunConfig], seeds: Sequence[int], done: set[RunKey], pack: int | None, lanes: int
 ) -> Plan:
-    """Packs of ``pack`` seeds; by default as large as leaves no lane without a trial, ten at most."""
+    """Plan the trials that are missing.
+
+    Args:
+        configs: Resolved configurations; equal ones count once.
+        seeds: The seeds of each configuration.
+        done: Runs that are finished.
+        pack: Seeds per trial; None for the size that `pack_size` chooses.
+        lanes: How many trials run at once.
+    """
     unique = tuple({config.hash(): config for config in configs}.values())
     missing = [(config, [seed for seed in seeds if (config.hash(), seed) not in done]) for config in unique]
     size = pack or pack_size(sum(len(left) for _, left in missing), lanes)
@@ -65,11 +73,14 @@ def make_plan(
 
 
 def pack_size(missing: int, lanes: int) -> int:
-    """Large packs cost least a seed, but a lane that stands idle costs more."""
+    """Return the seeds per trial: at most 10, and few enough that no lane is idle.
+
+    Larger packs are cheaper per seed, but an idle lane costs more.
+    """
     return max(1, min(10, -(-missing // lanes)))
 
 
 def session_number(config: RunConfig, session: int) -> int:
-    """A session of a resolved configuration; LAST is its last."""
+    """Return the number of a session of a resolved configuration; LAST is its last one."""
     assert config.sessions
     return config.sessions if session == LAST else session

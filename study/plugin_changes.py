@@ -1,4 +1,4 @@
-"""Plug-ins that have changed since a study was begun: runs before and after are not of the same method."""
+"""Detect plug-ins whose code has changed since a study began: old and new runs are not comparable."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hagmeta.datasets import DATASETS
 def check_unchanged(store: StudyFolder, configs: Iterable[RunConfig]) -> None:
     """Refuse to mix runs of two versions of a plug-in in one folder.
 
-    Metrics may change: they are computed again, from the predictions that were kept.
+    Metrics may change, because they are computed again from stored predictions.
 
     Args:
-        store: The study's folder, with the launches and records of before.
+        store: The folder of the study, with earlier launches and records.
         configs: The configurations to run.
     """
     now = {plugin for config in configs for plugin in plugins_of(config)}
-    # The hash of a graph in memory is that of its content: another graph is no change of code.
+    # The hash of a graph in memory is of its content: another graph is not a change of code.
     now -= {(kind, name) for kind, name in now if kind == "dataset" and name not in DATASETS}
     if not now:
         return
@@ -33,8 +33,8 @@ def check_unchanged(store: StudyFolder, configs: Iterable[RunConfig]) -> None:
             title = without_hash(name)
             if name != before and title == without_hash(before):
                 raise UserError(
-                    f"the {kind} {title} has changed: {store.folder} has runs of {before}, and it is {name} "
-                    "now. Give another --results, or restore its source."
+                    f"the {kind} {title} has changed: {store.folder} has runs of {before}, but the code is "
+                    f"now {name}. Use another --results folder, or restore the old code."
                 )
 
 
@@ -44,7 +44,7 @@ def plugins_of(config: RunConfig) -> Iterator[tuple[str, str]]:
 
 
 def _plugins_of(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The plug-ins of a configuration, as pairs of kind and identity."""
+    """Yield the plug-ins among the settings of a configuration, as pairs of kind and identity."""
     for kind in (*REGISTRIES, "dataset"):
         if is_identity(str(config.get(kind, ""))):
             yield kind, config[kind]
@@ -63,6 +63,6 @@ def _used_before(store: StudyFolder) -> Iterator[tuple[str, str]]:
 def _content(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):  # damaged: a scan sets it aside
+    except (OSError, ValueError):  # damaged: a scan moves it aside
         return {}
     return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""What is seen of a study while it runs: a live panel on a terminal, plain lines elsewhere."""
+"""Show the progress of a study: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ import rich.box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from hagmeta.common.differences import differing
+from study.naming import TrialNames
 from study.plan import Trial
 from study.time_left import Job, TimeLeft
 
 
 def last_session(accuracies: list[float]) -> str:
-    """Of a study: how accurate the finished runs are at the end of their streams."""
-    return f"last session {100 * sum(accuracies) / len(accuracies):.1f} % on average"
+    """Return the mean accuracy of the finished runs of a study at the end of their streams."""
+    return f"mean accuracy in the last session {100 * sum(accuracies) / len(accuracies):.1f} %"
 
 
 def best_validation(objectives: list[float]) -> str:
-    """Of a search, which does not look at test streams."""
+    """Return the best validation of a search so far; a search does not look at test streams."""
     return f"best validation {100 * max(objectives):.1f} %"
 
 
 def average_validation(objectives: list[float]) -> str:
-    """Of several searches, whose objectives are not to be compared."""
-    return f"validation {100 * sum(objectives) / len(objectives):.1f} % on average"
+    """Return the mean validation of several searches, whose objectives cannot be compared."""
+    return f"mean validation {100 * sum(objectives) / len(objectives):.1f} %"
 
 
 MOST_SHOWN = 12  # running trials in the table
@@ -38,17 +40,17 @@ MOST_SHOWN = 12  # running trials in the table
 
 @dataclass
 class Running:
-    """A trial that runs, and the last that was heard of it."""
+    """A running trial and its last report."""
 
     trial: Trial
     job: Job
     name: str
     since: float
-    told: str = ""
+    report: str = ""
 
 
 class StudyProgress:
-    """Runs done, running and failed, time left, what the finished ones reached, and what runs just now."""
+    """Shows how many runs are done, running and failed, the time left, and the running trials."""
 
     def __init__(
         self,
@@ -57,14 +59,21 @@ class StudyProgress:
         done_before: int,
         in_words: Callable[[list[float]], str] = last_session,
     ) -> None:
-        """``in_words`` sums up the figures that finished trials come with."""
+        """Prepare the display; as a context manager it draws the live panel.
+
+        Args:
+            console: Where to print.
+            trials: The trials to run.
+            done_before: The number of runs that earlier launches have finished.
+            in_words: Summarises the figures of all finished trials.
+        """
         self._console, self._in_words = console, in_words
         self._done_before = done_before
         self._missing = sum(len(trial.seeds) for trial in trials)
         self._running: dict[str, Running] = {}
         self._most_at_once = 0
         self._time_left = TimeLeft(trials)
-        self._differing = _differing(trials)
+        self._names = _names(trials)
         self._start = time.monotonic()
         self._figures: list[float] = []
         self.done = self.failed = 0
@@ -83,29 +92,29 @@ class StudyProgress:
         return sum(len(each.trial.seeds) for each in self._now_running())
 
     def started(self, key: str, trial: Trial, settings: Mapping[str, Any] | None = None) -> None:
-        """A trial runs.
+        """Count a trial as running.
 
-        ``key`` tells trials apart. ``settings`` describe it to the reader; by default, those that differ
-        among the study's trials.
+        Args:
+            key: Identifies the trial in later calls.
+            trial: What runs.
+            settings: What to show of its settings; by default, those in which trials differ.
         """
-        if settings is None:
-            values = trial.config.canonical()
-            settings = {name: values[name] for name in self._differing if name in values}
-        self._running[key] = Running(trial, Job.of(trial), _name(trial, settings), time.monotonic())
+        name = ", ".join(self._names.of(trial.config.canonical(), trial.seeds, settings))
+        self._running[key] = Running(trial, Job.of(trial), name, time.monotonic())
         self._most_at_once = max(self._most_at_once, len(self._running))
 
     def goes_on(self, key: str, phase: str, done: int, total: int, values: Mapping[str, float]) -> None:
-        """A trial is so far in a phase, and found this in it."""
+        """Show that a trial has finished `done` of `total` steps of a phase, and the values found in it."""
         if key in self._running:
             found = "".join(f", {100 * value:.1f} %" for value in values.values())
-            self._running[key].told = f"{phase} {done}/{total}{found}"
+            self._running[key].report = f"{phase} {done}/{total}{found}"
 
     def stopped(self, key: str) -> None:
-        """Interrupted: it will be started again."""
+        """Count a trial as interrupted; it will start again."""
         self._running.pop(key, None)
 
     def finished(self, key: str, figures: Sequence[float] = ()) -> None:
-        """Its runs are in the store, with these figures. Nothing happens when it is said again."""
+        """Count a trial as finished, with these `figures`. A second call does nothing."""
         if key not in self._running:
             return
         ended = self._running.pop(key)
@@ -115,14 +124,14 @@ class StudyProgress:
         self._show()
 
     def finished_before(self, trial: Trial, figures: Sequence[float]) -> None:
-        """Its runs need not run: they were in the store already."""
+        """Count a trial as finished that did not run, because the store has its records."""
         self._time_left.ended(Job.of(trial), None)
         self.done += len(trial.seeds)
         self._figures += figures
         self._show()
 
     def has_failed(self, key: str, trial: Trial) -> None:
-        """It may never have started."""
+        """Count a trial as failed; it may never have started."""
         if key in self._running:
             trial = self._running.pop(key).trial
         self._time_left.ended(Job.of(trial), None)
@@ -130,39 +139,39 @@ class StudyProgress:
         self._show()
 
     def say(self, text: str) -> None:
+        """Print a note above the panel."""
         self._console.print(text, style="yellow", soft_wrap=True)
 
     def _show(self) -> None:
-        if not self._console.is_terminal:  # there the panel is drawn again every second
+        if not self._console.is_terminal:  # a terminal has the live panel
             self._console.print(self.text(), soft_wrap=True)
 
     def _panel(self) -> RenderableType:
-        """The running trials, then what is said in a line."""
+        """Return the running trials, in a table or in two lines each where it is too wide, and `text`."""
         running = self._now_running()
         if not running:
             return self.text()
         table = Table(box=rich.box.SIMPLE, padding=(0, 1, 0, 0))
-        table.add_column("running", overflow="fold")
-        for name in ("now", "for", "left"):
+        table.add_column("running", no_wrap=True)
+        for name in ("phase", "elapsed", "left"):
             table.add_column(name, no_wrap=True)
+        lines = Text()
         for each in running[:MOST_SHOWN]:
             elapsed = time.monotonic() - each.since
-            left = self._time_left.of(each.job, elapsed)  # 0 where it takes longer than others of its kind
-            table.add_row(
-                each.name,
-                each.told or "starts",
-                _duration(elapsed),
-                f"about {_duration(left)}" if left else "",
-            )
+            left = self._time_left.of(each.job, elapsed)  # 0 if it takes longer than others of its kind
+            state = [each.report or "starting", _duration(elapsed), f"~{_duration(left)}" if left else ""]
+            table.add_row(each.name, *state)
+            lines.append(f"{each.name}\n    {', '.join(state[:2])}{f', {state[2]} left' if left else ''}\n")
         more = [f"and {len(running) - MOST_SHOWN} more"] if len(running) > MOST_SHOWN else []
-        return Group(table, *more, self.text())
+        fits = Console(width=1000).measure(table).maximum <= self._console.width
+        return Group(table if fits else lines, *more, self.text())
 
     def _now_running(self) -> list[Running]:
-        """All at once: the panel is drawn by a thread of its own."""
+        """Return a copy, because another thread draws the panel."""
         return list(self._running.values())
 
     def text(self) -> str:
-        """The whole study in a line."""
+        """Return the state of the whole study in one line."""
         parts = [f"{self._done_before + self.done}/{self._done_before + self._missing} runs"]
         parts.append(f"{self.running} running")
         if self.failed:
@@ -177,23 +186,10 @@ class StudyProgress:
         return ", ".join(parts) + f" ({_duration(now - self._start)})"
 
 
-def _differing(trials: Sequence[Trial]) -> list[str]:
-    """The settings that tell trials apart, but for those that every name has."""
+def _names(trials: Sequence[Trial]) -> TrialNames:
     configs = {trial.config.hash(): trial.config for trial in trials}
-    found = differing([config.canonical() for config in configs.values()])
-    return [key for key in found if key not in ("method", "dataset")]
-
-
-def _name(trial: Trial, settings: Mapping[str, Any]) -> str:
-    seeds = f"seeds {trial.seeds[0]}-{trial.seeds[-1]}" if len(trial.seeds) > 1 else f"seed {trial.seeds[0]}"
-    values = "".join(f", {key} {_readable(value)}" for key, value in settings.items())
-    return f"{trial.config.method} on {trial.config.dataset}{values}, {seeds}"
-
-
-def _readable(value: object) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    settings = [config.canonical() for config in configs.values()]
+    return TrialNames(settings, differing(settings))
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Results in a bucket: a study works in a local folder, and its files are copied out as they come."""
+"""Keep results in a bucket: a study works in a local folder, and its files are copied to the bucket."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from pyarrow import fs
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 
-FOLDERS = ("runs", "failed", "launches", "embeddings", "predictions", "report")  # Ray's own logs stay here
+FOLDERS = ("runs", "failed", "launches", "embeddings", "predictions", "report")  # the logs of Ray stay local
 CHANGING = ("report/", "optuna.db", "best.yaml")  # copied again at the end of each launch
-PATIENCE = 30.0  # seconds for a bucket's first answer
+PATIENCE = 30.0  # seconds until the first answer of a bucket
 
 T = TypeVar("T")
 
 
 class Mirror:
-    """A study's folder in a bucket (``s3://``, ``gs://``: what Arrow reads) beside a local one.
+    """Copies a study between a local folder and a bucket (``s3://``, ``gs://`` and others that Arrow reads).
 
-    It knows no lock: two machines must not launch one study into one bucket at once.
+    There is no lock: two machines must not launch the same study into the same bucket at once.
     """
 
     def __init__(self, uri: str, study: str) -> None:
         self.uri = uri
         if "@" in urlsplit(uri).netloc:
             raise UserError(
-                "--results holds credentials, which would be kept in files; give them by the environment "
-                "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or a profile."
+                "--results contains credentials, which would be saved in files; set them in the environment "
+                "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or in a profile."
             )
         self.folder = home() / "remote" / hashlib.sha256(uri.encode()).hexdigest()[:12] / study
         try:
@@ -42,29 +42,31 @@ class Mirror:
         except (OSError, ValueError) as error:
             raise UserError(f"--results {uri}: {_first_line(error)}.") from None
         if not path:
-            raise UserError(f"--results {uri} names no bucket; give one, such as {uri}BUCKET/FOLDER.")
+            raise UserError(f"--results {uri} names no bucket; expected a path such as {uri}BUCKET/FOLDER.")
         self._path = f"{path.rstrip('/')}/{study}"
         self._remote = fs.SubTreeFileSystem(self._path, self._bucket)
         self._local = fs.SubTreeFileSystem(str(self.folder), fs.LocalFileSystem())
 
     def fetch(self, *, make: bool = True) -> None:
-        """Bring here what the bucket has and this machine has not; without ``make`` nothing is made there."""
+        """Copy files that only the bucket has to this machine; if `make`, create the folder in the bucket."""
         try:
             _soon(lambda: self._bucket.get_file_info(self._path))
             if make:
-                self._bucket.create_dir(self._path, recursive=True)  # fails now, not after hours
+                self._bucket.create_dir(
+                    self._path, recursive=True
+                )  # a missing permission fails now, not after hours
             for name in _names(self._remote) - _names(self._local):
                 _copy(name, self._remote, self._local)
         except OSError as error:
-            raise UserError(f"--results {self.uri} cannot be reached: {_first_line(error)}.") from None
+            raise UserError(f"cannot reach --results {self.uri}: {_first_line(error)}.") from None
 
     def send(self, path: Path) -> None:
-        """Copy one file out. Should that fail, ``send_all`` makes it good."""
+        """Copy one file to the bucket; if that fails, ``send_all`` copies it later."""
         with contextlib.suppress(OSError):
             _copy(path.relative_to(self.folder).as_posix(), self._local, self._remote)
 
     def send_all(self) -> None:
-        """Copy out what is missing there, and what has changed since."""
+        """Copy all files that are missing in the bucket or have changed."""
         try:
             there = _names(self._remote)
             for name in sorted(_names(self._local)):
@@ -72,19 +74,19 @@ class Mirror:
                     _copy(name, self._local, self._remote)
         except OSError as error:
             raise UserError(
-                f"--results {self.uri} could not be written: {_first_line(error)}. Everything is in "
-                f"{self.folder}; the same command copies it."
+                f"cannot write to --results {self.uri}: {_first_line(error)}. All results are in "
+                f"{self.folder}; repeat the command to copy them."
             ) from None
 
 
 def _soon(ask: Callable[[], T]) -> T:
-    """What a bucket answers, within PATIENCE: without a network some clients go on trying for minutes."""
+    """Return the result of `ask`, or give up after PATIENCE: some clients retry for minutes."""
     outcome: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
 
     def attempt() -> None:
         try:
             outcome.put((ask(), None))
-        except Exception as error:  # for the caller
+        except Exception as error:  # raised again in the caller
             outcome.put((None, error))
 
     threading.Thread(target=attempt, daemon=True).start()
@@ -100,7 +102,7 @@ def _soon(ask: Callable[[], T]) -> T:
 
 
 def _names(files: fs.SubTreeFileSystem) -> set[str]:
-    """The files that both sides should have."""
+    """Return the files that both sides should have."""
     found = files.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
     names = (info.path for info in found if info.type == fs.FileType.File)
     return {

@@ -1,4 +1,4 @@
-"""What a trial tells while it runs: to Tune, and through it to loggers, the dashboard and the terminal."""
+"""Report the progress of a trial to Tune, which passes it to loggers, the dashboard and the terminal."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 from ray import tune
 
-SECONDS_BETWEEN = 1.0  # a report waits for the driver: more of them would cost time
+SECONDS_BETWEEN = 1.0  # a report waits for the driver, so more of them would cost time
 
 
 class LiveReports:
-    """Progress of the phases as reports, at most one a second.
+    """Reports the progress of phases, at most once per second.
 
-    A report has the phase, how far it is, and what was found in it, by names such as `meta-train/val`.
+    A report has the phase, the step, and the values found, with names such as `meta-train/val`.
     """
 
     def __init__(self, *, tells_test: bool = True) -> None:
-        """A search does not look at test streams: without ``tells_test`` it is not told how they go."""
+        """Prepare the reports; without `tells_test`, as in a search, they have no values of test streams."""
         self._tells_test = tells_test
         self._last = time.monotonic()
 

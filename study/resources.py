@@ -1,4 +1,4 @@
-"""How much of the machines a trial takes."""
+"""Decide how many CPUs and GPUs each trial uses."""
 
 from __future__ import annotations
 
@@ -8,67 +8,82 @@ from dataclasses import dataclass, field
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
 
-MOST_TRIALS_A_GPU = 8
-SLACK = 1.3  # times the memory that was measured
-CONTEXT_BYTES = 0.6e9  # what CUDA takes in each process, beside torch's memory
+MOST_TRIALS_PER_GPU = 8
+SLACK = 1.3  # times the measured memory
+CONTEXT_BYTES = 0.6e9  # used by CUDA in each process, in addition to torch
 
-Kind = tuple[str, str]  # dataset and method: trials of a kind take the same share of a GPU
+Kind = tuple[str, str]  # dataset and method; trials of a kind use the same share of a GPU
 
 
 @dataclass(frozen=True)
 class Resources:
-    """A trial's share, and how many run at once."""
+    """CPUs and GPUs per trial, and the number of trials at once."""
 
     cpus: float
-    gpus: float  # the least that a trial takes
+    gpus: float  # the smallest share of a trial
     slots: int
-    shares: Mapping[Kind, float] = field(default_factory=dict)  # where kinds differ
+    shares: Mapping[Kind, float] = field(default_factory=dict)  # by kind, if they differ
 
     def gpu_share(self, config: RunConfig) -> float:
+        """Return the share of a GPU for a trial of `config`."""
         return self.shares.get(kind(config), self.gpus)
 
     def __str__(self) -> str:
         most = max(self.shares.values(), default=self.gpus)
         gpus = f"{self.gpus:.3g} to {most:.3g}" if most > self.gpus else f"{self.gpus:.3g}"
         at_once = f"{'up to ' if most > self.gpus else ''}{self.slots} at once"
-        return f"{self.cpus:g} CPU{f', {gpus} GPU' if self.gpus else ''} a trial, {at_once}"
+        return f"{self.cpus:g} CPU{f', {gpus} GPU' if self.gpus else ''} per trial, {at_once}"
 
 
 def kind(config: RunConfig) -> Kind:
-    """What decides, above all, how much memory a configuration needs."""
+    """Return the dataset and method of `config`, which determine most of the memory that it needs."""
     return config.dataset, config.method
 
 
 def choose_resources(
     cluster: Mapping[str, float], shares: float | Mapping[Kind, float], cpus: float | None, most: int | None
 ) -> Resources:
-    """What trials take of a cluster: the same share of a GPU each, none (0), or each kind its own.
+    """Return what each trial uses of a cluster.
 
-    On CPUs a trial takes one: trials side by side use cores better than threads within one do.
+    By default a trial uses one CPU: parallel trials use cores better than threads within one trial.
+
+    Args:
+        cluster: The resources of the cluster.
+        shares: The share of a GPU per trial: one for all (0 for none), or one per kind.
+        cpus: CPUs per trial; None for 1.
+        most: The largest number of trials at once; None for as many as fit.
     """
     cpus = 1 if cpus is None else cpus
     least = min(shares.values()) if isinstance(shares, Mapping) else shares
     slots = int(cluster.get("CPU", 1) // cpus) if cpus else 10**6
     if least:
         slots = min(slots, int(cluster.get("GPU", 0) / least + 1e-6))
-    # What is asked for counts: a cluster that grows on demand has little before it is asked.
+    # `most` counts even if it does not fit yet: a cluster may grow on demand.
     return Resources(cpus, least, max(1, most or slots), shares if isinstance(shares, Mapping) else {})
 
 
 def check_possible(machine: Mapping[str, float], cpus: float | None, gpus: float | None) -> None:
-    """Refuse what this machine will never have: such trials would wait for ever."""
+    """Refuse more CPUs or GPUs per trial than this machine has: such trials would wait forever."""
     for option, asked, name in (("--cpus-per-trial", cpus, "CPU"), ("--gpus-per-trial", gpus, "GPU")):
         there = machine.get(name, 0)
         if asked and asked > there:
-            raise UserError(f"{option} is {asked:g}; Ray sees {there:g} {name}s on this machine.")
+            raise UserError(
+                f"{option} is {asked:g}, but Ray finds {there:g} {name}s on this machine; lower it."
+            )
 
 
 def count_lanes(
     cluster: Mapping[str, float], share: float | None, cpus: float | None, most: int | None
 ) -> int:
-    """What is filled before packs grow: cores, or GPUs, where ten seeds cost little more than one.
+    """Return how many trials to keep busy before packs grow.
 
-    ``share`` is the part of a GPU that is asked for each trial; None where it is not known yet.
+    These are the trials that fit on CPUs, or one per GPU, where ten seeds cost little more than one.
+
+    Args:
+        cluster: The resources of the cluster.
+        share: The share of a GPU per trial; None if it is not known yet.
+        cpus: CPUs per trial; None for 1.
+        most: The largest number of trials at once; None for as many as fit.
     """
     gpus = int(cluster.get("GPU", 0))
     if share is None and gpus:
@@ -78,11 +93,11 @@ def count_lanes(
 
 
 def share_of(peak_bytes: float, gpu_bytes: float) -> float:
-    """1/n of a GPU for a trial, so many at once as its memory holds with some slack."""
+    """Return 1/n of a GPU per trial, where n trials fit into its memory with some slack."""
     needed = SLACK * peak_bytes + CONTEXT_BYTES
-    return 1 / max(1, min(MOST_TRIALS_A_GPU, int(gpu_bytes // needed)))
+    return 1 / max(1, min(MOST_TRIALS_PER_GPU, int(gpu_bytes // needed)))
 
 
 def fits_anywhere(peak_bytes: float, gpu_bytes: float) -> bool:
-    """Whether so many trials that need this much run at once that it need not be known better."""
-    return share_of(peak_bytes, gpu_bytes) == 1 / MOST_TRIALS_A_GPU
+    """Return whether the largest allowed number of trials fits, so that no exact figure is needed."""
+    return share_of(peak_bytes, gpu_bytes) == 1 / MOST_TRIALS_PER_GPU

@@ -1,4 +1,4 @@
-"""Signals that end a launch: in one line, with the exit status of convention, and nothing lost."""
+"""End a launch on a signal with one line, the conventional exit status, and no lost runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(Exception):
-    """By the first of them; a second one ends the process at once."""
+    """Raised by the first signal; a second signal ends the process at once."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -21,8 +21,8 @@ class Stopped(Exception):
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Inside, each of the signals ends in `Stopped`; those that are ignored, as by nohup, stay so."""
-    if threading.current_thread() is not threading.main_thread():  # Python hands signals to that one alone
+    """Raise `Stopped` on a signal inside the context; signals that are ignored, as by nohup, stay ignored."""
+    if threading.current_thread() is not threading.main_thread():  # only that thread receives signals
         yield
         return
     before = {each: signal.getsignal(each) for each in SIGNALS}
@@ -39,7 +39,7 @@ def stopped_by_signals() -> Iterator[None]:
         signal.signal(each, stop)
     try:
         yield
-    except KeyboardInterrupt:  # Ray raises one of its own in place of ours
+    except KeyboardInterrupt:  # Ray may replace ours by another one
         raise Stopped(*received[:1] or [signal.SIGINT]) from None
     finally:
         for each in ours:

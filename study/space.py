@@ -1,10 +1,15 @@
-"""From a YAML file to the configurations of a study, everything checked before anything starts.
+"""Read a search space and expand it into the configurations of a study.
 
-A space's configurations are its datasets x its cases x its grid, each with what is fixed, and around each
-of them the values of ``one_at_a_time``; then those of the spaces that it includes. A case that names a
-dataset is for that dataset alone. Settings that do not apply to a method make no difference to it, and a
-search does not sample them. A search is made for each configuration; a value given for what they differ in
-leaves those that have it. Every error is one line with the file, the line and what would be valid.
+The configurations are the product of datasets, cases and grid, with the ``fixed`` settings. Around each of
+them, ``one_at_a_time`` changes one setting. The configurations of included spaces follow. A case that names
+a dataset applies to that dataset only.
+
+A setting that does not apply to a method has no effect on it, and a search does not sample it. A search runs
+for each configuration. A value given by the user for a setting that varies selects the configurations with
+that value.
+
+Everything is checked before anything starts. Each error is one line with the file, the line number and what
+was expected.
 """
 
 from __future__ import annotations
@@ -24,20 +29,21 @@ from hagmeta.config import REGISTRIES, RunConfig, resolve
 from hagmeta.methods import METHODS
 from hagmeta.protocol import PROTOCOLS
 from study import space_file
+from study.naming import short_names
 from study.space_file import Axes, Dimension, Search, Settings, SpaceFile, check_seeds
 
 __all__ = ["Dimension", "Search", "Space", "check_seeds", "names", "of_methods", "read"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
-MOST_CONFIGS = 10_000  # which take seconds to plan, and days to run
+MOST_CONFIGS = 10_000  # seconds to plan, days to run
 MOST_RUNS = 1_000_000
 
-Configs = dict[RunConfig, RunConfig]  # as given, by what they resolve to: equal runs are kept once
+Configs = dict[RunConfig, RunConfig]  # resolved to given, so that equal runs are kept once
 
 
 @dataclass(frozen=True)
 class Space:
-    """A study's configurations and seeds."""
+    """The configurations and seeds of a study."""
 
     name: str
     description: str
@@ -47,14 +53,19 @@ class Space:
     search: Search | None
     sample: tuple[Dimension, ...]
 
+    @property
+    def title(self) -> str:
+        """The name and, if there is one, the description."""
+        return f"{self.name}: {self.description}" if self.description else self.name
+
     def dimensions(self, config: RunConfig) -> tuple[Dimension, ...]:
-        """What a search varies around one of the configurations: the settings that apply to it."""
+        """Return the settings that a search samples for `config`: those that apply to it."""
         return tuple(dimension for dimension in self.sample if config.applies(dimension.key))
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What a caller of ``read`` asks for; it holds for included spaces too."""
+    """The changes that a caller of ``read`` asks for; they also apply to included spaces."""
 
     quick: bool
     datasets: tuple[str, ...]
@@ -62,7 +73,7 @@ class _Request:
 
 
 def names() -> list[str]:
-    """The spaces that ship with the project."""
+    """Return the names of the search spaces in this project."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
@@ -75,19 +86,19 @@ def read(
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Space:
-    """Read a space; datasets, seeds and settings given here take the place of its own.
+    """Read a space; datasets, seeds and settings given here replace those of the space.
 
     Args:
         source: The name of a space, a YAML file, or a mapping with the content of such a file.
-        name: What to call the space, and the folder of its results. By default the name of the file, and
+        name: The name of the space and of the folder of its results. By default the name of the file, or
             ``study`` for a mapping.
-        quick: Whether to read its small version.
-        datasets: Instead of its datasets.
-        seeds: Instead of its seeds.
-        settings: Values of settings that hold for all its configurations.
+        quick: Whether to read the small version.
+        datasets: Datasets that replace those of the space.
+        seeds: Seeds that replace those of the space.
+        settings: Values of settings for all configurations.
 
     Returns:
-        The space, whose configurations have been checked.
+        The space, with checked configurations.
     """
     for each in datasets:
         space_file.check_dataset(each)
@@ -118,7 +129,7 @@ def read(
 
 
 def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as their types; those that name plug-ins come first, and bring settings of their own."""
+    """Convert settings to their types; plug-ins come first, because they add settings."""
     in_order = sorted(settings, key=lambda key: key not in REGISTRIES)
     found = {key: space_file.check_setting(key, settings[key]) for key in in_order}
     return {key: found[key] for key in settings}
@@ -132,26 +143,26 @@ def of_methods(
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Space:
-    """Make the space that compares methods: one configuration per method and dataset.
+    """Return the space that compares methods: one configuration per method and dataset.
 
     Args:
         methods: Names, or references such as ``my.py:Mine``.
         datasets: Names of datasets.
-        name: What to call the space, and the folder of its results; by default ``comparison``.
-        seeds: Which seeds to run; by default the first ten.
-        settings: Values of settings. A method that has no use for one runs without it.
+        name: The name of the space and of the folder of its results; by default ``comparison``.
+        seeds: The seeds to run; by default the first ten.
+        settings: Values of settings. A method to which one does not apply ignores it.
 
     Returns:
-        The space, whose configurations have been checked.
+        The space, with checked configurations.
     """
     if not datasets:
-        raise UserError("--methods needs --dataset: the graphs to compare methods on.")
+        raise UserError("--methods needs at least one --dataset to compare the methods on.")
     for each in datasets:
         space_file.check_dataset(each)
     for key in settings or {}:
         if key in ("method", "dataset"):
-            raise UserError(f"{key} cannot be set; --methods and --dataset say what is compared.")
-    names = [METHODS.name_of(method) for method in methods]  # all of them, before any setting is looked at
+            raise UserError(f"{key} cannot be set here; use --methods and --dataset.")
+    names = [METHODS.name_of(method) for method in methods]  # first, because plug-ins add settings
     typed = _typed(settings or {})
     configs: Configs = {}
     for dataset, method in itertools.product(datasets, names):
@@ -162,7 +173,7 @@ def of_methods(
             raise UserError(f"{method} on {dataset}: {error}") from None
     return Space(
         name=check_name("comparison" if name is None else name),
-        description=f"{', '.join(methods)} on {', '.join(datasets)}",
+        description=f"{', '.join(methods)} on {', '.join(short_names(datasets).values())}",
         configs=tuple(configs.values()),
         resolved=tuple(configs),
         seeds=check_seeds(range(space_file.DEFAULT_SEEDS) if seeds is None else seeds),
@@ -172,28 +183,28 @@ def of_methods(
 
 
 def check_name(name: str) -> str:
-    """Refuse a name that cannot be that of a visible folder."""
+    """Return `name`, or refuse it if a visible folder cannot have it."""
     if not name.strip() or name.startswith(".") or set(name) & {"/", "\0"}:
         raise UserError(
-            f"{shown(name)} cannot name the folder of a study; give a name without slashes and leading dots."
+            f"{shown(name)} cannot name the folder of a study; expected no slash and no leading dot."
         )
     return name
 
 
 def _find(name: str, folder: Path) -> Path:
-    """A space of ours by its name, or a file."""
+    """Return the file of a space, given by its name or as a path relative to `folder`."""
     if name in names():
         return FOLDER / f"{name}.yaml"
     path = folder / name
-    with contextlib.suppress(OSError, ValueError):  # a name too long, or with a NUL
+    with contextlib.suppress(OSError, ValueError):  # the name is too long, or has a NUL
         if path.suffix in (".yaml", ".yml") and path.is_file():
             return path
-    choose("space, and no such file:", name, [*names(), "FILE.yaml"])
-    raise UserError(f"there is no file {name!r}.")
+    choose("space (and no such file)", name, [*names(), "FILE.yaml"])
+    raise UserError(f"{name!r}: no such file.")
 
 
 def _with_included(file: SpaceFile, path: Path, quick: bool) -> list[SpaceFile]:
-    """The file and all that it includes, each once: a second time would add nothing."""
+    """Return the file and all files that it includes, each once."""
     found: dict[Path, SpaceFile] = {}
 
     def visit(file: SpaceFile, path: Path, above: tuple[Path, ...]) -> None:
@@ -204,12 +215,14 @@ def _with_included(file: SpaceFile, path: Path, quick: bool) -> list[SpaceFile]:
             with node.located():
                 target = _find(name, path.parent)
             if target.resolve() in above:
-                raise node.error(f"{name} is included by itself, directly or through others.")
+                raise node.error(
+                    f"{name} includes itself, directly or through another space; remove this include."
+                )
             if target.resolve() in found:
                 continue
             included = space_file.read(target, quick=quick)
             if included.search:
-                raise node.error(f"{name} is a search, which cannot be included.")
+                raise node.error(f"{name} is a search and cannot be included.")
             visit(included, target, above)
 
     visit(file, path, ())
@@ -217,27 +230,27 @@ def _with_included(file: SpaceFile, path: Path, quick: bool) -> list[SpaceFile]:
 
 
 def _configs(file: SpaceFile, request: _Request) -> Configs:
-    """All configurations of a file, on the request's datasets where it names any."""
-    if not file.datasets:  # it only includes others
+    """Return all configurations of a file, on the datasets of `request` if it has any."""
+    if not file.datasets:  # it only includes other files
         return {}
     datasets = request.datasets or file.datasets
     return _expand(file, [(name, _cases(file, name)) for name in datasets], request)
 
 
 def _chosen(file: SpaceFile, settings: Mapping[str, Any]) -> SpaceFile:
-    """A search's file for what was asked alone: a value in place of the grid's, the cases that have it."""
+    """Restrict a search to the values in `settings`: they replace the grid's and select cases."""
     cases = file.cases
     for key, value in settings.items():
         there = [case[key] for case in file.cases if key in case]
         if there and all(node.value != value for node in there):
             valid = ", ".join(dict.fromkeys(str(node.value) for node in there))
-            raise there[0].error(f"no case of this search has {key} {value}; there are {valid}.")
+            raise there[0].error(f"no case of this search has {key} {value}; expected one of {valid}.")
         cases = tuple(case for case in cases if key not in case or case[key].value == value)
     return replace(file, grid={k: nodes for k, nodes in file.grid.items() if k not in settings}, cases=cases)
 
 
 def _cases(file: SpaceFile, dataset: str) -> list[Settings]:
-    """The cases for a dataset: its own and everyone's, or else those of the others."""
+    """Return the cases for a dataset and for all datasets; if there are none, those of other datasets."""
     if not file.cases:
         return [{}]
     own = [case for case in file.cases if "dataset" not in case or case["dataset"].value == dataset]
@@ -251,14 +264,14 @@ def _expand(
     chosen = {key for case in file.cases for key in case} if file.search else set()
     for key in request.settings:
         if key in axes and key not in chosen:
-            raise axes[key].error(f"{key} varies in this space; it cannot be set to one value as well.")
+            raise axes[key].error(f"{key} varies in this space, so it cannot be set to one value.")
     points = math.prod(len(nodes) for nodes in file.grid.values())
     points *= 1 + sum(len(nodes) for nodes in file.one_at_a_time.values())
     count = sum(len(cases) for _, cases in cases_by_dataset) * points
     if count > MOST_CONFIGS:
         raise file.root.error(
-            f"the space has {count:,} configurations; valid are at most {MOST_CONFIGS:,}. "
-            "Give fewer values, or search and sample instead of grid."
+            f"the space has {count:,} configurations; expected at most {MOST_CONFIGS:,}. "
+            "Give fewer values, or replace grid by search and sample."
         )
     configs: Configs = {}
     for dataset, cases in cases_by_dataset:
@@ -275,7 +288,7 @@ def _product(grid: Axes) -> Iterator[Settings]:
 
 
 def _around(centre: Settings, axes: Axes) -> Iterator[Settings]:
-    """The centre, then each value of each axis alone."""
+    """Yield the centre, then the centre with each value of each axis."""
     yield centre
     for key, nodes in axes.items():
         for node in nodes:
@@ -283,25 +296,25 @@ def _around(centre: Settings, axes: Axes) -> Iterator[Settings]:
 
 
 def _config(file: SpaceFile, dataset: str, nodes: Settings, request: _Request) -> tuple[RunConfig, RunConfig]:
-    """A configuration, resolved and as given."""
+    """Return a configuration, resolved and as given."""
     values = {key: node.value for key, node in nodes.items()} | request.settings | {"dataset": dataset}
     try:
         config = RunConfig(**values)
         return _feasible(config), config
     except UserError as error:
-        # Each value is valid by itself: the place is that of the first setting that the error names.
+        # Each value alone is valid: report the place of the first setting that the error names.
         named = (nodes[word] for word in re.findall(r"\w+", str(error)) if word in nodes)
         place = next(named, file.top.get("datasets", file.root))
         raise place.error(f"on {dataset}: {error}") from None
 
 
 def _feasible(config: RunConfig) -> RunConfig:
-    """Resolve, and refuse what the dataset's classes cannot feed, as far as that is known before loading."""
+    """Resolve `config`; refuse more classes than the dataset has, if that is known before loading."""
     resolved = resolve(config)
     assert resolved.classes
     wanted, there = sum(resolved.classes), registry.describe(config.dataset, Path()).classes
     if there is not None and wanted > there:
-        raise UserError(f"classes is {resolved.classes}, {wanted} in all; the dataset has {there}.")
+        raise UserError(f"classes is {resolved.classes}, {wanted} in total, but the dataset has {there}.")
     return resolved
 
 
@@ -316,29 +329,31 @@ def _merged(parts: Iterable[Configs]) -> Configs:
 def _check_size(space: Space, file: SpaceFile) -> None:
     configs, seeds = len(space.configs), len(space.seeds)
     if configs * seeds > MOST_RUNS:
-        raise file.root.error(f"{configs:,} configurations x {seeds:,} seeds are over {MOST_RUNS:,} runs.")
+        raise file.root.error(
+            f"{configs:,} configurations x {seeds:,} seeds; expected at most {MOST_RUNS:,} runs in total."
+        )
 
 
 def _check_search(space: Space, file: SpaceFile) -> None:
-    """A search can be scored, and what it may draw goes with what it does not vary."""
+    """Refuse a search without validation classes, or with values that the other settings do not allow."""
     if space.search is None:
         return
     for config in space.configs:
         if not config.val_classes or not PROTOCOLS[config.protocol].validates:
             raise file.top["search"].error(
-                f"{space.search.objective} is measured on classes kept out for it: "
-                "fix val_classes above 0, and the strict protocol."
+                f"{space.search.objective} needs held-out classes: "
+                "set val_classes above 0 and use the strict protocol."
             )
     values = {dimension.key: _values_to_try(dimension) for dimension in space.sample}
     if sum(map(len, values.values())) * len(space.configs) > MOST_CONFIGS:
         raise file.top["search"].error(
-            f"the configurations and the values of sample make more than {MOST_CONFIGS:,} pairs to check; "
-            "give fewer of either."
+            f"there are more than {MOST_CONFIGS:,} pairs of a configuration and a value of sample; "
+            "use fewer configurations or values."
         )
     for config in space.configs:
         sampled = [dimension.key for dimension in space.dimensions(config)]
         if not sampled:
-            raise file.top["sample"].error(f"nothing of sample applies to {config.method}.")
+            raise file.top["sample"].error(f"no setting of sample applies to {config.method}.")
         for key in sampled:
             with file.top["sample"].value[key].located(f"on {config.dataset}: "):
                 for value in values[key]:
@@ -346,7 +361,7 @@ def _check_search(space: Space, file: SpaceFile) -> None:
 
 
 def _values_to_try(dimension: Dimension) -> tuple[Any, ...]:
-    """Values to try beside the other settings: all of a choice; of a range its ends, and an odd one."""
+    """Return values to check with the other settings: all choices, or the ends of a range and an odd one."""
     if dimension.kind == "randint":
         return (*dimension.values, dimension.values[0] + 1)
     return dimension.values

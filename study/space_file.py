@@ -1,4 +1,4 @@
-"""What one search-space file says, each part checked by itself and beside the others."""
+"""Read one search-space file; check each part alone, then together with the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Axes = dict[str, list[Node]]
 
 @dataclass(frozen=True)
 class Search:
-    """How a hyperparameter search goes about it."""
+    """How a hyperparameter search samples and what it maximises."""
 
     algorithm: str
     samples: int
@@ -37,23 +37,23 @@ class Search:
 
 @dataclass(frozen=True)
 class Dimension:
-    """One setting of a hyperparameter search, and where its values come from."""
+    """One sampled setting of a hyperparameter search."""
 
     key: str
     kind: str  # uniform, loguniform, randint (values: low and high, both included) or choice
     values: tuple[Any, ...]
 
     def holds(self, value: Any) -> bool:
-        """Whether it may be drawn."""
+        """Return whether `value` is in the range or among the choices."""
         return value in self.values if self.kind == "choice" else self.values[0] <= value <= self.values[1]
 
 
 @dataclass(frozen=True)
 class SpaceFile:
-    """One file, or its ``quick`` version. The settings' values have their settings' types."""
+    """A search-space file, or its ``quick`` version, with values of the right types."""
 
     root: Node
-    top: dict[str, Node]  # the file's parts, for the places of errors
+    top: dict[str, Node]  # the parts of the file, with the places to name in errors
     description: str
     datasets: tuple[str, ...]
     fixed: Settings
@@ -66,7 +66,7 @@ class SpaceFile:
     include: tuple[Node, ...]
 
     def axes(self) -> Settings:
-        """What the file varies, and where: nothing else may set it."""
+        """Return the settings that the file varies, with their places; nothing else may set them."""
         axes = {key: nodes[0] for part in (self.grid, self.one_at_a_time) for key, nodes in part.items()}
         for case in self.cases:
             axes |= {key: node for key, node in case.items() if key != "dataset"}
@@ -74,12 +74,12 @@ class SpaceFile:
 
 
 def read(path: Path, *, quick: bool) -> SpaceFile:
-    """Read and check a file."""
+    """Read and check the file at `path`, or its small version if `quick`."""
     return _checked(marked_yaml.read(path), path.name, quick)
 
 
 def of_mapping(mapping: Mapping[str, Any], *, quick: bool) -> SpaceFile:
-    """Check a mapping with the content of a file."""
+    """Check a mapping that has the content of a file."""
     return _checked(marked_yaml.of_mapping(mapping), "the space", quick)
 
 
@@ -107,7 +107,7 @@ def _checked(root: Node, name: str, quick: bool) -> SpaceFile:
 
 
 def _load_plugins(node: Node) -> None:
-    """Load the plug-ins that a file names, wherever: then their settings are known."""
+    """Load all plug-ins that a file names, because they add settings."""
     if isinstance(node.value, list):
         for item in node.value:
             _load_plugins(item)
@@ -121,38 +121,39 @@ def _load_plugins(node: Node) -> None:
 
 
 def check_dataset(name: str) -> None:
-    """Refuse a dataset that there cannot be; whether its files are there is for loading to say."""
+    """Refuse an unknown or malformed dataset name; loading checks whether its files exist."""
     try:
         registry.describe(name, Path())
     except UserError:
         raise
-    except (OSError, ValueError, RuntimeError) as error:  # paths too long, with a NUL, of no known user
-        raise UserError(f"dataset {name!r} is no usable path: {error}.") from None
+    except (OSError, ValueError, RuntimeError) as error:  # a path too long, with a NUL or an unknown user
+        raise UserError(f"dataset {name!r} is not a valid path: {error}.") from None
 
 
 def check_setting(key: str, value: Any) -> Any:
-    """The value as the setting's type."""
+    """Return `value` as the type of the setting `key`."""
     if key == "dataset":
-        raise UserError("dataset cannot be set here; datasets (or --dataset) is the place for it.")
+        raise UserError("dataset cannot be set here; use datasets (or --dataset).")
     if isinstance(value, dict):
-        raise UserError(f"{key} is a mapping; it must be a single value.")
+        raise UserError(f"{key} is a mapping; expected a single value.")
     return typed(key, value)
 
 
 def check_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
-    """Refuse seeds that are too many, too large or given twice."""
+    """Return `seeds`; refuse too many, too large or repeated ones."""
     if not 1 <= len(seeds) <= MOST_SEEDS:
-        raise UserError(f"there are {len(seeds):,} seeds; valid are 1 to {MOST_SEEDS:,}.")
+        raise UserError(f"there are {len(seeds):,} seeds; expected 1 to {MOST_SEEDS:,}.")
     for seed in seeds:
         if not 0 <= seed <= LARGEST_NUMBER:
-            raise UserError(f"seed {seed} is outside 0 to {LARGEST_NUMBER}.")
+            raise UserError(f"seed {seed} is outside the range 0 to {LARGEST_NUMBER}.")
     if len(set(seeds)) != len(seeds):
-        raise UserError("a seed is given twice.")
+        repeated = next(seed for seed in seeds if list(seeds).count(seed) > 1)
+        raise UserError(f"seed {repeated} is given twice.")
     return tuple(seeds)
 
 
 def _parts(root: Node, name: str, quick: bool) -> dict[str, Node]:
-    """The file's parts, those of ``quick`` in their place where that is asked for."""
+    """Return the parts of a file; if `quick`, its ``quick`` section replaces some of them."""
     top = dict(root.mapping(name))
     _check_keys("key", top, (*KEYS, "quick"))
     given = top.pop("quick", None)
@@ -161,7 +162,7 @@ def _parts(root: Node, name: str, quick: bool) -> dict[str, Node]:
     if not quick:
         return top
     if given is None:
-        raise root.error("the space has no quick version; add quick: to it, or do without --quick.")
+        raise root.error("the space has no quick version; add a quick section, or remove --quick.")
     if "fixed" in changes and "fixed" in top:
         fixed = top["fixed"].mapping("fixed") | changes["fixed"].mapping("fixed")
         changes["fixed"] = replace(changes["fixed"], value=fixed)
@@ -186,7 +187,7 @@ def _dataset(node: Node, name: str) -> str:
 
 
 def _datasets(top: dict[str, Node], cases: Sequence[Settings]) -> tuple[str, ...]:
-    """The file's datasets; without a list, those that its cases name."""
+    """Return the datasets of a file; without a list, those of its cases."""
     if "datasets" in top:
         given = [_dataset(node, "a dataset") for node in top["datasets"].items("datasets")]
     else:
@@ -209,12 +210,12 @@ def _axes(top: dict[str, Node], name: str) -> Axes:
 
 
 def _nonempty(top: dict[str, Node], name: str) -> dict[str, Node]:
-    """A mapping from settings; empty only where the file has no such part."""
+    """Return a mapping of settings; it is empty only if the file has no such part."""
     if name not in top:
         return {}
     settings = top[name].mapping(name)
     if not settings:
-        raise top[name].error(f"{name} is empty; give settings and their values, or leave it out.")
+        raise top[name].error(f"{name} is empty; add settings with their values, or remove {name}.")
     _check_keys("setting", settings, all_settings())
     return settings
 
@@ -226,7 +227,7 @@ def _cases(top: dict[str, Node]) -> tuple[Settings, ...]:
 def _case(node: Node) -> Settings:
     given = node.mapping("a case")
     if not given:
-        raise node.error("a case is empty; give its settings.")
+        raise node.error("a case is empty; add settings, or remove the case.")
     if "dataset" not in given:
         return _settings(node, "a case")
     _dataset(given["dataset"], "dataset")
@@ -253,7 +254,7 @@ def _search(top: dict[str, Node]) -> Search | None:
     _check_keys("key of search", parts, valid)
     for key in valid:
         if key not in parts:
-            raise top["search"].error(f"search has no {key}; it needs {', '.join(valid)}.")
+            raise top["search"].error(f"search has no {key}; expected {', '.join(valid)}.")
     for key, names in (("algorithm", ALGORITHMS), ("objective", OBJECTIVES)):
         text = parts[key].text(key)
         with parts[key].located():
@@ -270,7 +271,7 @@ def _dimension(key: str, node: Node) -> Dimension:
     kinds = node.mapping(key)
     _check_keys("kind of range", kinds, (*RANGES, "choice"))
     if len(kinds) != 1:
-        raise node.error(f"{key} has {len(kinds)} ranges; it must have one: {', '.join(RANGES)} or choice.")
+        raise node.error(f"{key} has {len(kinds)} ranges; expected one of {', '.join(RANGES)} and choice.")
     [(kind, given)] = kinds.items()
     values = tuple(dict.fromkeys(_setting(key, item).value for item in given.items(kind)))
     if kind in RANGES:
@@ -281,34 +282,38 @@ def _dimension(key: str, node: Node) -> Dimension:
 def _check_range(key: str, kind: str, given: Node, values: tuple[Any, ...]) -> None:
     suitable = int if kind == "randint" else float
     if any(type(value) is not suitable for value in values):
-        raise given.error(f"{key}: {kind} does not suit this setting; use another kind of range, or choice.")
+        raise given.error(
+            f"{key}: {kind} does not fit the type of this setting; use another range, or choice."
+        )
     if len(values) != 2 or not values[0] < values[1]:
-        raise given.error(f"{key}: {kind} is {given.shown()}; it must be [low, high], low below high.")
+        raise given.error(f"{key}: {kind} is {given.shown()}; expected [low, high] with low below high.")
     if kind == "loguniform" and values[0] <= 0:
-        raise given.error(f"{key}: loguniform is {given.shown()}; low must be above 0.")
+        raise given.error(f"{key}: loguniform is {given.shown()}; expected low above 0.")
 
 
 def _check_needs(file: SpaceFile) -> None:
-    """No part is given without what it needs."""
+    """Refuse a part without the other parts that it needs."""
     if not file.datasets:
         for part in NEEDING_DATASETS:
             if part in file.top:
-                raise file.top[part].error(f"{part} is given, but datasets is missing.")
+                raise file.top[part].error(f"{part} needs datasets, but datasets is missing.")
         if not file.include:
-            raise file.root.error("datasets is missing; give a list of at least one.")
+            raise file.root.error("datasets is missing; add a list with at least one dataset.")
     for case in file.cases:
         if "datasets" not in file.top and "dataset" not in case:
             place = next(iter(case.values()))
-            raise place.error("this case names no dataset, and there is no list of datasets.")
+            raise place.error(
+                "this case names no dataset, and the file has no list of datasets; add one of them."
+            )
     for part, other in (("sample", "search"), ("search", "sample")):
         if part in file.top and other not in file.top:
             raise file.top[part].error(f"{part} is given without {other}; a search needs both.")
     if file.search and file.include:
-        raise file.top["include"].error("a search cannot include other spaces.")
+        raise file.top["include"].error("a search cannot include other spaces; remove include.")
 
 
 def _check_overlaps(file: SpaceFile) -> None:
-    """Nothing is set twice, but for what is fixed: it may be the centre of one_at_a_time."""
+    """Refuse settings that are set twice; only ``fixed`` and ``one_at_a_time`` may share one."""
     parts = {
         "fixed": file.fixed,
         "grid": {key: nodes[0] for key, nodes in file.grid.items()},
@@ -319,8 +324,10 @@ def _check_overlaps(file: SpaceFile) -> None:
     for part, settings in parts.items():
         for key, node in settings.items():
             if key in seen:
-                raise node.error(f"{part} sets {key}, which {seen[key].spot} sets already.")
+                raise node.error(f"{part} sets {key}, but {seen[key].spot} also sets it; remove one of them.")
         seen |= settings
     for key, nodes in file.one_at_a_time.items():
         if key in seen and key not in file.fixed:
-            raise nodes[0].error(f"one_at_a_time sets {key}, which {seen[key].spot} sets already.")
+            raise nodes[0].error(
+                f"one_at_a_time sets {key}, but {seen[key].spot} also sets it; remove one of them."
+            )

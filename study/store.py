@@ -1,4 +1,4 @@
-"""Records on disk: one file a run, written whole, found again by configuration and seed."""
+"""Store records on disk: one file per run, written atomically, found by configuration and seed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MOST_LETTERS = 200  # of a path in an error
 
 @dataclass
 class Scan:
-    """What a folder holds: finished runs, and files set aside because they are not what they should be."""
+    """Finished runs of a folder, and messages on files that were moved aside because they are unusable."""
 
     done: set[RunKey] = field(default_factory=set)
     aside: list[str] = field(default_factory=list)
 
 
 class Store(StudyFolder):
-    """A study's folder to write to, by one launch at a time."""
+    """The folder of a study, written by one launch at a time."""
 
     def __init__(
         self,
@@ -38,31 +38,37 @@ class Store(StudyFolder):
         written: Callable[[Path], object] = lambda path: None,
         graphs: Mapping[str, str] | None = None,
     ) -> None:
-        """``written`` is told of every file; ``graphs`` has the fingerprints of datasets as they are now."""
+        """Open a folder.
+
+        Args:
+            folder: The folder of the study.
+            written: Called with the path of each file after it is written.
+            graphs: The current fingerprints of datasets, by name.
+        """
         super().__init__(folder)
         self._written = written
         self.graphs = dict(graphs or {})
 
     def check_path(self) -> None:
-        """Refuse a folder in which there can be no files."""
+        """Refuse a folder that cannot hold the files of a study, such as one with too long a path."""
         longest = self.embeddings / ("x" * 100)
         try:
             os.stat(os.path.abspath(longest))
-        except FileNotFoundError:  # it can be made
+        except FileNotFoundError:  # it can be created
             pass
         except OSError as error:
             raise UserError(_not_written(self.folder, error)) from None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One launch at a time; the lock ends with its process, however that ends."""
+        """Hold the lock of the folder; it is also released when the process dies."""
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.folder / ".lock", timeout=0)
             lock.acquire()
         except Timeout:
             raise UserError(
-                f"another launch is working on {self.folder}; wait for it, or give another --results folder."
+                f"another launch is using {self.folder}; wait for it to end, or use another --results folder."
             ) from None
         except OSError as error:
             raise UserError(_not_written(self.folder, error)) from None
@@ -72,7 +78,11 @@ class Store(StudyFolder):
             lock.release()
 
     def scan(self, *, set_aside: bool = True) -> Scan:
-        """Read every record; what cannot be trusted is moved to ``aside/`` and will be run again."""
+        """Read every record and return the finished runs.
+
+        Args:
+            set_aside: Whether to move unusable records to ``aside/``, so that their runs start again.
+        """
         found = Scan()
         for path in self.record_files():
             try:
@@ -82,14 +92,14 @@ class Store(StudyFolder):
                 if not set_aside:
                     continue
                 target = self._set_aside(path)
-                found.aside.append(f"{path.relative_to(self.folder)}: {error}; now {target}")
+                found.aside.append(f"{path.relative_to(self.folder)}: {error}; moved to {target}")
         return found
 
     def records(self) -> list[Record]:
         return [read_record(path) for path in self.record_files()]
 
     def find(self, key: RunKey) -> Record | None:
-        """A run's record, if it is there, whole, and of the graph that its dataset is now."""
+        """Return the record of a run, or None if it is missing, damaged, or of an older graph."""
         try:
             return self._read(self.runs / key[0] / f"{key[1]}.json")
         except ValueError:
@@ -98,9 +108,9 @@ class Store(StudyFolder):
     def _read(self, path: Path) -> Record:
         record = read_record(path)
         graph = self.graphs.get(record["config"].get("dataset", ""))
-        # Records from before fingerprints were kept are taken at their word.
+        # Older records have no fingerprint; they count as current.
         if graph is not None and record.get("data", graph) != graph:
-            raise ValueError(f"of another graph than {record['config']['dataset']} is now")
+            raise ValueError(f"the graph {record['config']['dataset']} has changed since this run")
         return record
 
     def _set_aside(self, path: Path) -> Path:
@@ -112,20 +122,20 @@ class Store(StudyFolder):
         return target
 
     def write(self, record: Record) -> None:
-        """Whole or not at all; a failure of the same run is no longer one."""
+        """Write a record atomically and remove the failure log of the same run."""
         name = Path(record["config_hash"]) / f"{record['seed']}.json"
         self._write(self.runs / name, json.dumps(record).encode())
         (self.failures / name).unlink(missing_ok=True)
 
     def write_failure(self, key: RunKey, config: dict[str, Any], error: str) -> Path:
-        """The log of a run that failed, or of a try of it; returns its file."""
+        """Write the log of a failed attempt of a run and return its file."""
         content = {"config": config, "config_hash": key[0], "seed": key[1], "error": error}
         path = self.failures / key[0] / f"{key[1]}.json"
         self._write(path, json.dumps(content).encode())
         return path
 
     def write_launch(self, launch: dict[str, Any]) -> None:
-        """What was asked for, so that what is missing can be named; the same launch again is one file."""
+        """Write what a launch asked for, so that missing runs can be named; equal launches share a file."""
         wanted = json.dumps([sorted(launch["configs"]), launch["seeds"]])
         name = hashlib.sha256(wanted.encode()).hexdigest()[:16]
         self._write(self.launches / f"{name}.json", json.dumps(launch).encode())
@@ -134,7 +144,7 @@ class Store(StudyFolder):
         self._write(self.embeddings_of(key, session), content)
 
     def write_predictions(self, key: RunKey, content: bytes) -> None:
-        """Before the run's record, so that a record that is there has them."""
+        """Write the predictions of a run, before its record: then every record has predictions."""
         self._write(self.predictions_of(key), content)
 
     def _write(self, path: Path, content: bytes) -> None:
@@ -149,5 +159,5 @@ def _not_written(folder: Path, error: OSError) -> str:
 
 
 def _aside_name(path: Path, again: int) -> str:
-    """Of a record's file; ``again`` tells those apart that a run was left with before."""
+    """Return the name of a record in ``aside/``; `again` numbers several records of one run."""
     return f"{path.parent.name}-{path.stem}{f'-{again}' if again else ''}.json"

@@ -14,10 +14,10 @@ from study.resources import Kind, kind
 
 @dataclass(frozen=True)
 class Job:
-    """A trial as far as its duration is concerned."""
+    """The kind of a trial and its guessed cost, which predict its duration."""
 
-    kind: Kind  # methods and datasets are not compared: a guess of their costs can be wrong many times over
-    cost: float  # a guess, which compares trials of one kind
+    kind: Kind  # durations are compared within a kind only: across kinds, guesses can be far off
+    cost: float  # guessed seconds, to compare trials of one kind
 
     @classmethod
     def of(cls, trial: Trial) -> Job:
@@ -26,7 +26,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds left; at least that many where some of the trials are of a kind that was not measured."""
+    """Seconds left; a lower bound if no trial of some kind has finished yet."""
 
     seconds: float
     complete: bool
@@ -36,25 +36,30 @@ class Estimate:
 
 
 class TimeLeft:
-    """Learns from each trial that ends; knows nothing of a kind before one of its trials has ended."""
+    """Estimates the time left from finished trials; a kind is unknown until one of its trials is finished."""
 
     def __init__(self, trials: Iterable[Trial]) -> None:
         self._unfinished = Counter(map(Job.of, trials))
-        self._paces: dict[Kind, list[float]] = {}  # seconds measured for each second guessed
+        self._paces: dict[Kind, list[float]] = {}  # measured seconds per guessed second
 
     def ended(self, job: Job, seconds: float | None) -> None:
-        """Count a trial as ended; ``seconds`` is None where it did not run, or not to its end."""
+        """Count a trial as ended; ``seconds`` is None if it did not run to its end."""
         self._unfinished[job] -= 1
         if seconds is not None:
             self._paces.setdefault(job.kind, []).append(seconds / job.cost)
 
     def of(self, job: Job, elapsed: float = 0.0) -> float | None:
-        """Seconds that a trial still takes; None if not known. The median ignores a first trial's warm-up."""
+        """Return the seconds that a trial still needs, or None. The median ignores the first warm-up."""
         paces = self._paces.get(job.kind)
         return None if paces is None else max(0.0, median(paces) * job.cost - elapsed)
 
     def of_all(self, running: Sequence[tuple[Job, float]], lanes: int) -> Estimate | None:
-        """Until the last trial ends, with those that are ``running``, each for its seconds, in ``lanes``."""
+        """Estimate the seconds until the last trial ends.
+
+        Args:
+            running: The running trials and the seconds that each has run.
+            lanes: How many trials run at once.
+        """
         waiting = self._unfinished - Counter(job for job, _ in running)
         left = [self.of(job, elapsed) for job, elapsed in running]
         to_come = {job: self.of(job) for job in waiting}

@@ -1,4 +1,4 @@
-"""What a worker runs: one configuration for a pack of seeds, from pre-training to the last session."""
+"""Run one trial in a worker: one configuration and a pack of seeds, from pre-training to the last session."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ from study.search.objective import objective
 
 
 class TrialSpec(TypedDict):
-    """What a worker is told of a trial: plain values only, which travel through Ray as they are."""
+    """Describes a trial to a worker, in plain values that Ray can send."""
 
     name: str
-    config: dict[str, Any]  # canonical: the settings that apply
+    config: dict[str, Any]  # canonical: only the settings that apply
     seeds: list[int]
     threads: int
     gpu_share: float
-    snapshot: int | None  # the session after which embeddings are kept
+    snapshot: int | None  # the session after which embeddings are saved
     eager: bool
     checkpoints: str  # a folder
-    metrics: list[str]  # additional ones, by their identities
+    metrics: list[str]  # identities of additional metrics
 
 
 class SentRecord(Record, total=False):
-    """A record on its way to the driver, with its files as text."""
+    """A record as a worker sends it to the driver, with its files as text."""
 
     predictions: str
     embeddings: str
 
 
 def run_trial(spec: TrialSpec) -> None:
-    """Ray Tune's trainable: reports as it goes, and the records at its end.
+    """Run a trial as Ray Tune's trainable.
 
-    The data is loaded here, by its name.
+    It loads the dataset by name, reports progress while it runs, and reports the records at the end.
     """
     started, start = time.time(), time.perf_counter()
     config = RunConfig.from_mapping(spec["config"])
-    with _hopeless_errors_told():
+    with _user_errors_reported():
         data.load(config.dataset)
         load_seconds = time.perf_counter() - start
         records, note = _run(spec, config, LiveReports())
@@ -70,7 +70,7 @@ def run_trial(spec: TrialSpec) -> None:
                 **{f"session/{number}": float(accuracy) for number, accuracy in enumerate(accuracies)},
                 "accuracy": float(accuracies[-1]),
                 "records": json.dumps(records),
-                "done": True,  # at once: a worker that dies after this report has nothing to do again
+                "done": True,  # with the records: a worker that dies later need not run again
                 "note": note,
                 "snapshot": spec["snapshot"],
                 "started": started,
@@ -81,8 +81,8 @@ def run_trial(spec: TrialSpec) -> None:
 
 
 def run_sample(spec: TrialSpec) -> None:
-    """One sample of a search: reports the objective at its end."""
-    with _hopeless_errors_told():
+    """Run one sample of a search as Ray Tune's trainable; report its objective at the end."""
+    with _user_errors_reported():
         config = RunConfig.from_mapping(spec["config"])
         records, note = _run(spec, config, LiveReports(tells_test=False))
         tune.report(
@@ -91,8 +91,8 @@ def run_sample(spec: TrialSpec) -> None:
 
 
 @contextmanager
-def _hopeless_errors_told() -> Iterator[None]:
-    """Errors that are the user's to mend are reported: Tune would try again what cannot heal."""
+def _user_errors_reported() -> Iterator[None]:
+    """Report user errors instead of raising them, so that Tune does not retry the trial."""
     try:
         yield
     except UserError as error:
@@ -103,7 +103,7 @@ def _run(spec: TrialSpec, config: RunConfig, progress: Progress) -> tuple[list[S
     torch.set_num_threads(spec["threads"])
     device = choose_device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
-        # The share has slack over what the trial should need (study/resources.py).
+        # The share includes slack over the measured memory (study/resources.py).
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
     dataset = data.load(config.dataset)
     folder = Path(spec["checkpoints"])
@@ -124,10 +124,21 @@ def run_pack(
     eager: bool = False,
     metrics: Mapping[str, type[Metric]] | None = None,
 ) -> tuple[list[SentRecord], str]:
-    """The records of a pack; one that does not fit the GPU is halved until it does, and that is said.
+    """Run a pack of seeds; halve it until it fits the memory of the GPU.
 
-    Predictions, and embeddings after the session ``snapshot``, travel with their record, as text. Checkpoints
-    are kept in ``folder`` until it is done.
+    Args:
+        config: The configuration.
+        seeds: The seeds of the pack.
+        dataset: Its dataset, loaded.
+        device: Where to compute.
+        progress: Receives the progress of each phase.
+        folder: Holds checkpoints until the pack is finished.
+        snapshot: The session after which embeddings are saved; None for no embeddings.
+        eager: Whether to disable CUDA graphs.
+        metrics: Additional metrics, by identity.
+
+    Returns:
+        The records, with predictions and embeddings as text, and a note for the user or an empty text.
     """
     config = resolve(config)
     checkpoints = checkpoints_of(config, seeds, dataset, device, folder, snapshot, eager)
@@ -156,7 +167,7 @@ def run_pack(
             record["predictions"] = _as_text(each.arrays())
         checkpoints.clear()
         where = checkpoints.went_on_from
-        return records, f"went on from a checkpoint at {where}" if where else ""
+        return records, f"continued from a checkpoint at {where}" if where else ""
     except torch.cuda.OutOfMemoryError:
         if len(seeds) == 1:
             raise
@@ -165,14 +176,14 @@ def run_pack(
     halves: list[SentRecord] = []
     for part in (seeds[:half], seeds[half:]):
         halves += run_pack(config, part, dataset, device, progress, folder, snapshot, eager, metrics)[0]
-    return halves, f"{len(seeds)} seeds did not fit the GPU together; run in smaller packs"
+    return halves, f"{len(seeds)} seeds did not fit into GPU memory together; ran in smaller packs"
 
 
 def _measured(record: Record, predictions: Predictions, metrics: Mapping[str, type[Metric]]) -> Record:
     """Return the record with additional metrics.
 
-    One that cannot be computed must not cost the run. The driver computes it again (`study.measuring`), from
-    the predictions, and reports what is wrong.
+    A metric that fails must not lose the run. The driver computes it again from the predictions
+    (`study.measuring`) and reports the error.
     """
     try:
         return with_metrics(record, predictions, metrics)
@@ -189,7 +200,7 @@ def checkpoints_of(
     snapshot: int | None,
     eager: bool,
 ) -> Checkpoints:
-    """Of a pack; named by all that its state follows from."""
+    """Return the checkpoints of a pack, identified by everything that its state depends on."""
     made_from = {
         "config": config.canonical(),
         "seeds": list(seeds),

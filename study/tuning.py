@@ -1,4 +1,4 @@
-"""Ray Tune: the trials of a plan as Tune runs them, and what happens when they report or fail."""
+"""Run the trials of a plan with Ray Tune, and handle their reports and failures."""
 
 from __future__ import annotations
 
@@ -26,23 +26,26 @@ from study.resources import Resources
 from study.store import Store
 from study.trial import SentRecord, TrialSpec, run_trial
 
-PENDING_SECONDS = 30.0  # without a running trial, before that is explained
-SECONDS_BETWEEN_LOOKS = 5.0  # whether Ray is alive
-MOST_LETTERS = 300  # of an error on the console; its log has it all
+PENDING_SECONDS = 30.0  # without a running trial, before a message explains why
+SECONDS_BETWEEN_LOOKS = 5.0  # checks whether Ray is alive
+MOST_LETTERS = 300  # of an error on the console; its log is complete
 
 
 class Recorder(tune.Callback):
-    """The driver alone writes: every finished run goes to the store as soon as it is reported."""
+    """Writes every finished run to the store as soon as a worker reports it.
+
+    Only the driver writes to the store.
+    """
 
     def __init__(self, store: Store, plan: Plan, progress: StudyProgress, retries: int = 0) -> None:
         self._store, self._progress, self._retries = store, progress, retries
-        self.lost: list[Trial] = []  # given up by Tune before their retries were used up
+        self.lost: list[Trial] = []  # Tune gave them up before all retries were used
         self._trials = {trial.name: trial for trial in plan.trials}
         self._patience = Patience(PENDING_SECONDS)
         self._looked = time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its callbacks to restore from; our plan restores instead."""
+        """Return nothing: Tune pickles callbacks to restore a study, but our plan does that."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -56,18 +59,18 @@ class Recorder(tune.Callback):
             self._progress.goes_on(trial.trial_id, result["phase"], result["step"], result["steps"], found)
         elif "failed" in result:
             log = self._write_failure(trial, result.pop("traceback"))
-            self._progress.say(f"{trial} failed: {_one_line(result['failed'])} ({log})")
+            self._progress.say(f"{trial} failed: {_one_line(result['failed'])} (log: {log})")
             self._progress.has_failed(trial.trial_id, self._of(trial))
         elif "records" in result:
             self._record(trial, result)
 
     def _record(self, trial: Any, result: dict[str, Any]) -> None:
-        # Tune keeps the last report: what is in files of ours need not be there, nor in its loggers.
+        # Tune keeps the last report and sends it to loggers; the records are in our files already.
         records: list[SentRecord] = json.loads(result.pop("records"))
         for record in records:
             key = record["config_hash"], record["seed"]
             embeddings = record.pop("embeddings", None)
-            if record["environment"]["commit"] is None:  # on another node, which has a copy without history
+            if record["environment"]["commit"] is None:  # from another node, whose copy has no Git history
                 record["environment"]["commit"] = commit()
             self._store.write_predictions(key, base64.b64decode(record.pop("predictions")))
             self._store.write(record)
@@ -80,20 +83,20 @@ class Recorder(tune.Callback):
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.stopped(trial.trial_id)
         log = self._write_failure(trial, _traceback(trial))
-        self._progress.say(f"{trial} failed and is tried again: {_reason(trial)} ({log})")
+        self._progress.say(f"{trial} failed and will be retried: {_reason(trial)} (log: {log})")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         log = self._write_failure(trial, _traceback(trial))
         if _lost_its_worker(trial) and trial.num_failures <= self._retries:
             self.lost.append(self._of(trial))
             self._progress.stopped(trial.trial_id)
-            self._progress.say(f"{trial} lost its worker, and runs again when the others have ended ({log})")
+            self._progress.say(f"{trial} lost its worker; it will run again after the others (log: {log})")
             return
-        self._progress.say(f"{trial} failed: {_reason(trial)} ({log})")
+        self._progress.say(f"{trial} failed: {_reason(trial)} (log: {log})")
         self._progress.has_failed(trial.trial_id, self._of(trial))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Give up when Ray has died here; say why nothing runs, where that lasts."""
+        """Give up if Ray has died; explain if no trial runs for a while."""
         if time.monotonic() - self._looked > SECONDS_BETWEEN_LOOKS:
             check_alive()
             self._looked = time.monotonic()
@@ -103,13 +106,13 @@ class Recorder(tune.Callback):
                 self._progress.say(reason)
 
     def _write_failure(self, trial: Any, error: str) -> Path:
-        """The log of a try that failed, of all its runs; returns the first one's file."""
+        """Write the log of a failed attempt for each of its runs; return the first file."""
         ours = self._of(trial)
         first, *_ = [self._store.write_failure(key, ours.config.canonical(), error) for key in ours.keys]
         return first
 
     def _figures(self, records: Sequence[Record]) -> list[float]:
-        """What is shown of finished runs."""
+        """Return the figures that the progress line shows of finished runs."""
         return [record["accuracy"][-1] for record in records]
 
     def _of(self, trial: Any) -> Trial:
@@ -117,7 +120,7 @@ class Recorder(tune.Callback):
 
 
 class Patience:
-    """Tells when something has waited for so long that a word is due, and again after ten times that."""
+    """Tells when a wait needs an explanation: after some seconds, and again after ten times as long."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._since = seconds, time.monotonic()
@@ -138,14 +141,14 @@ def _traceback(trial: Any) -> str:
 
 
 def _reason(trial: Any) -> str:
-    """Why the last try failed, in a line."""
+    """Return why the last attempt failed, in one line."""
     if _lost_its_worker(trial):
-        return "its worker died: killed, out of memory, or with its node"
+        return "its worker died (killed, out of memory, or its node is gone)"
     return _one_line(_traceback(trial).strip().splitlines()[-1])
 
 
 def _lost_its_worker(trial: Any) -> bool:
-    """Whether the last try ended with its process, and not by an error in it."""
+    """Return whether the last attempt ended because its process died."""
     if trial.pickled_error_file is None:
         return False
     return isinstance(pickle.loads(Path(trial.pickled_error_file).read_bytes()), RayActorError)
@@ -170,10 +173,23 @@ def run_plan(
     lent: Mapping[str, Dataset] | None = None,
     loggers: Sequence[tune.Callback] = (),
 ) -> None:
-    """Run the plan's trials; their records are in the store when this returns, or their failures.
+    """Run the trials of a plan; the store then has their records or failures.
 
-    A lost worker may fail several tasks of its trial, and Tune gives up one that fails again before it has
-    started again, whatever its retries. Those run again when the others have ended.
+    A lost worker may fail several tasks of its trial. Tune gives up a trial that fails again before it has
+    restarted, even if it has retries left. Such trials run again after the others.
+
+    Args:
+        plan: The trials to run.
+        store: Receives records and failures.
+        resources: What each trial may use.
+        progress: Shows the progress.
+        retries: How often a failed trial runs again.
+        time_budget: Seconds until Tune stops all trials; None for no limit.
+        snapshot: The session after which embeddings are saved; None for no embeddings.
+        eager: Whether to disable CUDA graphs.
+        metrics: Identities of additional metrics.
+        lent: Graphs that workers cannot load.
+        loggers: Callbacks of experiment trackers.
     """
     end = None if time_budget is None else time.monotonic() + time_budget
     trials: Sequence[Trial] = plan.trials
@@ -207,7 +223,7 @@ def _run_trials(
     metrics: Sequence[str],
     lent: Mapping[str, Dataset] | None,
 ) -> None:
-    # The longest first: a long trial that starts last keeps one machine busy and the others idle.
+    # Longest first: a long trial that starts last keeps one worker busy while the others idle.
     trials = sorted(trials, key=trial_seconds, reverse=True)
     specs = (make_spec(trial, store, resources, snapshot, eager=eager, metrics=metrics) for trial in trials)
     run_tuner(
@@ -232,7 +248,7 @@ def make_spec(
     eager: bool,
     metrics: Sequence[str] = (),
 ) -> TrialSpec:
-    """Tell a worker of a trial."""
+    """Return the description of `trial` for a worker."""
     return {
         "name": trial.name,
         "config": trial.config.canonical(),
@@ -247,30 +263,30 @@ def make_spec(
 
 
 class Supply(Searcher):
-    """Gives Tune its trials, one at a time: of a grid it would copy all of them for each."""
+    """Gives Tune its trials one at a time; Tune would copy a whole grid for each trial."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its searchers to restore from; our files restore instead."""
+        """Return nothing: Tune pickles searchers to restore a study, but our files do that."""
         return {}
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing, for the same reason."""
+        """Do nothing, for the same reason."""
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """What it found need not be known here."""
+        """Ignore the result; the recorder has it."""
 
 
 class InOrder(Supply):
-    """Trials that are known from the start."""
+    """Gives Tune a fixed sequence of trials."""
 
     def __init__(self, specs: Iterable[TrialSpec]) -> None:
         super().__init__()
         self._specs = iter(specs)
 
     def suggest(self, trial_id: str) -> Any:
-        """The next one."""
+        """Return the next trial, or that there is none."""
         spec = next(self._specs, None)
         return self.FINISHED if spec is None else {"spec": spec}
 
@@ -287,12 +303,20 @@ def run_tuner(
     time_budget: float | None = None,
     lent: Mapping[str, Dataset] | None = None,
 ) -> None:
-    """Tune with our trials, resources, store, retries and silence; the first of the callbacks is a Recorder.
+    """Run Ray Tune, without its console output.
 
-    ``most`` trials are supplied at most. ``lent`` are graphs that workers cannot load, on machines that have
-    not the files.
+    Args:
+        trainable: Runs one trial in a worker.
+        supply: Yields the trials.
+        most: The largest number of trials that `supply` yields.
+        store: The folder of the study, in which Tune keeps its files.
+        resources: What each trial may use.
+        callbacks: The first one is a `Recorder`.
+        retries: How often a failed trial runs again.
+        time_budget: Seconds until Tune stops all trials; None for no limit.
+        lent: Graphs that workers cannot load, because their machines do not have the files.
     """
-    cpus = resources.cpus  # this number alone goes to the workers, with the function that needs it
+    cpus = resources.cpus  # so that only this number is sent to workers with the function
 
     def request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
         return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": config["spec"]["gpu_share"]}])
@@ -328,5 +352,5 @@ def run_tuner(
 
 
 def trial_name(trial: Any) -> str:
-    """By which Tune knows a trial and calls its folder."""
+    """Return the name of a trial and of its folder in Tune."""
     return str(trial.config["spec"]["name"])

@@ -1,4 +1,4 @@
-"""What every Ray worker does first."""
+"""Prepare a Ray worker."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PACKAGES = ("hagmeta", "study", "analysis")
 def import_packages() -> None:
     """Import our packages before Ray puts the launch's folder first on ``sys.path``.
 
-    A user's project may have packages of the same names there. Modules of a package that is imported are
-    found in its own folder.
+    The user's project may have packages with the same names in that folder. Python finds the modules of a
+    package that is already imported in the package's folder.
     """
     for name in PACKAGES:
         import_module(name)

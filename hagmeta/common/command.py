@@ -1,4 +1,4 @@
-"""What every command line of the project does alike: options that name what is wrong, errors in one line."""
+"""Shared parts of the command lines: the parser, one-line errors, and the syntax of seeds and settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from hagmeta.common.errors import UserError, choose, shown
 
-COMMANDS = {  # what an installation puts on the path, and how a checkout calls the same program
+COMMANDS = {  # installed command: the same program in a checkout
     "hagmeta": "python -m hagmeta",
     "hagmeta-study": "python study/launch.py",
     "hagmeta-report": "python -m analysis",
@@ -20,18 +20,18 @@ COMMANDS = {  # what an installation puts on the path, and how a checkout calls 
 
 
 def as_typed(command: str) -> str:
-    """Return how to call one of ``COMMANDS``: installed or from a checkout, as this program was called."""
+    """Return how to call ``command`` in the same way as this program: installed, or in a checkout."""
     return command if Path(sys.argv[0]).stem in COMMANDS else COMMANDS[command]
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises a UserError instead of leaving, and offers the nearest name for an unknown option."""
+    """An argument parser that raises UserError, and suggests the nearest name for an unknown option."""
 
     def error(self, message: str) -> Any:
         raise UserError(f"{message} (see {self.prog} --help)")
 
     def options(self, arguments: Sequence[str] | None) -> argparse.Namespace:
-        """Parse; an unknown option is named before anything that it might have displaced."""
+        """Parse ``arguments``. Unknown options are reported first, since they can cause other errors."""
         options, unknown = self.parse_known_args(arguments)
         known = [name for action in self._actions for name in action.option_strings]
         for text in unknown:
@@ -40,14 +40,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def show_error(error: UserError) -> None:
-    """One line on standard error, to the letter."""
+    """Print ``error`` on one line of standard error, without interpreting markup."""
     line = " ".join(f"error: {error}".split())
     console = Console(stderr=True, highlight=False)
     console.print(line, style="bold red", markup=False, emoji=False, soft_wrap=True)
 
 
 def parse_seeds(text: str) -> list[int]:
-    """``10`` is the first ten seeds, ``3-5`` three of them, ``1,4,7`` those; without repetition."""
+    """Parse seeds: a count ``10`` (seeds 0 to 9), a range ``3-5`` or a list ``1,4,7``, without duplicates."""
     given = text.strip()
     seeds: list[int] = []
     try:
@@ -62,19 +62,19 @@ def parse_seeds(text: str) -> list[int]:
             raise ValueError
     except ValueError:
         raise UserError(
-            f"seeds {shown(text)}: give a count (10), a range (0-9; 0-0 is one seed) or a list (1,4,7)."
+            f"seeds {shown(text)}: expected a count (10), a range (0-9; 0-0 is one seed) or a list (1,4,7)."
         ) from None
     return seeds
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:
-    """``KEY=VALUE`` texts of a command line; what they mean is for RunConfig to say."""
+    """Parse ``KEY=VALUE`` arguments. RunConfig interprets the values."""
     settings: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"--set {shown(text)} is not KEY=VALUE.")
         if key in settings:
-            raise UserError(f"--set {key} is given twice: {settings[key]} and {value}.")
+            raise UserError(f"--set {key} is given twice: {settings[key]} and {value}; expected one value.")
         settings[key] = value
     return settings

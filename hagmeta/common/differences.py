@@ -1,4 +1,4 @@
-"""Which settings tell configurations apart, and in which order the values of a setting stand."""
+"""Find the settings in which configurations differ, and sort the values of a setting."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from numbers import Real
 from typing import Any
 
 Config = Mapping[str, Any]
-# What a task is made of, and who solves it: any difference counts.
+# The task and the method: any difference counts.
 TASK = (
     *("dataset", "method", "protocol", "n_way", "k_shot"),
     *("queries_per_class", "drop_small", "val_classes", "visibility", "mislabelled"),
 )
-DECIDED_BY = {"sessions": ("n_way",), "query_shot": ("k_shot", "protocol")}  # unless they are given
+DECIDED_BY = {"sessions": ("n_way",), "query_shot": ("k_shot", "protocol")}  # unless set explicitly
 
 
 def differing(configs: Sequence[Config], given: Sequence[Collection[str]] | None = None) -> list[str]:
-    """The settings that tell configurations apart: the task's, and those that differ within a method.
+    """Return the settings in which configurations differ: those of the task, and those within a method.
 
-    Classes count where they differ within a dataset, which decides them. Sessions follow from N, and
-    training queries from K and the protocol: they count where they were ``given``, by name for each
-    configuration. Where that is not known, they count unless what decides them differs as well.
+    The setting ``classes`` counts only if it differs within a dataset. The defaults of ``sessions`` and
+    ``query_shot`` follow from other settings. These two count if they were set explicitly.
+
+    Args:
+        configs: The configurations.
+        given: For each configuration, the settings that were set explicitly. If this is unknown, ``sessions``
+            and ``query_shot`` count unless the settings that decide them also differ.
     """
     if given is not None:
         configs = [_as_given(config, names) for config, names in zip(configs, given, strict=True)]
@@ -32,7 +36,7 @@ def differing(configs: Sequence[Config], given: Sequence[Collection[str]] | None
 
 
 def _as_given(config: Config, given: Collection[str]) -> Config:
-    """With nothing in the place of what the task has decided."""
+    """Return ``config`` with None for values that follow from the task."""
     return {**config, **{key: config.get(key) if key in given else None for key in DECIDED_BY}}
 
 
@@ -51,6 +55,6 @@ def _hashable(value: Any) -> Any:
 
 
 def sort_key(value: Any) -> tuple[bool, float, str]:
-    """Orders the values of a setting: numbers by size, NumPy's too, then names; what is absent comes last."""
+    """Return a sort key for the values of a setting: numbers by size, then names, then missing values."""
     number = isinstance(value, Real) and value == value
     return (not number, float(value) if number else 0.0, str(value))

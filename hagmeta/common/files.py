@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, whatever happens meanwhile."""
+"""Write files and folders atomically: either completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hagmeta.common.errors import UserError
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A place to write a file to; it takes the place of ``path`` once all went well.
+    """Yield a temporary path to write to. It replaces ``path`` if no error occurs.
 
-    Any number may write one file at once: the last to finish stays.
+    Several processes may write the same file at once; the last one to finish wins.
     """
     partial = _partial(path)
     try:
@@ -31,9 +31,9 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def folder_written_whole(path: Path) -> Iterator[Path]:
-    """An empty folder to fill; it takes the place of ``path`` once all went well.
+    """Yield an empty temporary folder to fill. It replaces ``path`` if no error occurs.
 
-    One at a time: the caller holds a lock. What killed ones have left behind is cleared away.
+    The caller must hold a lock. Leftovers of killed processes are removed.
     """
     for left_by_the_killed in path.parent.glob(f".{glob.escape(path.name)}.{'?' * 8}.partial"):
         shutil.rmtree(left_by_the_killed, ignore_errors=True)
@@ -51,15 +51,15 @@ def folder_written_whole(path: Path) -> Iterator[Path]:
 
 
 def expanded(text: str) -> Path:
-    """A path as a user writes it, with ``~`` for a home folder."""
+    """Return ``text`` as a path, with ``~`` replaced by the home folder."""
     try:
         return Path(text).expanduser()
-    except (RuntimeError, ValueError) as error:  # ~ of a user that there is not, or with a NUL
-        raise UserError(f"{text}: this is no usable path ({error}).") from None
+    except (RuntimeError, ValueError) as error:  # ~ of an unknown user, or a NUL character
+        raise UserError(f"{text}: not a valid path ({error}).") from None
 
 
 def require_readable(path: Path) -> None:
-    """Raise an OSError unless a file is there to be read; to open a FIFO would wait without end."""
+    """Raise an OSError unless ``path`` is a regular file. Opening a FIFO would block forever."""
     try:
         mode = path.stat().st_mode
     except ValueError as error:  # a NUL in its name
@@ -71,10 +71,10 @@ def require_readable(path: Path) -> None:
 
 
 def check_writable(option: str, path: Path) -> None:
-    """Find out before the work, not after it, whether `written_whole` can write a file."""
+    """Raise an error if `written_whole` cannot write ``path``. Call this before the slow part."""
     with writing(option, path):
         with suppress(FileNotFoundError):
-            require_readable(path)  # a device or FIFO would be replaced by a file
+            require_readable(path)  # do not replace a device or FIFO by a file
         if not path.parent.is_dir():
             raise FileNotFoundError(f"there is no folder {path.parent}")
         partial = _partial(path)
@@ -87,7 +87,7 @@ def check_writable(option: str, path: Path) -> None:
 
 @contextmanager
 def writing(option: str, path: Path) -> Iterator[None]:
-    """Say in one line that the file of an option cannot be written."""
+    """Turn an OSError into a UserError that names the option and the file."""
     try:
         yield
     except OSError as error:
@@ -95,12 +95,12 @@ def writing(option: str, path: Path) -> Iterator[None]:
 
 
 def reason(error: OSError) -> str:
-    """What an error of the system says, without the path."""
+    """Return the message of a system error without the path."""
     return error.strerror or " ".join(str(error).split())
 
 
 def _partial(path: Path) -> Path:
-    """Beside ``path``, and nobody else's: not another thread's, nor a machine's that shares the disk."""
+    """Return a unique temporary path in the same folder, also across threads and machines."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
 
 

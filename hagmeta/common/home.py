@@ -1,4 +1,4 @@
-"""Where downloads and pre-trained encoders are kept."""
+"""The folder for downloads and pre-trained encoders."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ DEFAULT_HOME = "~/.cache/hagmeta"
 
 
 def home() -> Path:
-    """``$HAGMETA_HOME``, or a folder in the user's cache."""
+    """Return ``$HAGMETA_HOME``, or the default folder in the user's cache."""
     given = os.environ.get("HAGMETA_HOME", DEFAULT_HOME)
     if not given.strip():
-        raise UserError(f"HAGMETA_HOME is empty; give it a folder, or unset it for {DEFAULT_HOME}.")
+        raise UserError(f"HAGMETA_HOME is empty; set it to a folder, or unset it to use {DEFAULT_HOME}.")
     try:
         return Path(given).expanduser()
-    except RuntimeError as error:  # of a user that there is not
+    except RuntimeError as error:  # the home folder of an unknown user
         raise UserError(f"HAGMETA_HOME is {given!r}: {error}") from None
 
 
 def make_home() -> Path:
-    """The same, there and writable; said now and not in every trial."""
+    """Create the folder, check that it is writable, and return it. Errors appear before any trial starts."""
     folder = home()
     try:
         folder.mkdir(parents=True, exist_ok=True)

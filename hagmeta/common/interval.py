@@ -1,4 +1,4 @@
-"""Student's interval: how far the mean of a few seeds may be from the truth."""
+"""Student's t interval for the mean over seeds."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import scipy.special
 
 @cache
 def student(count: int) -> float:
-    """Half the width of the 95 % interval of a mean, in standard errors; NaN for a single value."""
+    """Return half the width of the 95 % interval of a mean, in standard errors; NaN for one value."""
     return float(scipy.special.stdtrit(count - 1, 0.975)) if count > 1 else float("nan")

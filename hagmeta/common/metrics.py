@@ -1,7 +1,7 @@
-"""Declare every metric once: records, their schema and the tables of a report follow from here.
+"""Declarations of metrics. Records, their schema and the tables of a report use them.
 
-A metric that this package computes is declared in `BUILT_IN` and computed in `hagmeta.protocol.metrics`.
-Additional metrics declare themselves, and a record carries the declarations of those that it has.
+Built-in metrics are declared in `BUILT_IN` and computed in `hagmeta.protocol.metrics`. Additional metrics
+declare themselves, and records store their declarations.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 class MetricDeclaration:
     """How to read one metric of a record."""
 
-    name: str  # its key in records
-    title: str  # as tables write it
-    by_session: bool  # a list with one value per session; otherwise one value per run
+    name: str  # key in records
+    title: str  # name in tables
+    by_session: bool  # True: one value per session; False: one value per run
     higher_is_better: bool = True
-    shown: bool = False  # has a column in the tables of metrics
-    score: bool = False  # a share from 0 to 1 by session, which `--metric` of a report can choose
+    shown: bool = False  # whether tables of metrics have a column for it
+    score: bool = False  # whether it can be the `--metric` of a report: by session, from 0 to 1
 
 
-BUILT_IN = (  # in the order of the columns of tables
+BUILT_IN = (  # in the order of columns
     MetricDeclaration("accuracy", "accuracy", by_session=True, shown=True, score=True),
     MetricDeclaration("macro_accuracy", "macro accuracy", by_session=True, shown=True, score=True),
     MetricDeclaration("macro_f1", "macro-F1", by_session=True, shown=True, score=True),
@@ -39,12 +39,12 @@ BUILT_IN = (  # in the order of the columns of tables
     MetricDeclaration("backward_transfer", "BWT", by_session=False, shown=True),
     MetricDeclaration("pd", "PD", by_session=False, higher_is_better=False),
     MetricDeclaration("rpd", "RPD", by_session=False, higher_is_better=False),
-    # The parts that other metrics are made of: rows by session, and the classes of their columns.
+    # The parts of other metrics: rows by session, and the classes of their columns.
     MetricDeclaration("matrix", "accuracy by task", by_session=True),
     MetricDeclaration("class_accuracy", "accuracy by class", by_session=True),
     MetricDeclaration("classes_met", "classes", by_session=False),
 )
-# What a method or its answers say beside the predictions; only some records have them.
+# Diagnostics of methods; only some records have them.
 DIAGNOSTICS = (
     MetricDeclaration("calibration_error", "calibration error", True, higher_is_better=False, shown=True),
     MetricDeclaration("nla_entropy", "NLA's entropy", by_session=True),
@@ -59,7 +59,7 @@ def declaration(name: str) -> MetricDeclaration:
 
 
 def to_record(declared: MetricDeclaration, source: str) -> dict[str, Any]:
-    """Return what a record says of an additional metric; ``source`` is the identity of its code."""
+    """Return the declaration of an additional metric for a record; ``source`` identifies its code."""
     values = asdict(declared)
     return {key: values[key] for key in ("title", "by_session", "higher_is_better", "shown")} | {
         "source": source
@@ -67,7 +67,7 @@ def to_record(declared: MetricDeclaration, source: str) -> dict[str, Any]:
 
 
 def from_record(name: str, said: Mapping[str, Any]) -> MetricDeclaration:
-    """Return the declaration of an additional metric from what a record says of it."""
+    """Return the declaration of an additional metric that a record stores."""
     return MetricDeclaration(
         name, said["title"], said["by_session"], said["higher_is_better"], shown=said["shown"]
     )

@@ -1,8 +1,8 @@
-"""Load code from outside this package, and know it again by its source.
+"""Load plug-ins, which are code from outside this package, and identify them by their source.
 
-A plug-in is named by an import path (``package.module:Name``), by a file (``my_method.py:Name``), by an entry
-point, or is the class itself. Its identity is ``Name@<hash of its source>``: the same on every machine, and
-another one as soon as the code changes. For a file the hash covers the file, for a module its whole package.
+A reference to a plug-in is an import path (``package.module:Name``), a file (``my_method.py:Name``), an entry
+point, or the class itself. Its identity is ``Name@<hash of its source>``. It is the same on every machine and
+changes with the code. For a file, the hash covers the file; for a module, it covers the whole package.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files import expanded, folder_written_whole
 from hagmeta.common.identity import DIGITS, without_hash
 
-VARIABLE = "HAGMETA_PLUGINS"  # names the staged folder in which a worker finds the launch's plug-ins
+VARIABLE = "HAGMETA_PLUGINS"  # environment variable with the name of the folder of plug-ins for workers
 CONTENTS = "plugins.json"
-MOST_BYTES = 50_000_000  # of a package that is sent to workers
-EVERYWHERE = ("torch", "torch_geometric")  # installed on every machine: not sent
+MOST_BYTES = 50_000_000  # largest package that is sent to workers
+EVERYWHERE = ("torch", "torch_geometric")  # installed on every machine, so never sent
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _IMPORT = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """Something that was loaded from outside: what it is, and where its source is."""
+    """A loaded plug-in and the place of its source."""
 
     identity: str
     value: Any
-    module: str  # by which a worker imports it; of a file, the name of the copy
-    source: Path | None  # the file or the package's folder; None where there is no file, as in a notebook
-    content: bytes = b""  # of a file, as it was loaded: it may change afterwards
+    module: str  # the module that workers import; for a file, the name of its copy
+    source: Path | None  # the file or the folder of the package; None without a file, as in a notebook
+    content: bytes = b""  # the file when it was loaded; the file itself may change later
 
     @property
     def name(self) -> str:
-        """The name without the hash."""
+        """Return the name without the hash."""
         return without_hash(self.identity)
 
 
@@ -57,25 +57,25 @@ _loaded: dict[str, Plugin] = {}  # by identity
 
 
 def is_reference(text: str) -> bool:
-    """Tell whether ``text`` names a file or an import path rather than a registered name."""
+    """Return whether ``text`` is ``file.py:Name`` or ``package.module:Name``, not a registered name."""
     return bool(_FILE.fullmatch(text) or _IMPORT.fullmatch(text))
 
 
 def load(reference: str, kind: str) -> Plugin:
-    """Load ``package.module:Name`` or ``file.py:Name``; ``kind`` is for errors, such as ``method``."""
+    """Load ``package.module:Name`` or ``file.py:Name``. Errors mention ``kind``, such as ``method``."""
     of_file = _FILE.fullmatch(reference)
     if of_file:
         return _from_file(expanded(of_file["path"]), of_file["name"], kind)
     parts = _IMPORT.fullmatch(reference)
     if not parts:
         raise UserError(
-            f"the {kind} {shown(reference)} is no reference; give package.module:Name or file.py:Name."
+            f"{kind} {shown(reference)} is not a reference; expected package.module:Name or file.py:Name."
         )
     return _from_module(parts["module"], parts["name"], kind, reference)
 
 
 def of_class(value: Any, kind: str) -> Plugin:
-    """Return the plug-in that a class given in Python is, such as one written in a notebook."""
+    """Return the plug-in of a class object, such as a class written in a notebook."""
     for plugin in _loaded.values():
         if plugin.value is value:
             return plugin
@@ -87,19 +87,19 @@ def of_class(value: Any, kind: str) -> Plugin:
         text = inspect.getsource(value)
     except (OSError, TypeError):
         raise UserError(
-            f"the source of the {kind} {name} cannot be found; write the class in a file, and give "
+            f"{kind} {name}: its source code cannot be found; write the class in a file and use "
             f"file.py:{name}."
         ) from None
     return _keep(Plugin(f"{name}@{_digest([('', text.encode())])}", value, value.__module__, None))
 
 
 def loaded() -> list[Plugin]:
-    """Return every plug-in that this process has loaded."""
+    """Return all plug-ins that this process has loaded."""
     return list(_loaded.values())
 
 
 def find(identity: str) -> Plugin | None:
-    """Return the plug-in of that identity, if it is loaded or staged for this process."""
+    """Return the plug-in with ``identity`` if it is loaded or staged for this process, otherwise None."""
     if identity not in _loaded:
         _load_staged(identity)
     return _loaded.get(identity)
@@ -108,15 +108,18 @@ def find(identity: str) -> Plugin | None:
 def stage(folder: Path, needed: Collection[str] = ()) -> Path | None:
     """Copy the sources of loaded plug-ins into one folder for workers.
 
-    A worker that has the folder's parent on ``sys.path`` and its name in ``$HAGMETA_PLUGINS`` finds every
-    identity in it.
+    A worker finds all plug-ins if the parent of this folder is on ``sys.path`` and its name is in
+    ``$HAGMETA_PLUGINS``.
 
     Args:
-        folder: where to put it; it is named by its content.
-        needed: identities that must be in it. Others are left out where their source cannot be copied.
+        folder: The parent folder. The name of the new folder contains a hash of its content.
+        needed: Identities that must be copied. Other plug-ins are left out if they cannot be copied.
 
     Returns:
-        The folder, or None where there is no plug-in.
+        The new folder, or None if there are no plug-ins.
+
+    Raises:
+        UserError: A needed plug-in cannot be copied.
     """
     sources = {plugin: _why_not_copied(plugin) for plugin in loaded()}
     for plugin, why_not in sources.items():
@@ -139,23 +142,23 @@ def stage(folder: Path, needed: Collection[str] = ()) -> Path | None:
 
 
 def _why_not_copied(plugin: Plugin) -> str:
-    """Why workers cannot be given a plug-in; empty where they can."""
+    """Return why a plug-in cannot be sent to workers, or an empty string."""
     if "<locals>" in getattr(plugin.value, "__qualname__", ""):
-        return f"{plugin.name} is written inside a function, where workers cannot find it; move it out."
+        return f"{plugin.name} is defined inside a function, where workers cannot find it; move it out."
     if plugin.source is None:
         return (
-            f"{plugin.name} was written in a notebook or a terminal, which workers cannot read; write it in "
-            f"a file, and give file.py:{plugin.name}."
+            f"{plugin.name} is defined in a notebook or a terminal, which workers cannot read; write it in "
+            f"a file and use file.py:{plugin.name}."
         )
     if plugin.content or plugin.module.partition(".")[0] in EVERYWHERE:
         return ""
     if not plugin.source.is_dir() or _identity(plugin.name, plugin.source) != plugin.identity:
-        return f"the package {plugin.source} has changed since {plugin.name} was loaded; start again."
+        return f"the package {plugin.source} has changed since {plugin.name} was loaded; restart the program."
     size = sum(path.stat().st_size for path in plugin.source.rglob("*") if path.is_file())
     if size > MOST_BYTES:
         return (
-            f"the package {plugin.source.name} has {size:,} bytes, too many to send to workers (at most "
-            f"{MOST_BYTES:,}); keep the plug-in in a package of its own."
+            f"the package {plugin.source.name} has {size:,} bytes, too large to send to workers (at most "
+            f"{MOST_BYTES:,}); move the plug-in to a separate package."
         )
     return ""
 
@@ -170,14 +173,14 @@ def _copy(plugin: Plugin, folder: Path) -> None:
 
 
 def _load_staged(identity: str) -> None:
-    """Load a plug-in that ``$HAGMETA_PLUGINS`` has for this process, if it has it."""
+    """Load the plug-in with ``identity`` from the folder in ``$HAGMETA_PLUGINS``, if it is there."""
     name = os.environ.get(VARIABLE, "")
     if not name:
         return
     places = [Path(entry) / name for entry in sys.path] + [Path(entry) for entry in sys.path]
     folder = next((place for place in places if place.name == name and (place / CONTENTS).is_file()), None)
     if folder is None:
-        raise UserError(f"the plug-ins {name} of this launch are not on this machine's path.")
+        raise UserError(f"the folder {name} with the plug-ins of this launch is not on sys.path here.")
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     modules = {each["identity"]: each["module"] for each in json.loads((folder / CONTENTS).read_text())}
@@ -185,14 +188,14 @@ def _load_staged(identity: str) -> None:
         found = _from_module(modules[identity], without_hash(identity), "plug-in", identity)
         if found.identity != identity:
             raise UserError(
-                f"the plug-in {identity} is {found.identity} on this machine: its source differs."
+                f"plug-in {identity}: the source on this machine differs (it is {found.identity} here)."
             )
 
 
 def _from_file(path: Path, name: str, kind: str) -> Plugin:
     path = path.absolute()
     if not path.is_file():
-        raise UserError(f"{path}:{name}: there is no such file; a {kind} is given as file.py:Name.")
+        raise UserError(f"{path}:{name}: no such file; expected {kind} as file.py:Name.")
     content = path.read_bytes()
     identity = f"{name}@{_digest([('', content)])}"
     if identity in _loaded:
@@ -203,7 +206,7 @@ def _from_file(path: Path, name: str, kind: str) -> Plugin:
         spec = importlib.util.spec_from_file_location(module_name, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[module_name] = module  # dataclasses and pickle look it up
+        sys.modules[module_name] = module  # needed by dataclasses and pickle
         with _errors_in_a_line(f"{path}:{name}", f"{path.name} cannot be imported"):
             try:
                 exec(compile(content, str(path), "exec"), vars(module))
@@ -220,8 +223,8 @@ def _from_module(module_name: str, name: str, kind: str, reference: str) -> Plug
         except ModuleNotFoundError as error:
             if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
                 raise UserError(
-                    f"{reference}: there is no module {error.name!r}; give an installed package.module:Name, "
-                    f"or a file as file.py:{name}."
+                    f"{reference}: there is no module {error.name!r}; expected an installed "
+                    f"package.module:Name, or a file as file.py:{name}."
                 ) from None
             raise
     return _of_module(module, name, _member(module, name, reference))
@@ -235,7 +238,7 @@ def _of_module(module: ModuleType, name: str, value: Any) -> Plugin:
 
 @contextmanager
 def _here_importable() -> Iterator[None]:
-    """Let modules of the current folder be found, after everything else."""
+    """Make modules in the current folder importable, after all others."""
     here = os.getcwd()
     if here in sys.path:
         yield
@@ -253,7 +256,7 @@ def _errors_in_a_line(reference: str, what: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # a plug-in's code may raise anything
+    except Exception as error:  # plug-ins may raise anything
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{reference}: {what}: {type(error).__name__}: {reason}") from error
 
@@ -271,7 +274,7 @@ def _keep(plugin: Plugin) -> Plugin:
 
 
 def _source_of(module: ModuleType) -> Path:
-    """The folder of a module's top-level package, or its file where it is alone."""
+    """Return the folder of the top-level package of a module, or its file if it has no package."""
     top = sys.modules[module.__name__.partition(".")[0]]
     paths = list(getattr(top, "__path__", ()))
     return Path(paths[0]) if paths else Path(str(module.__file__))
@@ -287,6 +290,6 @@ def _identity(name: str, source: Path) -> str:
 def _digest(parts: list[tuple[str, bytes]]) -> str:
     digest = hashlib.sha256()
     for name, content in parts:
-        # Line endings are the machine's, not the author's.
+        # Line endings may differ between machines.
         digest.update(f"{name}\0".encode() + content.replace(b"\r\n", b"\n") + b"\0")
     return digest.hexdigest()[:DIGITS]

@@ -1,4 +1,4 @@
-"""Whether a record is what the schema beside this file says: all of it, to the last number."""
+"""Check records against the JSON schema in this folder."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 
 from hagmeta.common.metrics import BUILT_IN
 
-FORMAT = 1  # of the records that are written now; raise it when older readers would misread them
+FORMAT = 1  # format of new records; increase it when older readers would misread them
 FILE = Path(__file__).with_name(f"record-{FORMAT}.schema.json")
 NOT_BY_SESSION = {"given", "unhashed", *(each.name for each in BUILT_IN if not each.by_session)}
-MOST_SHOWN = 60  # letters of a wrong value
+MOST_SHOWN = 60  # characters of an invalid value
 
 KINDS: dict[str, set[type]] = {"number": {int, float}, "integer": {int}, "null": {type(None)}}
 KINDS |= {"string": {str}, "boolean": {bool}}
 _KIND = {True: "by session", False: "as one value"}
-OF_VALUES = {"type", "minimum", "maximum", "description"}  # keywords that the short way below knows
+OF_VALUES = {"type", "minimum", "maximum", "description"}  # keywords that the fast check below supports
 OF_LISTS = {"type", "minItems", "items", "description"}
 OF_OBJECTS = {"type", "minProperties", "required", "properties", "additionalProperties", "description"}
 
 
 def problem_of(record: Mapping[str, Any]) -> str | None:
-    """What is wrong with a record, and where; None where nothing is."""
+    """Return what is wrong with a record and where, or None."""
     form = record.get("format", FORMAT)
     if type(form) is int and form > FORMAT:
-        return f"of format {form}, which is newer than this program's {FORMAT}"
+        return f"its format {form} is newer than {FORMAT}, which this version reads; update hagmeta"
     missing = [key for key in schema()["required"] if key not in record]
     if missing:
-        return f"without {', '.join(missing)}"
+        return f"keys are missing: {', '.join(missing)}"
     error = next(_errors(record), None)
     if error is not None:
         place = "".join(f"[{part}]" if isinstance(part, int) else f" {part}" for part in error.absolute_path)
@@ -41,7 +41,7 @@ def problem_of(record: Mapping[str, Any]) -> str | None:
 
 @cache
 def schema() -> dict[str, Any]:
-    """The schema, with its definitions in place of references to them."""
+    """Return the schema with all references replaced by their definitions."""
     content = json.loads(FILE.read_text())
     return dict(_inlined(content, content.pop("$defs")))
 
@@ -57,14 +57,14 @@ def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def _errors(record: Mapping[str, Any]) -> Any:
-    """Those of jsonschema, which takes 8 ms a record, for what is not plainly right."""
+    """Return the errors of jsonschema. It takes 8 ms per record, so it checks only doubtful values."""
     known, others = schema()["properties"], schema()["additionalProperties"]
     doubtful = {key: value for key, value in record.items() if not _holds(value, known.get(key, others))}
     return _validator().iter_errors(doubtful) if doubtful else iter(())
 
 
 def _holds(value: Any, wanted: Mapping[str, Any]) -> bool:
-    """Whether a value surely is as wanted; False where that takes more than a glance."""
+    """Return True if ``value`` certainly matches ``wanted``; False if only jsonschema can tell."""
     kind = wanted.get("type")
     if isinstance(kind, list) and "array" in kind:  # a list, or a single value
         plain = [other for other in kind if other != "array"]
@@ -109,39 +109,39 @@ def _all_hold(values: Iterable[Any], wanted: Mapping[str, Any]) -> bool:
 
 @cache
 def _validator() -> Any:
-    import jsonschema  # it takes a tenth of a second to import: not before something is doubtful
+    import jsonschema  # slow to import (0.1 s), so only when a value is doubtful
 
-    parts = {key: value for key, value in schema().items() if key != "required"}  # looked for already
+    parts = {key: value for key, value in schema().items() if key != "required"}  # already checked
     return jsonschema.Draft202012Validator(parts)
 
 
 def _unequal(record: Mapping[str, Any]) -> str | None:
-    """What a schema cannot say: lists by session are of one length, and the matrix is a triangle."""
+    """Check what a schema cannot express: equal numbers of sessions, and a triangular matrix."""
     config, sessions = record["config"], len(record["accuracy"])
     for key in ("dataset", "method"):
         if not isinstance(config.get(key), str):
-            return f"its config names no {key}"
+            return f"its config has no {key}"
     for key, value in record.items():
         if isinstance(value, list) and key not in NOT_BY_SESSION and len(value) != sessions:
-            return f"its {key} has {len(value)} sessions, its accuracy {sessions}"
+            return f"its {key} has {len(value)} sessions, but its accuracy has {sessions}"
     if any(len(row) != number for number, row in enumerate(record["matrix"], start=1)):
-        return "its matrix is no triangle"
+        return "its matrix is not triangular"
     return _undeclared(record)
 
 
 def _undeclared(record: Mapping[str, Any]) -> str | None:
-    """Return what additional values and the declarations of metrics disagree on."""
+    """Return where additional values contradict the declarations of metrics, or None."""
     declared = record.get("metrics", {})
     for name, metric in declared.items():
         if name in schema()["properties"]:
-            return f"its {name} is declared as an additional metric"
+            return f"its {name} is a built-in value, but is declared as an additional metric"
         if name not in record:
-            return f"its {name} is declared as a metric and missing"
+            return f"its {name} is declared as a metric, but is missing"
         if isinstance(record[name], list) != metric["by_session"]:
-            return f"its {name} is {_shown(record[name])}, and declared {_KIND[metric['by_session']]}"
+            return f"its {name} is {_shown(record[name])}, but is declared {_KIND[metric['by_session']]}"
     for name in record.keys() - schema()["properties"].keys() - declared.keys():
         if not isinstance(record[name], list):
-            return f"its {name} is {_shown(record[name])}, and no metric of this name is declared"
+            return f"its {name} is {_shown(record[name])}, but no metric of this name is declared"
     return None
 
 

@@ -1,4 +1,4 @@
-"""A study's records as files: what a run is called, where it lies, and whether what lies there is whole."""
+"""Records of a study as files: their names, their folders, and how to read them safely."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hagmeta.common.files import reason, require_readable
 from hagmeta.common.record_schema import problem_of
 
 RunKey = tuple[str, int]  # configuration hash, seed
-MOST_BYTES = 20_000_000  # of a record; hundreds of sessions and classes stay below a tenth of it
+MOST_BYTES = 20_000_000  # per record; hundreds of sessions and classes need less than a tenth
 
 
 class Record(TypedDict, total=False):
-    """One run: one configuration, one seed. ``record-1.schema.json`` describes each key.
+    """The record of one run: one configuration and one seed. ``record-1.schema.json`` describes each key.
 
-    Older records lack keys that are not required. Metrics of one's own and methods' diagnostics have names
-    that are known only when the program runs: for those, `opened` gives an `OpenRecord`.
+    Older records lack some optional keys. The names of additional metrics and diagnostics are not known in
+    advance; use `opened` to read them.
     """
 
     config: Required[dict[str, Any]]
@@ -37,8 +37,8 @@ class Record(TypedDict, total=False):
     unhashed: list[str]
     births: dict[str, Any]
     revisions: dict[str, int]
-    traits: dict[str, Any]  # of the configured method: see `hagmeta.common.traits`
-    metrics: dict[str, dict[str, Any]]  # how each is called and shown
+    traits: dict[str, Any]  # traits of the method; see `hagmeta.common.traits`
+    metrics: dict[str, dict[str, Any]]  # declarations of additional metrics
     leaks: bool
     oracle: bool
     base_accuracy: list[float]
@@ -58,16 +58,19 @@ class Record(TypedDict, total=False):
     environment: dict[str, Any]
 
 
-OpenRecord = dict[str, Any]  # a record that is read by any name
+OpenRecord = dict[str, Any]  # a record with any keys
 
 
 def opened(record: Record) -> OpenRecord:
-    """Return the same record, to be read by any name."""
+    """Return the same record with a type that allows any key."""
     return cast(OpenRecord, record)
 
 
 class StudyFolder:
-    """``FOLDER/runs/<configuration hash>/<seed>.json`` and what lies beside it; folders merge by copying."""
+    """The paths in the folder of a study. You can merge two folders by copying one into the other.
+
+    Records are ``FOLDER/runs/<configuration hash>/<seed>.json``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -76,17 +79,18 @@ class StudyFolder:
         self.launches = folder / "launches"
         self.embeddings = folder / "embeddings"
         self.predictions = folder / "predictions"
-        self.checkpoints = folder / "checkpoints"  # of trials that were cut off
+        self.checkpoints = folder / "checkpoints"  # of interrupted trials
 
     def record_files(self) -> Iterator[Path]:
-        """Every finished run's, in order."""
+        """Yield the record files of all finished runs, sorted."""
         yield from sorted(self.runs.glob("*/*.json"))
 
     def embeddings_of(self, key: RunKey, session: int) -> Path:
+        """Return the file with the embeddings of a run in ``session``."""
         return self.embeddings / key[0] / f"{key[1]}-{session}.npz"
 
     def predictions_of(self, key: RunKey) -> Path:
-        """Runs of the first versions have none: a record is whole without."""
+        """Return the file with the predictions of a run. Runs of early versions have none."""
         return self.predictions / key[0] / f"{key[1]}.npz"
 
 
@@ -95,10 +99,13 @@ def config_hash(
     unhashed: Collection[str] = (),
     revisions: Mapping[str, int] | None = None,
 ) -> str:
-    """Names a configuration, as a record holds it.
+    """Return the hash that identifies a configuration.
 
-    Settings that are younger than a configuration's name stay out of it while they say what was so before
-    them (``unhashed``). What has been revised, such as a dataset's preparation, is told by its number.
+    Args:
+        config: The settings, as in a record.
+        unhashed: Settings to leave out. New settings stay out while they have the value that was implied
+            before they existed, so that old hashes stay valid.
+        revisions: Revision numbers of parts that changed, such as the preparation of a dataset.
     """
     hashed = {name: value for name, value in config.items() if name not in unhashed}
     if revisions:
@@ -108,7 +115,11 @@ def config_hash(
 
 
 def read_record(path: Path) -> Record:
-    """A record that is whole and stands where it belongs, or a ValueError that says what is wrong."""
+    """Read and check a record.
+
+    Raises:
+        ValueError: The file is not a valid record, or it is in the wrong folder.
+    """
     content = _parsed(path)
     if not isinstance(content, dict):
         raise ValueError("not a record")
@@ -117,31 +128,31 @@ def read_record(path: Path) -> Record:
         raise ValueError(problem)
     record = cast(Record, content)
     if record["config_hash"] != path.parent.name or _hash_of(record) != path.parent.name:
-        raise ValueError("of another configuration than its folder's")
+        raise ValueError("the record is of another configuration than its folder name")
     if str(record["seed"]) != path.stem:
-        raise ValueError("of another seed than its name's")
+        raise ValueError("the record is of another seed than its file name")
     return record
 
 
 def _parsed(path: Path) -> Any:
-    """What a file holds, of plain JSON: no NaN, nothing nested without end."""
+    """Parse strict JSON: no NaN, and no extreme nesting."""
     try:
         require_readable(path)
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"larger than {MOST_BYTES:,} bytes")
         content = path.read_bytes()
-    except OSError as error:  # a folder, a link to nothing, no right to read it
+    except OSError as error:  # a folder, a broken link, or missing permissions
         raise ValueError(f"not readable: {reason(error)}") from None
     try:
         return json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise ValueError("not whole") from None
+        raise ValueError("not valid JSON") from None
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _hash_of(record: Record) -> str:
-    # Records from before these keys have hashed every setting, of what was not revised yet.
+    # Old records without these keys hashed all settings and had no revisions.
     return config_hash(record["config"], record.get("unhashed", ()), record.get("revisions"))

@@ -1,4 +1,4 @@
-"""Find methods, encoders, protocols, datasets and metrics: ours by name, other people's by reference."""
+"""Find methods, encoders, protocols, datasets and metrics: built-in ones by name, plug-ins by reference."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Entry = TypeVar("Entry")
 class Registry(MutableMapping[str, Entry], Generic[Entry]):
     """The entries of one kind, by name.
 
-    Beside its own names a registry finds what others have written: an entry point of the group
-    ``hagmeta.<kind>s``, an import path ``package.module:Name``, a file ``my.py:Name``, or a class. Such an
-    entry is registered under its identity, ``Name@<hash of its source>``.
+    In addition to built-in names, a registry finds plug-ins: an entry point of the group ``hagmeta.<kind>s``,
+    an import path ``package.module:Name``, a file ``my.py:Name``, or a class. It registers a plug-in under
+    its identity, ``Name@<hash of its source>``.
     """
 
     def __init__(
@@ -31,9 +31,14 @@ class Registry(MutableMapping[str, Entry], Generic[Entry]):
         check: Callable[[Entry], None] = lambda entry: None,
         forms: Mapping[str, Callable[[Any], Entry]] | None = None,
     ) -> None:
-        """``base`` is the class that plug-ins inherit from; ``check`` raises for one that will not do.
+        """Create a registry.
 
-        ``forms`` are prefixes of references, such as ``pyg:``, and what makes an entry of what they name.
+        Args:
+            kind: The kind of the entries, such as ``method``.
+            entries: The built-in entries by name.
+            base: The class that plug-ins must inherit from.
+            check: A function that raises an error if an entry is invalid.
+            forms: Prefixes of references, such as ``pyg``, and functions that make an entry from the object.
         """
         self.kind, self._base, self._check, self._forms = kind, base, check, dict(forms or {})
         self._entries: dict[str, Entry] = dict(entries)
@@ -41,7 +46,7 @@ class Registry(MutableMapping[str, Entry], Generic[Entry]):
 
     @property
     def group(self) -> str:
-        """The name of the entry points' group."""
+        """Return the name of the group of entry points."""
         return f"hagmeta.{self.kind}s"
 
     def __getitem__(self, name: str) -> Entry:
@@ -65,19 +70,19 @@ class Registry(MutableMapping[str, Entry], Generic[Entry]):
         return len(self._entries)
 
     def names(self) -> list[str]:
-        """Return what has a name: our own entries, and the entry points of installed packages."""
+        """Return the names of built-in entries and of entry points of installed packages."""
         return [*self._own, *(name for name in self._points() if name not in self._own)]
 
     def knows(self, reference: str) -> bool:
-        """Tell whether a text may stand for an entry: a name, an entry point or a reference."""
+        """Return whether ``reference`` is a name, an entry point or a reference."""
         return reference in self._entries or plugins.is_reference(reference) or reference in self._points()
 
     def find(self, reference: Any) -> Entry:
-        """Return the entry that a name, a reference or a class stands for."""
+        """Return the entry for a name, a reference or a class."""
         return self[self.name_of(reference)]
 
     def name_of(self, reference: Any) -> str:
-        """Return the name under which an entry is recorded; a plug-in is loaded and checked first."""
+        """Return the name of an entry in configurations. This loads and checks plug-ins."""
         if not isinstance(reference, str):
             return self._name_of_value(reference)
         if reference in self:
@@ -108,33 +113,34 @@ class Registry(MutableMapping[str, Entry], Generic[Entry]):
             if entry is value:
                 return name
         if not inspect.isclass(value) and not inspect.isfunction(value):
-            raise UserError(f"{self.kind} is {shown(value)}; give a name, a reference or a class.")
+            raise UserError(f"{self.kind} is {shown(value)}; expected a name, a reference or a class.")
         return self._add(plugins.of_class(value, self.kind))
 
     def _add(self, plugin: plugins.Plugin, form: str = "") -> str:
-        """Check a plug-in and register it; ``form`` is the prefix by which it was asked for."""
+        """Check a plug-in, register it and return its name. ``form`` is the prefix of the reference."""
         if form:
             identity = f"{form}:{plugin.identity}"
             self._entries[identity] = self._forms[form](plugin.value)
             return identity
         for name, entry in self._entries.items():
-            if entry is plugin.value:  # one of ours, by its import path
+            if entry is plugin.value:  # a built-in entry, given by its import path
                 return name
         value, name = plugin.value, plugin.name
         if self._base is not None:
             if not inspect.isclass(value) or not issubclass(value, self._base):
-                what = f"the class {name}" if inspect.isclass(value) else f"{name}, which is no class,"
-                raise UserError(
-                    f"{what} is no {self.kind}: it must inherit from hagmeta.{self._base.__name__}."
-                )
+                what = f"class {name}" if inspect.isclass(value) else f"{name} is not a class, so it"
+                base = f"hagmeta.{self._base.__name__}"
+                raise UserError(f"{what} is not a valid {self.kind}; expected a subclass of {base}.")
             lacking = sorted(getattr(value, "__abstractmethods__", ()))
             if lacking:
                 raise UserError(
-                    f"the {self.kind} {name} lacks {', '.join(lacking)}; hagmeta.{self._base.__name__} says "
-                    "what each must do."
+                    f"{self.kind} {name} does not define {', '.join(lacking)}; see "
+                    f"hagmeta.{self._base.__name__} for what each must do."
                 )
         elif not callable(value):
-            raise UserError(f"{name} is no {self.kind}: it must be a function or a class that makes one.")
+            raise UserError(
+                f"{name} is not a valid {self.kind}; expected a function or class that returns one."
+            )
         self._check(value)
         self._entries[plugin.identity] = value
         return plugin.identity

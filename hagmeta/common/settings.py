@@ -1,7 +1,7 @@
-"""Settings, declared where they are used: each with its type, default, range, choices and help.
+"""Declare settings where they are used, with type, default, range, choices and help.
 
-A group of settings is a frozen dataclass that inherits from `Settings`. Groups that belong together inherit
-from each other, and RunConfig from all of them, so that whoever needs a few is handed the whole.
+A group of settings is a frozen dataclass that inherits from `Settings`. Related groups inherit from each
+other, and RunConfig inherits from all of them. So a function that needs some settings can take a RunConfig.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hagmeta.common.errors import UserError, choose, shown
 
 
 class _Mark(Enum):
-    """Values that no user gives."""
+    """Special values that users cannot give."""
 
     BY_METHOD = "the method's default"
     ALWAYS = "always there"
@@ -28,15 +28,15 @@ class _Mark(Enum):
         return f"<{self.value}>"
 
 
-BY_METHOD: Any = _Mark.BY_METHOD  # the default of a setting that methods have their own for
-ALWAYS: Any = _Mark.ALWAYS  # the birth value of a setting that was there from the start
+BY_METHOD: Any = _Mark.BY_METHOD  # default of a setting whose default depends on the method
+ALWAYS: Any = _Mark.ALWAYS  # birth value of a setting that existed from the start
 
 
-PLAIN = (bool, int, float, str, type(None))  # types whose equal values are checked once
-MOST_NODES = 10**9  # that a setting may ask for; no graph here is as large
-MOST_STEPS = 10**6  # of training, or between two looks at it
-HIGHEST_RATE = 100  # of an optimizer; its weight decay too
-HIGHEST_WEIGHT = 10**6  # of a part of a loss or of an answer
+PLAIN = (bool, int, float, str, type(None))  # hashable types, for which checks are cached
+MOST_NODES = 10**9  # maximum of settings that count nodes; all graphs are smaller
+MOST_STEPS = 10**6  # maximum of settings that count training steps
+HIGHEST_RATE = 100  # maximum of learning rates and weight decays
+HIGHEST_WEIGHT = 10**6  # maximum weight of a term in a loss or a score
 HOLDS = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
 _BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
@@ -57,23 +57,25 @@ def setting(
     kept_with: str | None = None,
     birth: Any = ALWAYS,
 ) -> Any:
-    """Declare a setting: a dataclass field with its default, its help text and its range.
+    """Declare a setting: a dataclass field with a default, a help text and a range.
 
     Args:
-        default: the value without a word from the user. `BY_METHOD` stands for the method's own default
-            (`Method.defaults`), ``None`` for one that the dataset decides; both are filled in when a
-            configuration is resolved.
-        help: what the setting does, in a line.
-        choices: the valid texts; a registry's are its names and references.
-        words: texts that are valid in place of a number.
-        fractions: with ``words``, whether numbers may have fractions.
-        at_least, at_most, above, below: the range of a number.
-        recorded_idle: whether a record has its default where it has no effect (`Settings.without_effect`),
-            or does not have it at all.
-        kept_with: the setting next to which it stays as given although it has no effect. Only for settings
-            that were recorded so from the start: a new one would change hashes.
-        birth: of a setting that came later, the value that says what was done before it existed. A
-            configuration with that value has the hash that it had then, so that older records stay valid.
+        default: the value if the user gives none. `BY_METHOD` means the default of the method
+            (`Method.defaults`). ``None`` means that the dataset decides. `hagmeta.resolve` fills in both.
+        help: what the setting does, in one line.
+        choices: the texts that are allowed. For a registry these are its names and references.
+        words: texts that are allowed instead of a number.
+        fractions: with `words`, whether numbers may have fractions.
+        at_least: the smallest number allowed.
+        at_most: the largest number allowed.
+        above: a limit that the number must exceed.
+        below: a limit that the number must not reach.
+        recorded_idle: whether the record contains the default of a setting without effect
+            (`Settings.without_effect`), or omits the setting.
+        kept_with: the other setting with which this one keeps its given value although it has no effect. Use
+            it only for settings that were always recorded this way; for others it would change hashes.
+        birth: for a setting that was added later, the value that describes the behaviour before. With this
+            value a configuration keeps its old hash, so that older records stay valid.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
@@ -84,14 +86,14 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A group of settings; values of any origin become their types, or are refused in one line."""
+    """A group of settings. Values are converted to their types; wrong values raise a UserError."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
             if value is BY_METHOD:
                 if item.default is not BY_METHOD:
-                    raise UserError(f"{item.name} has no default by method; give it a value.")
+                    raise UserError(f"{item.name} has no method-specific default; give it a value.")
                 continue
             checked = _known if type(value) in PLAIN else _checked
             object.__setattr__(self, item.name, checked(item, value))
@@ -100,34 +102,34 @@ class Settings:
                 vars(group)["check"](self)
 
     def check(self) -> None:
-        """Refuse values that do not go together; every group checks its own."""
+        """Raise a UserError for combinations of values that are not valid. Each group checks its settings."""
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        """Say why a method has no use for this group of settings; empty where it has one."""
+        """Return why `method` does not use this group of settings, or an empty string if it does."""
         return ""
 
     def without_effect(self) -> Mapping[str, str]:
-        """Name the settings that have no effect next to the others, each with the setting that is why.
+        """Return the settings that currently have no effect, each with the setting that causes this.
 
-        Every group names its own, and is asked where the method uses the group.
+        Each group lists its own settings. It is called only if the method uses the group.
         """
         return {}
 
 
 def written(value: Any) -> str:
-    """Return a value as a user writes it in a file."""
+    """Return `value` as a user would write it in a YAML file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_settings(kind: str, owner: Any, base: type[Settings]) -> None:
-    """Refuse a plug-in's ``own_settings`` unless they are a dataclass of settings that inherits ``base``."""
+    """Raise a UserError unless the `own_settings` of a plug-in are a settings dataclass based on `base`."""
     own = owner.own_settings
     if own is None:
         return
     if not (isinstance(own, type) and issubclass(own, base)):
         raise UserError(
-            f"the {kind} {owner.__name__}: own_settings is {shown(own)}; it must be a class that inherits "
+            f"the {kind} {owner.__name__}: own_settings is {shown(own)}; expected a class that inherits "
             f"from {base.__name__}."
         )
     for name in vars(own).get("__annotations__", {}):
@@ -135,25 +137,26 @@ def check_settings(kind: str, owner: Any, base: type[Settings]) -> None:
         if item is None or "help" not in item.metadata:
             raise UserError(
                 f"the {kind} {owner.__name__}: the setting {name} of {own.__name__} is not declared; write "
-                "@dataclass(frozen=True, kw_only=True) above the class, and setting(default, help) for each."
+                "@dataclass(frozen=True, kw_only=True) above the class, and give each setting the value "
+                "setting(default, help)."
             )
 
 
 def _checked(item: dataclasses.Field[Any], value: Any) -> Any:
-    """``value`` as the field's type and within its range."""
+    """Return `value` converted to the type of the field; raise a UserError if it is out of range."""
     value = _typed(item, value)
     if value is not None:
         _check_range(item, value)
     return value
 
 
-# A study makes thousands of configurations of the same few values. Typed: True and 1.0 are not 1.
+# A study creates thousands of configurations from the same few values. Typed, because True and 1.0 equal 1.
 _known = lru_cache(maxsize=100_000, typed=True)(_checked)
 
 
 def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
-    """``value`` as the field's type, from text too (`--set KEY=VALUE`)."""
-    # Annotations are text only where a module imports them from the future.
+    """Return `value`, which may be text (`--set KEY=VALUE`), converted to the type of the field."""
+    # Annotations are text only in modules that import `annotations` from `__future__`.
     kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
     if item.metadata["words"]:
         word = _word_or_number(item, value)
@@ -161,7 +164,7 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
         if "None" in kind:
             return None
-        raise UserError(f"{item.name} has no value; it must be {_readable(kind)}.")
+        raise UserError(f"{item.name} has no value; expected {_readable(kind)}.")
     try:
         if kind.startswith("tuple"):
             parts = value.replace(",", " ").split() if isinstance(value, str) else list(value)
@@ -180,11 +183,11 @@ def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
             raise ValueError
         return value
     except (ValueError, TypeError, KeyError, OverflowError):
-        raise UserError(f"{item.name} is {shown(value)}; it must be {_readable(kind)}.") from None
+        raise UserError(f"{item.name} is {shown(value)}; expected {_readable(kind)}.") from None
 
 
 def _word_or_number(item: dataclasses.Field[Any], value: Any) -> str:
-    """One of the field's words, or a number as text: both can stand in one column of a table."""
+    """Return one of the words of the field, or a number as text, so that a table column has one type."""
     words = item.metadata["words"]
     if isinstance(value, str) and value.lower() in words:
         return value.lower()
@@ -194,10 +197,10 @@ def _word_or_number(item: dataclasses.Field[Any], value: Any) -> str:
             raise ValueError
         return str(number)
     except (ValueError, TypeError, OverflowError):
-        kind = "a number" if item.metadata["fractions"] else "a whole number of"
+        kind = "a number" if item.metadata["fractions"] else "a whole number"
         limits = " and ".join(f"{limit} {bound}" for limit, bound in _limits(item))
         raise UserError(
-            f"{item.name} is {shown(value)}; it must be {', '.join(words)} or {kind} {limits}."
+            f"{item.name} is {shown(value)}; expected {', '.join(words)} or {kind} {_of(limits)}."
         ) from None
 
 
@@ -211,7 +214,7 @@ def _finite(value: Any) -> float:
     number = float(value)
     if isinstance(value, bool) or not math.isfinite(number):
         raise ValueError
-    return number + 0.0  # no negative zero: equal settings have equal hashes
+    return number + 0.0  # turns -0.0 into 0.0, so that equal settings have equal hashes
 
 
 def _readable(kind: str) -> str:
@@ -222,12 +225,17 @@ def _readable(kind: str) -> str:
 
 def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
     if item.metadata["words"]:
-        return  # looked at when the number was read
+        return  # already checked by `_word_or_number`
     if item.metadata["choices"]:
         choose(item.name, value, item.metadata["choices"])
     for words, limit in _limits(item):
         if not HOLDS[words](value, limit):
-            raise UserError(f"{item.name} is {shown(value)}; it must be {words} {limit}.")
+            raise UserError(f"{item.name} is {shown(value)}; expected a value {_of(f'{words} {limit}')}.")
+
+
+def _of(limits: str) -> str:
+    """Return `limits` as they follow a noun: "a value above 0", but "a value of at least 0"."""
+    return f"of {limits}" if limits.startswith("at ") else limits
 
 
 def _limits(item: dataclasses.Field[Any]) -> list[tuple[str, float]]:

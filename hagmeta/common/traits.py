@@ -1,4 +1,4 @@
-"""What a method says about itself: its title, its source, and how to read its results."""
+"""Facts about a method: its title, its citation, and how to read its results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hagmeta.common.errors import choose
 ROLES = {
     "studied": "the method that the study is about",
     "baseline": "a method to compare with",
-    "proposed": "a method of our own",
+    "proposed": "a method that this project proposes",
     "bound": "a lower or upper bound for the others",
 }
 COSTS = {
@@ -21,16 +21,27 @@ COSTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class MethodTraits:
-    """Facts about a method. Every record has them, so that reports need to know no method by name."""
+    """Facts about a method. Every record stores them, so reports do not depend on method names.
 
-    title: str  # as reports write it
-    citation: str = ""  # authors, title, venue and year
-    role: str = "baseline"  # one of ROLES
-    oracle: bool = False  # it knows train labels that no method may know
-    transductive: str = ""  # why its answers depend on nodes without labels, as a clause; "": they do not
-    closed_form: bool = False  # its head is computed from statistics of features, without gradient steps
-    cost: str = ""  # one of COSTS; "": by the meta-training and the passes of a configuration
-    revision: int = 1  # raise it when the same settings would give other results
+    Attributes:
+        title: The name in reports.
+        citation: Authors, title, venue and year.
+        role: One of ``ROLES``: studied, baseline, proposed or bound.
+        oracle: Whether the method uses labels that other methods may not use.
+        transductive: Why predictions depend on unlabelled nodes, as a clause; empty if they do not.
+        closed_form: Whether the head is computed from feature statistics, without gradient steps.
+        cost: One of ``COSTS``; if empty, the configuration decides.
+        revision: Increase it when the same settings give different results.
+    """
+
+    title: str
+    citation: str = ""
+    role: str = "baseline"
+    oracle: bool = False
+    transductive: str = ""
+    closed_form: bool = False
+    cost: str = ""
+    revision: int = 1
 
     def __post_init__(self) -> None:
         choose("role of a method", self.role, ROLES)

@@ -1,4 +1,4 @@
-"""Say which answers are transductive: those that depend on nodes without labels, queries among them."""
+"""Mark transductive runs: their predictions depend on unlabelled nodes, including queries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ SET_BY = {SMOOTHED: "smoothing", SELF_TRAINED: "self_training"}  # settings of e
 
 
 def marks(config: Mapping[str, Any], clause: str = "") -> list[str]:
-    """Return the words that mark a run with transductive answers.
+    """Return the marks of a run with transductive predictions.
 
     Args:
-        config: the settings of the run; those that do not apply may be missing, None or NaN.
-        clause: ``transductive`` of the method's traits: why its answers are so by itself, or nothing.
+        config: The settings of the run. Settings that do not apply may be missing, None or NaN.
+        clause: ``transductive`` of the method's traits; empty if the method itself is not transductive.
     """
     found = [mark for mark, key in SET_BY.items() if _is_on(config.get(key))]
     return [*found, BY_ITSELF] if clause else found

@@ -1,3 +1,3 @@
-"""The version, in one place: the build and ``hagmeta.__version__`` read it here."""
+"""The version. The build and ``hagmeta.__version__`` read it from here."""
 
 __version__ = "0.1.0"

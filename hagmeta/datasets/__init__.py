@@ -1,8 +1,7 @@
-"""The datasets by name: ``load`` one, or ``describe`` it without loading.
+"""Datasets by name: ``load`` a dataset, or ``describe`` it without loading.
 
-Besides the names in ``names()`` there are ``mat:PREFIX`` and ``npz:FILE`` (or a path that ends in .npz) for
-files at hand, and
-``synthetic:nodes=...,edges=...,features=...,classes=...`` for a graph of any size.
+A name is one of ``names()``, a path to an .npz file (or ``npz:FILE``), ``mat:PREFIX`` for .mat files, or
+``synthetic:nodes=...,edges=...,features=...,classes=...`` for a random graph of any size.
 """
 
 from __future__ import annotations
@@ -55,27 +54,27 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSettings(Settings):
-    """Which graph."""
+    """The graph."""
 
-    dataset: str = setting("debian", "a name of `python -m hagmeta datasets`, a file FILE.npz, or mat:PREFIX")
+    dataset: str = setting("debian", "name from `python -m hagmeta datasets`, path FILE.npz, or mat:PREFIX")
 
 
-LARGE = 32e6  # bytes, of files or of arrays to generate: they take about a second
+LARGE = 32e6  # bytes of files or generated arrays; loading more takes about a second
 
 EMBEDDED = {module.INFO.name: module for module in (debian, foldoc, metamath, wordnet)}
-FROM_FILES = {"wordnet-full": wordnet.load_full, "ogbn-arxiv": arxiv.read}  # without PyG
+FROM_FILES = {"wordnet-full": wordnet.load_full, "ogbn-arxiv": arxiv.read}  # do not need PyG
 _REGISTRY = {
     info.name: info
     for info in (*(module.INFO for module in EMBEDDED.values()), *sources.INFOS, *synthetic.INFOS)
 }
 _held: weakref.WeakValueDictionary[str, Dataset] = weakref.WeakValueDictionary()  # by identity
-DATASETS: Registry[Callable[[], Dataset]] = Registry("dataset", {})  # functions of other people's
+DATASETS: Registry[Callable[[], Dataset]] = Registry("dataset", {})  # plug-ins
 _KINDS = ("mat:", "npz:", "synthetic:")
 _FORMS = ("FILE.npz", "mat:PREFIX", "synthetic:nodes=N,edges=E,features=F,classes=C", "file.py:function")
 
 
 def names() -> tuple[str, ...]:
-    """The datasets that have a name of their own."""
+    """Return the names of the registered datasets."""
     return tuple(_REGISTRY)
 
 
@@ -83,9 +82,13 @@ def name_of(reference: str | os.PathLike[str] | Dataset) -> str:
     """Return the name of a dataset in configurations and records.
 
     Args:
-        reference: a name; a path to ``my.npz``, which is called ``npz:my.npz``; the import path or the file
-            of a function that makes a dataset, ``my_graphs.py:roads``; the name of an entry point; or a
-            dataset, which this process then knows by its identity as long as somebody holds it.
+        reference: One of these:
+
+            - a name, which is returned as it is;
+            - a path to ``my.npz``, which becomes ``npz:my.npz``;
+            - a function that makes a dataset, as ``my_graphs.py:roads`` or ``package.module:roads``;
+            - the name of an entry point;
+            - a dataset. ``load`` finds it by its identity while the object exists.
     """
     if isinstance(reference, Dataset):
         if reference.origin is None:
@@ -99,18 +102,26 @@ def name_of(reference: str | os.PathLike[str] | Dataset) -> str:
         return DATASETS.name_of(reference) if DATASETS.knows(reference) else reference
     if not isinstance(reference, str | os.PathLike):
         raise UserError(
-            f"dataset is {shown(reference)}; valid is a name, as text, or a path to a file that ends in .npz."
+            f"dataset is {shown(reference)}; expected a name, or a path to a file that ends in .npz."
         )
     path = os.fsdecode(reference)
     if not path.endswith(".npz"):
-        raise UserError(f"dataset is the path {shown(path)}; valid is a path to a file that ends in .npz.")
+        raise UserError(f"dataset is the path {shown(path)}; expected a path that ends in .npz.")
     return f"npz:{path}"
 
 
 def load(reference: str | os.PathLike[str] | Dataset, root: Path) -> Dataset:
-    """Load a dataset; one that is neither embedded nor generated is downloaded into ``root`` on first use.
+    """Load a dataset.
 
-    One that is slow to load is prepared there, too: see :mod:`hagmeta.datasets.prepared`.
+    Datasets that are neither embedded nor generated are downloaded into ``root`` on first use. Datasets that
+    are slow to load are also prepared there; see :mod:`hagmeta.datasets.prepared`.
+
+    Args:
+        reference: Any reference that ``name_of`` accepts.
+        root: The folder of downloaded and prepared datasets.
+
+    Returns:
+        The dataset.
     """
     name = name_of(reference)
     if name in _held:
@@ -127,7 +138,7 @@ def load(reference: str | os.PathLike[str] | Dataset, root: Path) -> Dataset:
 
 
 def at_hand(root: Path) -> tuple[str, ...]:
-    """Those of them that are embedded, or were downloaded; not what is generated."""
+    """Return the names of embedded and downloaded datasets, without generated ones."""
     return tuple(
         name
         for name in _REGISTRY
@@ -136,7 +147,7 @@ def at_hand(root: Path) -> tuple[str, ...]:
 
 
 def files_at_hand(reference: str | os.PathLike[str]) -> list[Path]:
-    """The user's own files that a name stands for; none for the datasets that have a name of their own."""
+    """Return the files of an .npz or .mat dataset; an empty list for other datasets."""
     name = name_of(reference)
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
@@ -145,7 +156,7 @@ def files_at_hand(reference: str | os.PathLike[str]) -> list[Path]:
 
 
 def _made_from(name: str, root: Path) -> list[str] | None:
-    """What names the content of a dataset before it is read; None where preparing it would not pay."""
+    """Return what identifies the content of a dataset before it is read; None if it is fast to load."""
     kind, _, rest = name.partition(":")
     files = files_at_hand(name)
     if files:
@@ -153,9 +164,9 @@ def _made_from(name: str, root: Path) -> list[str] | None:
         return [prepared.file_identity(file) for file in files] if large else None
     if name in synthetic.PRESETS or (rest and kind == "synthetic"):
         config = synthetic.PRESETS[name] if name in synthetic.PRESETS else synthetic.parse(rest)
-        # Another numpy may draw other numbers.
+        # Another version of numpy may draw different numbers.
         return [repr(config), f"numpy {np.__version__}"] if config.size >= LARGE else None
-    if name in sources.FILES:  # of any size: most are read with PyTorch Geometric, whose import takes seconds
+    if name in sources.FILES:  # prepare even small ones, since importing PyTorch Geometric takes seconds
         folder = _raw_folder(name, root)
         if not describe(name, root).on_disk:
             download.fetch_all(sources.FILES[name], folder)
@@ -182,7 +193,7 @@ def _read(name: str, root: Path) -> Dataset:
     if name in synthetic.PRESETS:
         return synthetic.generate(name, synthetic.PRESETS[name])
 
-    # Before the import, which takes seconds: that there is no network should be said at once.
+    # Download before the slow import, so that a missing network is reported at once.
     download.fetch_all(sources.FILES[name], _raw_folder(name, root))
     if name in FROM_FILES:
         return FROM_FILES[name](_raw_folder(name, root))
@@ -193,47 +204,49 @@ def _read(name: str, root: Path) -> Dataset:
 
 def _made_by_plugin(name: str) -> Dataset:
     if name not in DATASETS:
-        raise UserError(f"the graph {name} is in another process's memory; load it here, too.")
+        raise UserError(
+            f"dataset {name}: this graph is only in the memory of another process; create or load it here."
+        )
     try:
         made = DATASETS[name]()
     except UserError:
         raise
     except Exception as error:  # a plug-in may raise anything
-        raise UserError(f"the dataset {name}: {type(error).__name__}: {one_line(error)}") from error
+        raise UserError(f"dataset {name}: {type(error).__name__}: {one_line(error)}") from error
     if not isinstance(made, Dataset):
         raise UserError(
-            f"the dataset {name} is a {type(made).__name__}; a plug-in returns a hagmeta.Dataset, as from "
-            "Dataset.from_arrays."
+            f"dataset {name}: the plug-in returned a {type(made).__name__}; expected a hagmeta.Dataset, for "
+            "example from Dataset.from_arrays."
         )
     return made
 
 
 def describe(reference: str | os.PathLike[str] | Dataset, root: Path) -> DatasetInfo:
-    """Say what is known of a dataset without loading or downloading it."""
+    """Return the facts about a dataset that are known without loading or downloading it."""
     name = name_of(reference)
     kind, _, rest = name.partition(":")
     if rest and kind == "mat":
         on_disk = all(map(os.path.isfile, mat.paths(rest)))
-        return DatasetInfo(name, "files in the .mat layout", rest, on_disk=on_disk)
+        return DatasetInfo(name, "files in the .mat format", rest, on_disk=on_disk)
     if rest and kind == "npz":
         return DatasetInfo(name, "a file in the .npz format", rest, on_disk=os.path.isfile(expanded(rest)))
     if rest and kind == "synthetic":
         config = synthetic.parse(rest)
         counts = (config.nodes, config.edges, config.features, config.classes)
-        return DatasetInfo(name, "random, of any size", synthetic.SOURCE, *counts)
+        return DatasetInfo(name, "random graph", synthetic.SOURCE, *counts)
     if name in _held:
         graph = _held[name]
         counts = (graph.num_nodes, len(graph.edges), graph.num_features, graph.num_classes)
         return DatasetInfo(name, "a graph in memory", "memory", *counts)
     if is_identity(name):
-        return DatasetInfo(name, "a graph that a plug-in makes, or of another process", "plug-in")
+        return DatasetInfo(name, "a graph from a plug-in, or from another process", "plug-in")
     info = _REGISTRY[choose("dataset", name, (*_REGISTRY, *_FORMS))]
     files = sources.FILES.get(name, ())
     return replace(info, on_disk=all((_raw_folder(name, root) / file.name).is_file() for file in files))
 
 
 def revision(reference: str | os.PathLike[str]) -> int:
-    """Which version of a dataset a name stands for; 1 for files at hand and what is not known."""
+    """Return the revision of a registered dataset; 1 for any other reference."""
     name = name_of(reference)
     return _REGISTRY[name].revision if name in _REGISTRY else 1
 
@@ -243,5 +256,5 @@ def _raw_folder(name: str, root: Path) -> Path:
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """The SHA-256 of a graph's content: equal for equal edges, labels and features, whatever the name."""
+    """Return the SHA-256 of edges, labels and features. It does not depend on the name."""
     return dataset.fingerprint

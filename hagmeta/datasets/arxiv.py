@@ -1,7 +1,7 @@
 """ogbn-arxiv: papers in computer science and their citations, by arXiv category.
 
-The raw files of the Open Graph Benchmark, read out of its zip file as they are; its package is not needed.
-Their hashes are not known here: their shapes are checked against each other and against the published counts.
+This module reads the raw files from the zip file of the Open Graph Benchmark, without its package. No hashes
+are published, so shapes are checked against each other and against the published counts.
 
 **STATS:**
 
@@ -18,8 +18,8 @@ Their hashes are not known here: their shapes are checked against each other and
       - 40
 
 The file has 1,166,243 citations; some pairs of papers cite each other. Few-shot studies divide the classes
-20/10/10 into train, validation and test (TLP, "Transductive Linear Probing", Tan et al. 2022); here these are
-base, novel-train and novel-test.
+20/10/10 into train, validation and test (TLP, "Transductive Linear Probing", Tan et al. 2022). Here, these
+are base, novel-train and novel-test.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read(folder: Path) -> Dataset:
             categories = _categories(archive)
     except UserError:
         raise
-    except Exception as error:  # damaged bytes make zipfile, gzip and numpy raise nearly anything
+    except Exception as error:  # damaged bytes make zipfile, gzip and numpy raise many kinds of errors
         raise UserError(f"{path}: cannot be read ({one_line(error)}). Delete it and run again.") from error
     return make_dataset("ogbn-arxiv", edges, labels.ravel(), features, categories, source=str(path))
 
@@ -62,16 +62,16 @@ def _table(archive: zipfile.ZipFile, name: str, dtype: type) -> np.ndarray:
         table: np.ndarray = np.loadtxt(text, dtype=dtype, delimiter=",", ndmin=2)
     if table.shape != SHAPES[name]:
         raise UserError(
-            f"{archive.filename}: {name}.csv.gz has shape {table.shape}; ogbn-arxiv's is {SHAPES[name]}."
+            f"{archive.filename}: {name}.csv.gz has shape {table.shape}; expected {SHAPES[name]}."
         )
     return table
 
 
 def _categories(archive: zipfile.ZipFile) -> list[str]:
-    """The names of the classes by their number, such as "arxiv cs na"; the file's name is spelt as there."""
+    """Return class names such as "arxiv cs na". The misspelt file name is that of the archive."""
     with archive.open("arxiv/mapping/labelidx2arxivcategeory.csv.gz") as packed, gzip.open(packed) as text:
         rows = list(csv.reader(io.TextIOWrapper(text, encoding="utf-8")))[1:]
     names = {int(number): name for number, name in rows}
     if sorted(names) != list(range(CLASSES)):
-        raise UserError(f"{archive.filename}: {len(names)} classes are named; ogbn-arxiv has {CLASSES}.")
+        raise UserError(f"{archive.filename}: found {len(names)} class names; expected {CLASSES}.")
     return [names[number] for number in range(CLASSES)]

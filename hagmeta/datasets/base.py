@@ -1,4 +1,4 @@
-"""What every source of data yields."""
+"""The `Dataset` class, and `DatasetInfo`, which describes a dataset before it is loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["UNLABELLED", "Dataset", "DatasetInfo", "make_dataset"]
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a dataset before it is loaded; None where only loading will tell."""
+    """Facts about a dataset before it is loaded. None means that loading is needed to find out."""
 
     name: str
     description: str
@@ -33,64 +33,79 @@ class DatasetInfo:
     class_split: tuple[int, int, int] | None = None  # base, novel-train, novel-test
     n_way: int | None = None
     k_shot: int | None = None
-    on_disk: bool = True  # or made on the spot: loading it needs no network
-    revision: int = 1  # raise it when the same name would load another graph
+    on_disk: bool = True  # loading needs no network; also True for generated graphs
+    revision: int = 1  # increase it when the same name loads a different graph
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A graph with features, whose nodes have one class each or none.
+    """An undirected graph with node features. Each node has one class or no label.
 
-    The graph is undirected and simple: ``edges`` holds every pair once, smaller node first, without
-    self-loops. Labels are consecutive; ``class_names[label]`` is what the source called the class. A node
-    whose label is ``UNLABELLED`` is context: it is visible from the start, and never learnt from or asked.
+    To make a dataset from data in memory, use ``from_pyg``, ``from_networkx``, ``from_arrays`` or
+    ``from_csv``. Nodes without a label are context: they are visible from the start, but a method never
+    trains on them or predicts them.
 
-    Make one from data in memory with ``from_pyg``, ``from_networkx``, ``from_arrays`` or ``from_csv``.
+    Attributes:
+        name: The name of the graph.
+        edges: An int64 array (edges, 2). Each pair appears once, smaller node first, without self-loops.
+        labels: An int64 array (nodes,) with values 0 to classes - 1, or ``UNLABELLED`` (-1).
+        features: A float32 array or ``scipy.sparse.csr_matrix`` (nodes, features).
+        class_names: ``class_names[label]`` is the name of a class in the source.
+        node_ids: The names of the nodes in the source, or None.
+        feature_names: The names of the features, or None.
+        origin: The name that loads the graph, or None for a graph in memory.
     """
 
     name: str
-    edges: np.ndarray  # (edges, 2) int64
-    labels: np.ndarray  # (nodes,) int64, 0 ... classes - 1, or UNLABELLED
-    features: Features  # (nodes, features) float32
+    edges: np.ndarray
+    labels: np.ndarray
+    features: Features
     class_names: tuple[str, ...]
-    node_ids: tuple[Any, ...] | None = None  # what the source calls the nodes
+    node_ids: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
-    # The name that loads it. Not an argument: a changed copy is another graph, and has none.
+    # Not an argument: a modified copy is a different graph and must not keep the origin.
     origin: str | None = field(default=None, init=False)
 
     @property
     def identity(self) -> str:
-        """Name the graph in configurations and records: its origin, or its name and what is in it."""
+        """Return the name of the graph in configurations and records.
+
+        This is ``origin``, or ``name`` with a hash of the content.
+        """
         return self.origin if self.origin is not None else f"{self.name}@{self.fingerprint[:DIGITS]}"
 
     @property
     def num_nodes(self) -> int:
+        """Return the number of nodes."""
         return len(self.labels)
 
     @property
     def num_features(self) -> int:
+        """Return the number of features."""
         return int(self.features.shape[1])
 
     @property
     def num_classes(self) -> int:
+        """Return the number of classes."""
         return len(self.class_names)
 
     @property
     def class_sizes(self) -> np.ndarray:
-        """Count the nodes (classes,) of every class."""
+        """Return the number of nodes of each class, as an array (classes,)."""
         return np.bincount(self.labels[self.labels != UNLABELLED], minlength=self.num_classes)
 
     @cached_property
     def has_counts(self) -> bool:
-        """Whether features are like counts of words, sparse and not negative: what tf-idf and svd need.
+        """Return whether the features look like word counts: sparse and non-negative.
 
-        A search asks this before it samples ``inputs``; a run that is given others than raw is refused.
+        The inputs tf-idf and svd need such features. For other graphs, a search samples only raw inputs, and
+        a run with other inputs raises an error.
         """
         return not isinstance(self.features, np.ndarray) and bool((self.features.data >= 0).all())
 
     @cached_property
     def adjacency(self) -> scipy.sparse.csr_matrix:
-        """(nodes, nodes) float32: 1 for every edge, in both directions, and for every node itself."""
+        """Return the float32 adjacency matrix (nodes, nodes): symmetric, with ones on the diagonal."""
         lower, upper = self.edges.T.astype(np.int32)
         loops = np.arange(self.num_nodes, dtype=np.int32)
         rows = np.concatenate([lower, upper, loops])
@@ -100,13 +115,13 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of the content: equal for equal edges, labels and features, whatever the name."""
+        """Return the SHA-256 of edges, labels and features. It does not depend on the name."""
         features = self.features
         arrays = [self.edges, self.labels]
         if isinstance(features, np.ndarray):
             arrays.append(features)
         else:
-            # scipy picks the width of its index arrays as it pleases.
+            # Fix the integer width: scipy chooses 32 or 64 bits for index arrays.
             arrays += [features.indptr.astype(np.int64), features.indices.astype(np.int64), features.data]
         digest = hashlib.sha256(repr(features.shape).encode())
         for array in arrays:
@@ -118,14 +133,19 @@ class Dataset:
     def from_pyg(cls, data: Any, *, name: str, class_names: Sequence[str] | None = None) -> Dataset:
         """Make a dataset from a PyTorch Geometric ``Data``, or from a PyG dataset of one graph.
 
+        If some edges are given in one direction only, a warning tells you that they count in both.
+
         Args:
-            data: a graph with ``x``, ``y`` and ``edge_index`` or ``adj_t``. NaN and -1 in ``y`` mean that a
+            data: A graph with ``x``, ``y`` and ``edge_index`` or ``adj_t``. NaN and -1 in ``y`` mean that a
                 node has no label.
-            name: what to call it.
-            class_names: ``class_names[label]`` names a class; without it the names are the labels.
+            name: The name of the graph.
+            class_names: ``class_names[label]`` is the name of a class. By default, the labels are the names.
 
         Returns:
-            The graph. Edges in one direction get their reverse, and a warning says so.
+            The dataset.
+
+        Raises:
+            UserError: An array is missing or invalid.
 
         Example:
             >>> import torch
@@ -145,15 +165,21 @@ class Dataset:
     ) -> Dataset:
         """Make a dataset from a networkx graph of any kind.
 
+        If some edges of a directed graph have no reverse, a warning tells you that they count in both
+        directions.
+
         Args:
-            graph: its nodes become ``node_ids``; parallel edges are merged.
-            name: what to call it.
-            label: the node attribute that holds the class. Nodes without it, or with None, NaN or -1, have
-                no label.
-            features: the node attribute that holds a vector, or a list of attributes that hold a number each.
+            graph: The networkx graph. Its nodes become ``node_ids``; parallel edges are merged.
+            name: The name of the graph.
+            label: The node attribute with the class. Nodes without it, or with None, NaN or -1, have no
+                label.
+            features: A node attribute with a vector, or a list of attributes with one number each.
 
         Returns:
-            The graph. Edges in one direction get their reverse, and a warning says so.
+            The dataset.
+
+        Raises:
+            UserError: An attribute is missing or invalid.
 
         Example:
             >>> import networkx
@@ -180,18 +206,24 @@ class Dataset:
     ) -> Dataset:
         """Make a dataset from arrays, lists or tensors.
 
+        Edges may be given once or in both directions. If you mix the two, a warning tells you that all edges
+        count in both directions.
+
         Args:
-            edges: (edges, 2) numbers of nodes, counted from 0.
-            labels: (nodes,) texts or whole numbers. None, NaN, -1 and the empty text mean no label.
-            features: (nodes, features) numbers: an array, or a scipy or torch sparse matrix.
-            name: what to call it.
-            class_names: ``class_names[label]`` names a class, for labels that are numbers.
-            node_ids: what to call the nodes, each once.
-            feature_names: what to call the features.
+            edges: The edges (edges, 2), as node numbers from 0.
+            labels: The labels (nodes,), as strings or integers. None, NaN, -1 and the empty string mean no
+                label.
+            features: The features (nodes, features): an array, or a scipy or torch sparse matrix.
+            name: The name of the graph.
+            class_names: ``class_names[label]`` is the name of a class. Use it with integer labels.
+            node_ids: A unique name for each node.
+            feature_names: A unique name for each feature.
 
         Returns:
-            The graph. Each edge may be given once or in both directions. Where some are given in both
-            and some in one, a warning says that all count in both.
+            The dataset.
+
+        Raises:
+            UserError: An array has an invalid shape, type or value.
 
         Example:
             >>> edges, features = [[0, 1], [1, 2]], [[1.0, 0.5], [0.0, 1.0], [2.0, 1.0]]
@@ -220,19 +252,25 @@ class Dataset:
         text: str | None = None,
         numeric: Sequence[str] = (),
     ) -> Dataset:
-        """Make a dataset from a table of nodes and an edge list, as `hagmeta datasets convert` does.
+        """Make a dataset from a node table and an edge list, like `hagmeta datasets convert`.
+
+        The call prints notes about the files to standard error, such as the number of repeated edges.
 
         Args:
-            nodes: a file with a line per node, after a line of column names.
-            edges: a file with two ids per line.
-            name: what to call it; without it, the table's file name.
-            id: the column of the nodes' ids, which become ``node_ids``.
-            label: the column of classes. Nodes where it is empty or -1 have no label.
-            text: the column whose words are the features.
-            numeric: the columns that are the features. Without either, all but id and label.
+            nodes: A CSV file with a header and one line per node.
+            edges: A CSV file with two node ids per line.
+            name: The name of the graph. The default is the file name of ``nodes`` without its suffix.
+            id: The column with node ids. They become ``node_ids``.
+            label: The column with classes. Empty cells and -1 mean no label.
+            text: The column whose words become features.
+            numeric: The columns that become features. If ``text`` and ``numeric`` are not given, all columns
+                except ``id`` and ``label`` become features.
 
         Returns:
-            The graph. What was read and what was left out is printed to the standard error stream.
+            The dataset.
+
+        Raises:
+            UserError: A file is missing or invalid. The message gives file, line and column.
 
         Example:
             >>> import tempfile
@@ -260,5 +298,5 @@ def make_dataset(
     *,
     source: str,
 ) -> Dataset:
-    """Make a dataset from arrays as a source gives them; see :func:`hagmeta.datasets.clean.clean_graph`."""
+    """Make a dataset from raw arrays; :func:`hagmeta.datasets.clean.clean_graph` checks them."""
     return Dataset(name, *clean_graph(edges, labels, features, class_names, source=source))

@@ -2,7 +2,7 @@
 
     apt-get update && python -m hagmeta.datasets.build_debian debian.npz
 
-The same package lists give the same file. What becomes a node, a class, an edge and a feature is told in
+The same package lists give the same file. The definition of nodes, classes, edges and features is in
 :mod:`hagmeta.datasets.debian`.
 """
 
@@ -31,7 +31,7 @@ Package = dict[str, str]  # field -> value
 
 
 def build(dump: str) -> Dataset:
-    """Turn the text of ``apt-cache dumpavail`` into the dataset."""
+    """Build the dataset from the output of ``apt-cache dumpavail``."""
     packages = _of_large_sections(_packages_of_main(dump))
     edges = _edges(packages)
     section_of = {name: package["Section"] for name, package in packages.items()}
@@ -51,10 +51,10 @@ def build(dump: str) -> Dataset:
 
 
 def _packages_of_main(dump: str) -> dict[str, Package]:
-    """The packages of the component main by name; of several versions the first, which apt ranks highest."""
+    """Return the packages of main by name. Of several versions, take the first, which apt ranks highest."""
     packages: dict[str, Package] = {}
     for package in _stanzas(dump):
-        # Other components write their name before the section, as in "non-free/net".
+        # Sections of other components begin with the component, as in "non-free/net".
         if "Package" in package and "Section" in package and "/" not in package["Section"]:
             packages.setdefault(package["Package"], package)
     return packages
@@ -63,7 +63,7 @@ def _packages_of_main(dump: str) -> dict[str, Package]:
 def _stanzas(dump: str) -> Iterator[Package]:
     wanted = {"Package", "Section", "Description", *RELATIONS}
     for stanza in re.split(r"\n{2,}", dump):
-        # A field that goes on over several lines indents them; only a description's first line is wanted.
+        # Continuation lines are indented. Of a description, only the first line is needed.
         fields = (line.partition(":") for line in stanza.splitlines() if not line.startswith((" ", "\t")))
         yield {field: value.strip() for field, _, value in fields if field in wanted}
 
@@ -78,7 +78,7 @@ def _of_large_sections(packages: dict[str, Package]) -> dict[str, Package]:
 
 
 def _edges(packages: dict[str, Package]) -> set[Edge]:
-    """Every relation to another package, each alternative counted, without versions and architectures."""
+    """Return all relations to other packages. Alternatives count; versions and architectures do not."""
     edges = set()
     for name, package in packages.items():
         for relation in RELATIONS:
@@ -90,7 +90,7 @@ def _edges(packages: dict[str, Package]) -> set[Edge]:
 
 
 def read_dump(path: Path | None) -> str:
-    """Read a saved dump, or without one ask apt."""
+    """Read a saved dump, or run apt if ``path`` is None."""
     if path is not None:
         try:
             return path.read_text(encoding="utf-8")
@@ -101,14 +101,16 @@ def read_dump(path: Path | None) -> str:
             ["apt-cache", "dumpavail"], check=True, stdout=subprocess.PIPE, encoding="utf-8"
         ).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise UserError(f"apt-cache dumpavail failed ({error}); --dump FILE reads a saved one.") from error
+        raise UserError(
+            f"apt-cache dumpavail failed ({error}); use --dump FILE for a saved output."
+        ) from error
 
 
 def main() -> None:
-    """Run the command told above."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m hagmeta.datasets.build_debian", description=__doc__)
-    parser.add_argument("out", type=Path, metavar="OUT.npz", help="the file to write")
-    parser.add_argument("--dump", type=Path, metavar="FILE", help="read a saved `apt-cache dumpavail`")
+    parser.add_argument("out", type=Path, metavar="OUT.npz", help="file to write")
+    parser.add_argument("--dump", type=Path, metavar="FILE", help="saved output of `apt-cache dumpavail`")
     arguments = parser.parse_args()
     write(arguments.out, lambda: build(read_dump(arguments.dump)))
 

@@ -2,8 +2,8 @@
 
     python -m hagmeta.datasets.build_foldoc foldoc.npz [--deb FILE]
 
-Without --deb the package is fetched from Debian's archive; versions other than the one in
-hagmeta/datasets/sources.py are refused. What becomes a node, a class, an edge and a feature is told in
+Without --deb, the script downloads the package from Debian's archive. It accepts only the version in
+hagmeta/datasets/sources.py. The definition of nodes, classes, edges and features is in
 hagmeta/datasets/foldoc.py.
 """
 
@@ -23,31 +23,31 @@ from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.word_features import presence
 
 DICTIONARY = ("usr/share/dictd/foldoc.dict.dz", "usr/share/dictd/foldoc.index")
-LEFT_OUT = ("tlas",)  # a list of all acronyms of three letters, whatever they mean
+LEFT_OUT = ("tlas",)  # a list of three-letter acronyms of all subjects
 MIN_ARTICLES_PER_TAG = 40
 MIN_ARTICLES_PER_WORD = 3
 
 _DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
-# A sense begins so; Debian's own articles, under another licence, are indented further.
+# The start of a sense. Articles added by Debian, under another licence, have a larger indent.
 _SENSE = re.compile(r"(?:\A|\n\n) {3}(?:\d+\.\s+)?<([\w\s,/-]+)>")
-_SOURCE = re.compile(r"\[\{[^{}]*\}\]")  # where the text was taken from, as [{Jargon File}]
+_SOURCE = re.compile(r"\[\{[^{}]*\}\]")  # the source of a text, as [{Jargon File}]
 _LINK = re.compile(r"\{([^{}]*)\}")
-# Tags wherever they stand, addresses, and when the article was last changed.
+# Tags, addresses and dates of the last change are not words.
 _NO_WORDS = re.compile(r"<[\w\s,/-]+>|\S*(?:://|@|news:)\S*|\(\d{4}-\d\d-\d\d\)")
 
 
 @dataclass(frozen=True)
 class Article:
-    """What stands under one or several headwords."""
+    """An article with one or more headwords."""
 
-    name: str  # where it begins: headwords may be those of several articles
+    name: str  # its offset, since several articles may share a headword
     tag: str
-    links: set[str]  # in lower case, as headwords are in the index
+    links: set[str]  # in lower case, like the headwords in the index
     words: set[str]
 
 
 def build(dictionary: str, index: str) -> Dataset:
-    """Turn the dictionary and its index into the dataset."""
+    """Build the dataset from the dictionary and its index."""
     places = _places(index)
     articles = {article.name: article for article in _articles(dictionary, places)}
     sizes = Counter(article.tag for article in articles.values())
@@ -56,14 +56,14 @@ def build(dictionary: str, index: str) -> Dataset:
     )
     tags = sorted({articles[name].tag for name in kept})
     node = {name: number for number, name in enumerate(kept)}
-    named = defaultdict(list)  # headword -> articles, those without a tag too
+    named = defaultdict(list)  # headword -> articles, including those without a tag
     for headword, start, _ in places:
         named[headword].append(str(start))
     edges = [
         (node[name], node[other])
         for name in kept
         for link in articles[name].links
-        for other in named[link] or named[link.removesuffix("s")]  # or of its singular
+        for other in named[link] or named[link.removesuffix("s")]  # try the singular
         if other in node
     ]
     of_tags = building.words(" ".join(tags))
@@ -78,12 +78,12 @@ def build(dictionary: str, index: str) -> Dataset:
 
 
 def build_from(deb: Path) -> Dataset:
-    """Build from a package."""
+    """Build the dataset from the package file ``deb``."""
     return build(*package.read(deb, sources.FOLDOC, DICTIONARY))
 
 
 def _places(index: str) -> list[tuple[str, int, int]]:
-    """A line a headword: where its article begins, and how many bytes it has."""
+    """Parse the index: one line per headword, with the offset and size of its article."""
     rows = (line.split("\t") for line in index.splitlines())
     return [(headword, _number(start), _number(size)) for headword, start, size in rows]
 
@@ -96,11 +96,11 @@ def _number(digits: str) -> int:
 
 
 def _articles(dictionary: str, places: list[tuple[str, int, int]]) -> Iterator[Article]:
-    """Those with a tag, if their senses have no other."""
+    """Yield the articles whose senses all have the same tag."""
     content = dictionary.encode()
     left_out = {start for headword, start, _ in places if headword in LEFT_OUT}
     for start, size in {(start, size) for _, start, size in places if start not in left_out}:
-        _, _, text = content[start : start + size].decode().partition("\n\n")  # headwords above, a line each
+        _, _, text = content[start : start + size].decode().partition("\n\n")  # headwords come first
         senses = list(_SENSE.finditer(text))
         tags = {" ".join(sense[1].partition(",")[0].split()) for sense in senses}
         if len(tags) == 1 and senses[0].start() == 0:

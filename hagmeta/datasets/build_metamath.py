@@ -2,8 +2,8 @@
 
     python -m hagmeta.datasets.build_metamath metamath.npz [--deb FILE]
 
-Without --deb the package is fetched from Debian's archive; versions other than the one in
-hagmeta/datasets/sources.py are refused. What becomes a node, a class, an edge and a feature is told in
+Without --deb, the script downloads the package from Debian's archive. It accepts only the version in
+hagmeta/datasets/sources.py. The definition of nodes, classes, edges and features is in
 hagmeta/datasets/metamath.py.
 """
 
@@ -22,7 +22,7 @@ from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.word_features import presence
 
 DATABASE = "usr/share/metamath/databases/set.mm"
-# Sections of one's own, called after people; and examples and conventions, which are not of one matter.
+# Mathboxes have sections named after people; guides have examples and conventions of all subjects.
 LEFT_OUT = ("SUPPLEMENTARY MATERIAL (USER'S MATHBOXES)", "GUIDES AND MISCELLANEA")
 MIN_STATEMENTS_PER_SECTION = 40
 MIN_STATEMENTS_PER_SYMBOL = 50
@@ -40,11 +40,11 @@ class Statement:
     label: str
     section: str
     symbols: set[str]  # constants, such as + and ->, without variables
-    cited: set[str]  # labels that its proof names
+    cited: set[str]  # labels in its proof
 
 
 def build(database: str) -> Dataset:
-    """Turn the text of ``set.mm`` into the dataset."""
+    """Build the dataset from the text of ``set.mm``."""
     statements = {statement.label: statement for statement in _statements(database)}
     sizes = Counter(statement.section for statement in statements.values())
     kept = building.in_no_order(
@@ -68,13 +68,13 @@ def build(database: str) -> Dataset:
 
 
 def build_from(deb: Path) -> Dataset:
-    """Build from a package."""
+    """Build the dataset from the package file ``deb``."""
     [database] = package.read(deb, sources.METAMATH, [DATABASE])
     return build(database)
 
 
 def _statements(database: str) -> Iterator[Statement]:
-    """The assertions of all sections, but for syntax: what is a formula, and not what holds."""
+    """Yield the assertions of all sections, without syntax axioms, which only define formulas."""
     constants: set[str] = set()
     for section, tokens in _declarations(database):
         if tokens[0] == "$c":
@@ -87,16 +87,16 @@ def _statements(database: str) -> Iterator[Statement]:
 
 
 def _cited(proof: list[str]) -> set[str]:
-    """The labels in a proof; a compressed one lists them in parentheses before its letters."""
+    """Return the labels in a proof. Compressed proofs list them in parentheses at the start."""
     return set(proof[1 : proof.index(")")] if proof[:1] == ["("] else proof)
 
 
 def _declarations(database: str) -> Iterator[tuple[str | None, list[str]]]:
-    """Everything that ends with ``$.``, as tokens, and the section that it stands in."""
+    """Yield each declaration (up to ``$.``) as tokens, with its section."""
     section, left_out = None, False
     tokens: list[str] = []
     for number, piece in enumerate(_COMMENT.split(database)):
-        if number % 2:  # a comment; titles stand in some, ruled above and below
+        if number % 2:  # a comment; some are titles, with lines above and below
             if part := _PART.search(piece):
                 section, left_out = None, _title(part) in LEFT_OUT
             if title := _SECTION.search(piece):
@@ -106,7 +106,7 @@ def _declarations(database: str) -> Iterator[tuple[str | None, list[str]]]:
             if token == "$.":
                 yield section, tokens
                 tokens = []
-            elif token not in ("${", "$}"):  # scopes, which matter to hypotheses alone
+            elif token not in ("${", "$}"):  # scopes matter only for hypotheses
                 tokens.append(token)
 
 

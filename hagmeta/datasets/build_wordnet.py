@@ -2,8 +2,8 @@
 
     python -m hagmeta.datasets.build_wordnet wordnet.npz [--deb FILE]
 
-Without --deb the package is fetched from Debian's archive; versions other than the one in
-hagmeta/datasets/sources.py are refused. What becomes a node, a class, an edge and a feature is told in
+Without --deb, the script downloads the package from Debian's archive. It accepts only the version in
+hagmeta/datasets/sources.py. The definition of nodes, classes, edges and features is in
 hagmeta/datasets/wordnet.py.
 """
 
@@ -23,7 +23,7 @@ from hagmeta.datasets.word_features import presence
 DATABASES = tuple(f"usr/share/wordnet/data.{part}" for part in ("noun", "verb", "adj", "adv"))
 MAX_SYNSETS_PER_FILE = 800
 MIN_SYNSETS_PER_WORD = 3
-# By number, as lexnames(5WN) has them.
+# In the order of lexnames(5WN).
 # fmt: off
 LEXICOGRAPHER_FILES = (
     "adj.all", "adj.pert", "adv.all", "noun.Tops", "noun.act", "noun.animal", "noun.artifact",
@@ -40,16 +40,22 @@ LEXICOGRAPHER_FILES = (
 
 @dataclass(frozen=True)
 class Synset:
-    """A set of words with one meaning."""
+    """A set of words with the same meaning."""
 
     name: str
-    file: str  # the lexicographer's
+    file: str  # lexicographer file
     pointers: tuple[str, ...]
     gloss: str
 
 
 def build(databases: Iterable[str], name: str = "wordnet", most: int | None = None) -> Dataset:
-    """Turn the texts of ``data.noun`` and its like into a dataset, of at most so many synsets a file."""
+    """Build a dataset from the texts of ``data.noun``, ``data.verb`` and others.
+
+    Args:
+        databases: The texts.
+        name: The name of the dataset.
+        most: The maximum number of synsets per lexicographer file; None keeps all.
+    """
     synsets = {synset.name: synset for database in databases for synset in _synsets(database)}
     pointers = ((name, other) for name, synset in synsets.items() for other in synset.pointers)
     edges = {(min(a, b), max(a, b)) for a, b in pointers if b in synsets and a != b}
@@ -68,12 +74,12 @@ def build(databases: Iterable[str], name: str = "wordnet", most: int | None = No
 
 
 def build_from(deb: Path, name: str = "wordnet", most: int | None = MAX_SYNSETS_PER_FILE) -> Dataset:
-    """Build from a package."""
+    """Build the dataset from the package file ``deb``."""
     return build(package.read(deb, sources.WORDNET, DATABASES), name, most)
 
 
 def _synsets(database: str) -> Iterator[Synset]:
-    """A line a synset, as wndb(5WN) has it: offset, file, kind, words, pointers | gloss."""
+    """Parse one synset per line, as in wndb(5WN): offset, file, kind, words, pointers | gloss."""
     for line in database.splitlines():
         if line.startswith("  "):  # the licence
             continue
@@ -90,12 +96,12 @@ def _synsets(database: str) -> Iterator[Synset]:
 
 
 def _name(kind: str, offset: str) -> str:
-    # Pointers call a satellite adjective an adjective: both are in one database.
+    # Pointers treat satellite adjectives as adjectives; both are in one database.
     return f"{kind.replace('s', 'a')}{offset}"
 
 
 def _words(gloss: str) -> set[str]:
-    """The words of the definition; examples stand in quotes, of which the last may be left open."""
+    """Return the words of the definition. Examples are in quotes; the last quote may be unclosed."""
     return building.words(re.sub(r'"[^"]*("|$)', " ", gloss))
 
 

@@ -1,4 +1,4 @@
-"""What the builders of embedded datasets share: choices, features and files that are the same anywhere."""
+"""Shared parts of the scripts that build embedded datasets. Their results do not depend on the machine."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Edge = tuple[str, str]
 
 
 def words(text: str) -> set[str]:
-    """The words of a text, in lower case."""
+    """Return the words of ``text`` in lower case."""
     return set(re.findall(r"[a-z0-9]+", text.lower()))
 
 
 def best_connected(class_of: Mapping[str, str], edges: Iterable[Edge], most: int) -> list[str]:
-    """Of each class the nodes with most neighbours, at most so many; ties go by name."""
+    """Return at most ``most`` nodes per class, those with most neighbours. Ties are broken by name."""
     degree = Counter(name for edge in edges for name in edge)
     by_class = defaultdict(list)
     for name in sorted(class_of, key=lambda name: (-degree[name], name)):
@@ -34,17 +34,17 @@ def best_connected(class_of: Mapping[str, str], edges: Iterable[Edge], most: int
 
 
 def in_no_order(names: Iterable[str]) -> list[str]:
-    """Names in an order that tells nothing of their nodes, and is the same anywhere: that of their hashes."""
+    """Sort names by their hash, so that the order is reproducible but says nothing about the nodes."""
     return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
 
 
 def from_package(package: RemoteFile, build: Callable[[Path], Dataset], doc: str | None, prog: str) -> None:
-    """A builder's command: ``OUT.npz``, from the package, fetched or given with ``--deb``."""
+    """Run the command of a build script: write ``OUT.npz`` from a package, downloaded or from ``--deb``."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {prog}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("out", type=Path, metavar="OUT.npz", help="the file to write")
-    parser.add_argument("--deb", type=Path, metavar="FILE", help=f"a {package.name} that is at hand")
+    parser.add_argument("out", type=Path, metavar="OUT.npz", help="file to write")
+    parser.add_argument("--deb", type=Path, metavar="FILE", help=f"local copy of {package.name}")
     arguments = parser.parse_args()
 
     def fetch_and_build() -> Dataset:
@@ -58,7 +58,7 @@ def from_package(package: RemoteFile, build: Callable[[Path], Dataset], doc: str
 
 
 def write(path: Path, build: Callable[[], Dataset]) -> None:
-    """Build, write and say what came out, or in one line why nothing did."""
+    """Build a dataset, write it to ``path`` and print its size, or print a one-line error."""
     try:
         dataset = build()
         npz.save(path, dataset)

@@ -1,4 +1,4 @@
-"""`python -m hagmeta datasets`: list them, describe them, make a page of them, or make one from files."""
+"""`python -m hagmeta datasets`: list and describe datasets, write a page about them, convert files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hagmeta.datasets.summary import Summary, summary_of
 
 
 def datasets_command(arguments: Sequence[str]) -> None:
-    """Do what the words after `datasets` say."""
+    """Run the command with the arguments that follow `datasets`."""
     if list(arguments[:1]) == ["convert"]:
         _convert(_convert_parser().options(arguments[1:]))
         return
@@ -43,31 +43,33 @@ def datasets_command(arguments: Sequence[str]) -> None:
 
 def _summary(name: str) -> Summary:
     root = home() / "data"
-    with Console(stderr=True).status(Text(f"looking at {name}"), spinner="line"):
+    with Console(stderr=True).status(Text(f"analysing {name}"), spinner="line"):
         return summary_of(datasets.load(name, root), datasets.describe(name, root))
 
 
 def _report(out: Path, names: Sequence[str]) -> None:
-    """A page of what is at hand, and of what is named."""
+    """Write a page about the available datasets and those in ``names``."""
     if out.suffix != ".html":
-        raise UserError(f"--report {out}: valid is a name that ends in .html; datasets are named before it.")
+        raise UserError(
+            f"--report {out}: expected a file name that ends in .html. Put dataset names before --report."
+        )
     check_writable("--report", out)
     root = home() / "data"
     for name in names:
-        datasets.describe(name, root)  # an unknown one is named before the work
+        datasets.describe(name, root)  # report an unknown name before the slow part
     shown = list(dict.fromkeys([*datasets.at_hand(root), *names]))
     command = shlex.join(["python", "-m", "hagmeta", "datasets", *names, "--report", str(out)])
     page = render([_summary(name) for name in shown], command)
     with writing("--report", out), written_whole(out) as partial:
-        # A file's name may hold bytes that are no UTF-8.
+        # File names may contain bytes that are not valid UTF-8.
         partial.write_text(page, encoding="utf-8", errors="replace")
-    print(f"{out}: {', '.join(shown)}")
+    print(f"wrote {out}: {', '.join(shown)}")
 
 
 def _convert(options: argparse.Namespace) -> None:
     out: Path = options.out
     if out.suffix != ".npz":
-        raise UserError(f"--out {out}: valid is a name that ends in .npz.")
+        raise UserError(f"--out {out}: expected a file name that ends in .npz.")
     check_writable("--out", out)
     columns = Columns(options.id, options.label, options.text, tuple(options.numeric or ()))
     converted = convert(options.edges, options.nodes, columns)
@@ -78,27 +80,29 @@ def _convert(options: argparse.Namespace) -> None:
     classes = f"{made.num_classes:,} classes"
     for note in converted.notes:
         print(note)
-    print(f"{out}: {', '.join(count(number, what) for what, number in counts.items())}, {classes}")
-    print(f"look at it with: {as_typed('hagmeta')} datasets npz:{out}")
+    print(f"wrote {out}: {', '.join(count(number, what) for what, number in counts.items())}, {classes}")
+    print(f"to describe it, run: {as_typed('hagmeta')} datasets {out}")
 
 
 def _parser() -> Parser:
     prog = f"{as_typed('hagmeta')} datasets"
     parser = Parser(
         prog=prog,
-        description="List the datasets, or describe those that are named: counts, class sizes, degrees, "
-        "homophily, and what a linear model makes of features alone, or of neighbours' classes alone.",
-        epilog=f"`{prog} convert --help`: a dataset from files of your own.",
+        description="List the datasets, or describe the given ones: counts, class sizes, degrees, homophily, "
+        "and the accuracy of linear models on features alone and on neighbours' classes alone.",
+        epilog=f"To make a dataset from your own CSV files, see `{prog} convert --help`.",
         allow_abbrev=False,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of the list, npz:FILE or mat:PREFIX")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="dataset to describe: a listed name, FILE.npz or mat:PREFIX"
+    )
     parser.add_argument(
         "--report",
         nargs="?",
         type=Path,
         const=Path("datasets.html"),
         metavar="FILE.html",
-        help="a page of the named, the embedded and the downloaded ones [datasets.html]",
+        help="write an HTML page about the given, embedded and downloaded datasets [datasets.html]",
     )
     return parser
 
@@ -106,29 +110,40 @@ def _parser() -> Parser:
 def _convert_parser() -> Parser:
     parser = Parser(
         prog=f"{as_typed('hagmeta')} datasets convert",
-        description="Make a dataset, which --dataset npz:FILE then runs on, from an edge list and a table of "
-        "nodes: UTF-8 files, cells between commas (tabs in a .tsv). docs/your_data.md has the rules "
-        "and an example.",
+        description="Make a dataset from an edge list and a node table. Both are CSV files in UTF-8, or TSV "
+        "if the name ends in .tsv. Use the result with --dataset FILE.npz. The rules and an example are in "
+        "docs/guides/your_graph.md.",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--edges", type=Path, required=True, metavar="FILE", help="two ids a line; a header is recognised"
+        "--edges",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="edge list with two node ids per line; a header is detected",
     )
     parser.add_argument(
         "--nodes",
         type=Path,
         required=True,
         metavar="FILE",
-        help="a node a line, after a line of column names",
+        help="node table with a header and one node per line",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="replaced if it is there")
-    parser.add_argument("--id", default="id", metavar="COLUMN", help="the node's id [id]")
-    parser.add_argument("--label", default="label", metavar="COLUMN", help="its class [label]")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.npz", help="file to write; replaced if it exists"
+    )
+    parser.add_argument("--id", default="id", metavar="COLUMN", help="column with node ids [id]")
+    parser.add_argument("--label", default="label", metavar="COLUMN", help="column with classes [label]")
     features = parser.add_mutually_exclusive_group()
     features.add_argument(
-        "--text", metavar="COLUMN", help=f"its words, those that {NODES_PER_WORD} nodes use, are the features"
+        "--text",
+        metavar="COLUMN",
+        help=f"column whose words become sparse features, if at least {NODES_PER_WORD} nodes use them",
     )
     features.add_argument(
-        "--numeric", nargs="+", metavar="COLUMN", help="dense features [every column but id and label]"
+        "--numeric",
+        nargs="+",
+        metavar="COLUMN",
+        help="columns that become dense features [all except id and label]",
     )
     return parser

@@ -1,7 +1,7 @@
-"""`python -m hagmeta datasets convert`: an edge list and a table of nodes become a graph (docs/your_data.md).
+"""`python -m hagmeta datasets convert`: make a graph from an edge list and a node table.
 
-Every line is checked, and what is left out is counted in a note. Nodes without a label stay in the graph as
-context.
+Every line is checked. Notes count everything that is left out. Nodes without a label stay in the graph as
+context. The rules are in docs/guides/your_graph.md.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from hagmeta.datasets.clean import (
 from hagmeta.datasets.table_file import TableFile, shown
 from hagmeta.datasets.word_features import presence
 
-NODES_PER_WORD = 3  # a word that fewer use tells nodes apart, not classes
+NODES_PER_WORD = 3  # rarer words identify nodes, not classes
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of the table of nodes are read; neither text nor numeric: all others are numeric."""
+    """The columns of the node table to read. Without ``text`` and ``numeric``, all others are numeric."""
 
     id: str = "id"
     label: str = "label"
@@ -45,7 +45,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Converted:
-    """A graph, and what a user should know of how it was made."""
+    """A graph, and notes for the user about the files."""
 
     graph: GraphArrays
     notes: list[str]
@@ -53,7 +53,7 @@ class Converted:
 
 @dataclass
 class _Nodes:
-    """The table of nodes, which are numbered in the order of the file."""
+    """The content of the node table. Nodes are numbered in the order of the file."""
 
     feature_names: list[str]
     number: dict[str, int] = field(default_factory=dict)  # by id
@@ -63,10 +63,14 @@ class _Nodes:
 
 
 def convert(edges: Path, nodes: Path, columns: Columns) -> Converted:
-    """Read both files; a UserError names file, line, column and value of the first thing that is wrong."""
+    """Read both files and return the graph.
+
+    Raises:
+        UserError: A file is invalid. The message gives file, line, column and value of the first problem.
+    """
     edge_table, node_table = TableFile(edges), TableFile(nodes)
     if edges.samefile(nodes):
-        raise UserError(f"{edges}: --edges and --nodes name the same file; valid are two.")
+        raise UserError(f"{edges}: --edges and --nodes are the same file; expected two different files.")
     notes: list[str] = []
     read = _read_nodes(node_table, columns, notes)
     names = _class_names(read.labels, nodes, columns)
@@ -96,12 +100,12 @@ def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:
     for line, row in rows:
         node, label = row[id_column].strip(), row[label_column].strip()
         if not node:
-            raise table.error(line, f"column {columns.id!r} is empty; valid is an id for every node.")
+            raise table.error(line, f"column {columns.id!r} is empty; expected an id for every node.")
         if node in line_of:
             raise table.error(
                 line,
                 f"column {columns.id!r} holds {shown(node)}, as does line {line_of[node]}; "
-                f"valid is an id of its own for every node.",
+                f"expected a unique id for every node.",
             )
         line_of[node] = line
         nodes.number[node] = len(nodes.labels)
@@ -112,10 +116,10 @@ def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:
             nodes.numbers.append(_numbers(table, line, row, feature_columns, names))
     unlabelled = nodes.labels.count(None)
     if unlabelled:
-        notes.append(f"{table.path}: {count(unlabelled, 'node')} without a label, kept as context")
+        notes.append(f"{table.path}: {count(unlabelled, 'node')} without a label; kept as context")
     unread = [name for name in names if name not in (columns.id, columns.label, *feature_names)]
     if unread:
-        notes.append(f"{table.path}: not read: {_listed(unread)}")
+        notes.append(f"{table.path}: columns not used: {_listed(unread)}")
     return nodes
 
 
@@ -123,28 +127,30 @@ def _position(table: TableFile, names: list[str], wanted: str) -> int:
     times = names.count(wanted)
     if times != 1:
         reason = f"there are {times} columns" if times else "there is no column"
-        alone = " alone; cells stand between commas, in a .tsv between tabs" if len(names) == 1 else ""
-        raise table.error(
-            1, f"{reason} {wanted!r}; the line that names the columns has {_listed(names)}{alone}."
-        )
+        alone = " only. Separate cells with commas, or with tabs in a .tsv file" if len(names) == 1 else ""
+        raise table.error(1, f"{reason} {wanted!r}; the header has {_listed(names)}{alone}.")
     return names.index(wanted)
 
 
 def _feature_names(table: TableFile, names: list[str], columns: Columns) -> list[str]:
     own = (columns.id, columns.label)
     if columns.id == columns.label:
-        raise UserError(f"--id and --label both name the column {columns.id!r}; valid are two columns.")
+        raise UserError(f"--id and --label are both {columns.id!r}; expected two different columns.")
     chosen = [columns.text] if columns.text is not None else list(columns.numeric)
     for name, times in Counter([*chosen, *own]).items():
         if times > 1:
-            raise UserError(f"the column {name!r} is named twice; a feature is a column of its own.")
+            raise UserError(
+                f"column {name!r} is given twice; expected different columns for id, label and features."
+            )
     if chosen:
         return chosen
     others = [name for name in names if name not in own]
     if not others:
-        raise table.error(1, f"there is no column for features beside {own[0]!r} and {own[1]!r}.")
+        raise table.error(1, f"there is no feature column; the only columns are {own[0]!r} and {own[1]!r}.")
     if "" in others:
-        raise table.error(1, f"column {names.index('') + 1} has no name; name it, or choose with --numeric.")
+        raise table.error(
+            1, f"column {names.index('') + 1} has no name; name it, or choose columns with --numeric."
+        )
     return others
 
 
@@ -160,8 +166,8 @@ def _numbers(
     position = next(position for position in positions if not _is_number(row[position]))
     raise table.error(
         line,
-        f"column {names[position]!r} holds {shown(row[position])}; valid is a number from {-LARGEST:g} to "
-        f"{LARGEST:g}. Words are read with --text COLUMN; --numeric COLUMN ... chooses columns.",
+        f"column {names[position]!r} holds {shown(row[position])}; expected a number from {-LARGEST:g} to "
+        f"{LARGEST:g}. Use --text COLUMN to read words, or --numeric COLUMN ... to choose other columns.",
     )
 
 
@@ -175,8 +181,8 @@ def _is_number(cell: str) -> bool:
 def _class_names(labels: list[str | None], path: Path, columns: Columns) -> list[str]:
     present = in_order(label for label in labels if label is not None)
     if len(present) < 2:
-        found = f"one class, {shown(present[0])}" if present else "no label at all"
-        raise UserError(f"{path}: column {columns.label!r} holds {found}; valid are two classes or more.")
+        found = f"only one class, {shown(present[0])}" if present else "no labels"
+        raise UserError(f"{path}: column {columns.label!r} holds {found}; expected at least two classes.")
     return present
 
 
@@ -187,13 +193,13 @@ def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> 
     matrix = presence(words_of, NODES_PER_WORD)
     if not matrix.shape[1]:
         raise UserError(
-            f"{path}: column {columns.text!r} has no word that {NODES_PER_WORD} nodes use; "
-            f"at least one is needed."
+            f"{path}: column {columns.text!r} has no word that occurs in {NODES_PER_WORD} nodes; "
+            f"expected at least one such word."
         )
     wordless = int(np.sum(matrix.getnnz(axis=1) == 0))
     notes.append(
-        f"{path}: {count(matrix.shape[1], 'word')} of column {columns.text!r} used by at least "
-        f"{NODES_PER_WORD} nodes; {count(wordless, 'node')} without any"
+        f"{path}: {count(matrix.shape[1], 'word')} of column {columns.text!r} in at least "
+        f"{NODES_PER_WORD} nodes; {count(wordless, 'node')} without any of them"
     )
     return matrix
 
@@ -204,14 +210,14 @@ def _read_edges(table: TableFile, number: dict[str, int], notes: list[str]) -> n
     lower, upper = ends.min(axis=1), ends.max(axis=1)
     distinct = len(sorted_unique((lower * len(number) + upper)[lower != upper]))
     loops = int(np.sum(lower == upper))
-    dropped = {
-        "from a node to itself": loops,
-        "repeated, in either direction": len(ends) - loops - distinct,
-    }
-    said = "".join(f", {times:,} {what}" for what, times in dropped.items() if times)
-    notes.append(f"{table.path}: {count(len(ends), 'edge')}{said}; {distinct:,} kept")
+    dropped = {"self-loop": loops, "duplicate": len(ends) - loops - distinct}
+    listed = ", ".join(count(times, what) for what, times in dropped.items() if times)
+    notes.append(
+        f"{table.path}: {count(len(ends), 'edge')} read, {distinct:,} kept"
+        + (f" (dropped: {listed})" if listed else "")
+    )
     if not distinct:
-        raise UserError(f"{notes[-1]}; at least one between two different nodes is needed.")
+        raise UserError(f"{notes[-1]}; expected at least one edge between two different nodes.")
     return ends
 
 
@@ -220,22 +226,23 @@ def _edge_rows(table: TableFile, number: dict[str, int], notes: list[str]) -> It
     line, row = next(rows)
     if len(row) < 2:
         raise table.error(
-            line, f"one cell, {shown(row[0])}; valid are two node ids, as in a,b (tab in a .tsv)."
+            line,
+            f"there is only one cell, {shown(row[0])}; expected two node ids, as in a,b (tab in a .tsv).",
         )
     if row[2:]:
-        notes.append(f"{table.path}: not read: {count(len(row) - 2, 'column')} after the first two")
+        notes.append(f"{table.path}: {count(len(row) - 2, 'column')} after the first two not used")
     if any(cell.strip() in number for cell in row[:2]):
         rows = itertools.chain([(line, row)], rows)
     else:
-        notes.append(f"{table.path}: line {line} is taken for a header: {_listed(row)}")
+        notes.append(f"{table.path}: line {line} skipped as a header: {_listed(row)}")
     for line, row in rows:
         source, target = number.get(row[0].strip()), number.get(row[1].strip())
         if source is None or target is None:
             column = 0 if source is None else 1
             raise table.error(
                 line,
-                f"column {column + 1} holds {shown(row[column].strip())}, which is no node's id; "
-                f"valid are the {len(number):,} ids of the nodes, to the letter.",
+                f"column {column + 1} holds {shown(row[column].strip())}; expected one of the "
+                f"{len(number):,} ids in the node table, spelled the same.",
             )
         yield source, target
 
@@ -246,5 +253,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """So many of something."""
+    """Return a number with its noun, such as "2 nodes"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,9 +1,11 @@
-"""The embedded dataset: the packages of Debian 12, classified by archive section.
+"""The embedded dataset debian: packages of Debian 12, classified by archive section.
 
-A node is a package of the component main. Its class is its section of the archive, if that has at least 100
-packages; of a section with more than 500 the 500 best connected are kept. An edge joins two packages of
-which one depends on, pre-depends on, recommends or suggests the other, as any of the alternatives it names.
-A feature is a word of the one-line description that at least 3 of the kept packages use, 1 where it occurs.
+- Nodes are packages of the component main.
+- The class of a package is its section of the archive. Sections with fewer than 100 packages are left out.
+  Larger sections keep their 500 best connected packages.
+- An edge joins two packages if one depends on, pre-depends on, recommends or suggests the other. All
+  alternatives count.
+- Features are words of the one-line description that at least 3 of the kept packages use. They are binary.
 
 **STATS** (arm64 package lists of November 2026):
 
@@ -19,7 +21,7 @@ A feature is a word of the one-line description that at least 3 of the kept pack
       - 4,208
       - 51
 
-:mod:`hagmeta.datasets.build_debian` makes ``debian.npz`` anew; the archive moves, so its counts will too.
+:mod:`hagmeta.datasets.build_debian` rebuilds ``debian.npz``. The counts change with the Debian archive.
 """
 
 from __future__ import annotations
@@ -44,5 +46,5 @@ INFO = DatasetInfo(
 
 
 def load() -> Dataset:
-    """Read the file beside this module."""
+    """Read the file in this folder."""
     return npz.load(Path(__file__).with_name("debian.npz"), INFO.name)

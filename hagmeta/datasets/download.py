@@ -1,4 +1,4 @@
-"""Fetch files whole or not at all, and say within seconds when they cannot be had."""
+"""Download files atomically, and report within seconds if a server does not answer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.datasets.clean import one_line
 
-PATIENCE = 8.0  # seconds for a server to answer, and for each silence while it sends
+PATIENCE = 8.0  # seconds to wait for a server to answer, and for each pause while it sends
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file to fetch; ``blob`` is its git blob id and ``sha256`` its SHA-256, where one is known."""
+    """A file to download. ``blob`` is its git blob id and ``sha256`` its SHA-256, if known."""
 
     name: str
     url: str
@@ -34,28 +34,28 @@ class RemoteFile:
 
 
 def fetch_all(files: Sequence[RemoteFile], folder: Path) -> None:
-    """Bring ``files`` into ``folder``, except those that are there and sound."""
+    """Download ``files`` into ``folder``, except those that are already there with the right content."""
     wanting = [file for file in files if not is_sound(file, folder / file.name)]
     for done, file in enumerate(wanting):
         print(f"Downloading {file.url}", file=sys.stderr)
         try:
             _fetch(file, folder)
         except (OSError, http.client.HTTPException) as error:
-            there = " (the one there is not the right one)" if (folder / file.name).exists() else ""
+            there = " (the local file has the wrong content)" if (folder / file.name).exists() else ""
             by_hand = ", ".join(f"{left.name} from {left.url}" for left in wanting[done:])
             raise UserError(
                 f"cannot fetch {file.name}{there} from {file.url}: {one_line(error)}. "
-                f"Run again when there is a network, or put by hand into {folder}: {by_hand}."
+                f"Run again when the network is available, or put these files into {folder}: {by_hand}."
             ) from error
 
 
 def is_sound(file: RemoteFile, path: Path) -> bool:
-    """Whether ``path`` is this file, with the right content where that is known."""
+    """Return whether ``path`` exists and has the expected content, as far as that is known."""
     return path.is_file() and fault(file, path) is None
 
 
 def fault(file: RemoteFile, path: Path) -> str | None:
-    """What is wrong with the content of ``path``, as far as the right one is known."""
+    """Return what is wrong with the content of ``path``, or None."""
     for what, expected, of in (("git blob id", file.blob, git_blob_id), ("SHA-256", file.sha256, sha256)):
         if expected is not None and (found := of(path)) != expected:
             return f"its {what} is {found}; expected {expected}"
@@ -63,13 +63,13 @@ def fault(file: RemoteFile, path: Path) -> str | None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """Return the SHA-256 of the content of a file."""
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def git_blob_id(path: Path) -> str:
-    """The SHA-1 by which git knows this content."""
+    """Return the id that git gives to the content of a file (SHA-1)."""
     with path.open("rb") as content:
         header = b"blob %d\0" % os.fstat(content.fileno()).st_size
         digest = hashlib.sha1(header, usedforsecurity=False)
@@ -82,9 +82,9 @@ def _fetch(file: RemoteFile, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with written_whole(folder / file.name) as partial:
         with _open(file.url) as response, partial.open("wb") as out:
-            # Asked for a login or told of a quota, some servers send a page and call it success.
+            # For a login or an exceeded quota, some servers send a page with a success status.
             if response.headers.get_content_type() == "text/html":
-                raise OSError("the server sent a web page in place of the file")
+                raise OSError("the server sent a web page instead of the file")
             shutil.copyfileobj(response, out, 1 << 20)
             announced = response.headers.get("Content-Length")
         received = partial.stat().st_size
@@ -95,7 +95,10 @@ def _fetch(file: RemoteFile, folder: Path) -> None:
 
 
 def _open(url: str) -> HTTPResponse:
-    """Open ``url`` within PATIENCE; urlopen's timeout starts anew for each address and skips name lookup."""
+    """Open ``url`` within PATIENCE.
+
+    The timeout of urlopen is not enough: it restarts for each address and does not cover name lookup.
+    """
     outcome: queue.SimpleQueue[HTTPResponse | Exception] = queue.SimpleQueue()
 
     def attempt() -> None:

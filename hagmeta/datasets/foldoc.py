@@ -1,11 +1,13 @@
-"""The embedded dataset of computing: the articles of FOLDOC, classified by subject.
+"""The embedded dataset foldoc: articles of a dictionary of computing, classified by subject.
 
-A node is an article of the Free On-line Dictionary of Computing. Its class is the first of the subjects that
-its definition begins with, as in ``<networking, protocol>``, if at least 40 articles have it. Articles
-without one are left out, those whose senses differ in it, and a list of acronyms. An edge joins two articles
-of which one refers to the other, by any of its headwords or their plural; that a text was taken from
-elsewhere is no reference. A feature is a word of the definition that at least 3 of the kept articles use, 1
-where it occurs; subjects, the words of the classes' names, addresses and dates are not among them.
+- Nodes are articles of the Free On-line Dictionary of Computing.
+- The class of an article is the first subject at the start of its definition, as in
+  ``<networking, protocol>``. Subjects with fewer than 40 articles are left out. Articles without a subject,
+  articles whose senses differ in it, and a list of acronyms are also left out.
+- An edge joins two articles if one refers to the other, by any of its headwords or their plural. A mark that
+  names the source of a text is not a reference.
+- Features are words of the definition that at least 3 of the kept articles use. They are binary. Subjects,
+  words of class names, addresses and dates are not features.
 
 **STATS** (FOLDOC of January 2023, as in Debian 12):
 
@@ -21,14 +23,14 @@ where it occurs; subjects, the words of the classes' names, addresses and dates 
       - 9,864
       - 40
 
-The graph helps: logistic regression, given 60 % of all labels, reaches a macro accuracy of 45.2 % on the
-features alone and of 50.1 % on those of two hops. No word tells a subject with precision and recall both
-above 0.61. 35 % of the edges are within a class; 631 nodes have no edge.
-(``python benchmarks/linear.py foldoc``.) With the words of the classes' names, features alone
-reached 48.5 % and two hops 51.3 %.
+The graph helps. With 60 % of all labels, logistic regression reaches a macro accuracy of 45.2 % on the
+features alone and 50.1 % on features averaged over two hops. No word predicts a subject with precision and
+recall both above 0.61. 35 % of the edges are within a class; 631 nodes have no edge
+(``python benchmarks/linear.py foldoc``). With the words of class names, features alone reached 48.5 % and two
+hops 51.3 %.
 
-:mod:`hagmeta.datasets.build_foldoc` makes ``foldoc.npz`` anew, with the same arrays anywhere. FOLDOC, and so
-``foldoc.npz``, is under the GNU Free Documentation License (``foldoc.LICENSE``).
+:mod:`hagmeta.datasets.build_foldoc` rebuilds ``foldoc.npz``, with the same arrays on any machine. FOLDOC, and
+therefore ``foldoc.npz``, is under the GNU Free Documentation License (``foldoc.LICENSE``).
 """
 
 from __future__ import annotations
@@ -53,5 +55,5 @@ INFO = DatasetInfo(
 
 
 def load() -> Dataset:
-    """Read the file beside this module."""
+    """Read the file in this folder."""
     return npz.load(Path(__file__).with_name("foldoc.npz"), INFO.name)

@@ -1,4 +1,4 @@
-"""Graphs that a program holds already: what the classmethods of ``Dataset`` do."""
+"""Make graphs from objects in memory. The classmethods of ``Dataset`` call these functions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from hagmeta.datasets.clean import (
 )
 from hagmeta.datasets.convert import Columns, convert
 
-NOT_IN_NAMES = ":@/\\"  # they have a meaning in ``Dataset.identity`` and in paths
+NOT_IN_NAMES = ":@/\\"  # special in ``Dataset.identity`` and in paths
 OF_PYG = Keys("data.edge_index.T", "data.y", "data.x")
-TO_CALLER = 4  # frames from ``warnings.warn`` to the line that called the classmethod
+TO_CALLER = 4  # stack frames from ``warnings.warn`` to the user's call
 
 
 class DirectedEdgesWarning(UserWarning):
-    """Edges were given in one direction, and count in both."""
+    """Some edges were given in one direction only. They count in both directions."""
 
 
 def from_pyg(data: Any, name: str, class_names: Sequence[str] | None) -> GraphArrays:
@@ -46,14 +46,14 @@ def from_pyg(data: Any, name: str, class_names: Sequence[str] | None) -> GraphAr
     edges = adj_t if edge_index is None else edge_index
     for key, value in {"x": x, "y": y, "edge_index": edges}.items():
         if value is None:
-            raise UserError(f"{source}: data.{key} is missing; needed are x, y, and edge_index or adj_t.")
+            raise UserError(f"{source}: data.{key} is missing; expected x, y, and edge_index or adj_t.")
     if edge_index is None:
         keys = OF_PYG._replace(edges="data.adj_t")
         pairs = np.stack(scipy.sparse.coo_array(_matrix(adj_t, source, keys.edges)).coords, axis=1)
     else:
         keys, pairs = OF_PYG, _plain(edge_index, source, "data.edge_index").T
         if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise UserError(f"{source}: 'data.edge_index' has shape {pairs.T.shape}; valid is (2, edges).")
+            raise UserError(f"{source}: 'data.edge_index' has shape {pairs.T.shape}; expected (2, edges).")
     labels = _plain(y, source, keys.labels)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -67,15 +67,14 @@ def from_networkx(graph: Any, name: str, label: str, features: str | Sequence[st
     source = "Dataset.from_networkx"
     _check_name(name, source)
     if not (hasattr(graph, "nodes") and hasattr(graph, "is_directed")):
-        raise UserError(f"{source}: graph is of type {type(graph).__name__}; valid is a networkx graph.")
+        raise UserError(f"{source}: graph is of type {type(graph).__name__}; expected a networkx graph.")
     number = {node: position for position, node in enumerate(graph)}
     pairs = np.array([(number[a], number[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
     attributes = dict(graph.nodes(data=True))
     if attributes and not any(label in held for held in attributes.values()):
         found = sorted({str(key) for held in attributes.values() for key in held})
         raise UserError(
-            f"{source}: no node has the attribute {label!r}, which label names; found: "
-            f"{', '.join(found) or 'none'}."
+            f"{source}: no node has the attribute label={label!r}; found: {', '.join(found) or 'none'}."
         )
     labels = [held.get(label) for held in attributes.values()]
     rows = [_vector(source, node, held, features) for node, held in attributes.items()]
@@ -83,7 +82,7 @@ def from_networkx(graph: Any, name: str, label: str, features: str | Sequence[st
         if len(row) != len(rows[0]):
             raise UserError(
                 f"{source}: node {shown(node)} has {len(row)} features and node {shown(next(iter(number)))} "
-                f"has {len(rows[0])}; valid is the same number for all."
+                f"has {len(rows[0])}; expected the same number for all nodes."
             )
     made = _made(source, pairs, labels, np.array(rows), None, Keys(labels=label))
     if graph.is_directed():
@@ -108,7 +107,7 @@ def from_arrays(
     made = _made(source, pairs, labels, matrix, class_names, CALLED)
     ids = _each_once(source, "node_ids", node_ids, len(made.labels), "nodes")
     columns = _each_once(source, "feature_names", feature_names, made.features.shape[1], "features")
-    _warn_if_one_way(name, pairs, unless_all=True)  # a list of pairs may be meant as it is
+    _warn_if_one_way(name, pairs, unless_all=True)  # an edge list usually has each edge once
     return made._replace(node_ids=ids, feature_names=columns and tuple(map(str, columns)))
 
 
@@ -124,41 +123,41 @@ def from_csv(
 
 
 def _check_name(name: Any, source: str) -> None:
-    """Refuse a name that cannot be part of ``Dataset.identity``."""
+    """Raise an error if ``name`` cannot be part of ``Dataset.identity``."""
     usable = isinstance(name, str) and name.strip() == name != "" and name.isprintable()
     if not usable or any(letter in name for letter in NOT_IN_NAMES):
         raise UserError(
             f"{source}: name is {shown(name)}; "
-            f"valid is a text without {' '.join(NOT_IN_NAMES)}, such as 'mine'."
+            f"expected a string without {' '.join(NOT_IN_NAMES)}, such as 'mine'."
         )
 
 
 def _only_graph(data: Any, source: str) -> Any:
-    """Return the graph of a PyG dataset that has one, or the graph that is given."""
+    """Return the only graph of a PyG dataset, or ``data`` itself if it is a graph."""
     from torch_geometric.data import Dataset as PygDataset
 
     if isinstance(data, PygDataset):
         if len(data) != 1:
-            raise UserError(f"{source}: data has {len(data)} graphs; pass one of them, such as data[0].")
+            raise UserError(f"{source}: data has {len(data)} graphs; expected one graph, such as data[0].")
         return data[0]
     if not hasattr(data, "edge_index") and not hasattr(data, "adj_t"):
         raise UserError(
-            f"{source}: data is of type {type(data).__name__}, without edge_index; "
-            f"valid is a torch_geometric.data.Data."
+            f"{source}: data is of type {type(data).__name__} and has no edge_index; "
+            f"expected a torch_geometric.data.Data."
         )
     return data
 
 
 def _plain(values: Any, source: str, key: str) -> np.ndarray:
-    """Return an array of what numpy takes, and of tensors on any device."""
+    """Return ``values`` as a numpy array. Tensors may be on any device."""
     try:
         return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    except (TypeError, ValueError) as error:  # rows of several lengths, or a type that numpy does not know
+    except (TypeError, ValueError) as error:  # rows of different lengths, or an unknown type
         raise UserError(f"{source}: {key!r} is not an array of numbers ({one_line(error)}).") from None
 
 
 def _matrix(values: Any, source: str, key: str) -> Any:
-    """Return a dense array, or a scipy matrix of what is sparse."""
+    """Return ``values`` as a dense numpy array, or as a scipy matrix if they are sparse."""
     if scipy.sparse.issparse(values):
         return values
     if hasattr(values, "to_torch_sparse_coo_tensor"):  # torch_sparse.SparseTensor
@@ -177,20 +176,20 @@ def _made(
     class_names: Sequence[str] | None,
     keys: Keys,
 ) -> GraphArrays:
-    """Check a graph whose labels may be of any kind."""
+    """Check a graph whose labels may be strings or numbers, and return its arrays."""
     numbers, texts = _labels(source, keys.labels, labels)
     if texts is not None and class_names is not None:
         raise UserError(
-            f"{source}: class_names name labels that are numbers, but {keys.labels!r} holds texts, "
-            f"which are the names; leave out class_names."
+            f"{source}: {keys.labels!r} holds strings, which are already class names; "
+            f"remove class_names, or use integer labels."
         )
     names = texts if texts is not None else class_names
     return clean_graph(edges, numbers, features, names, source=source, keys=keys)
 
 
 def _labels(source: str, key: str, labels: Any) -> tuple[Any, list[str] | None]:
-    """Return labels as numbers, UNLABELLED where there is none; and the names, where they were texts."""
-    if isinstance(labels, list | tuple):  # numpy would make the text 'nan' of a NaN among texts
+    """Return labels as numbers, with UNLABELLED for none; and the class names if labels are strings."""
+    if isinstance(labels, list | tuple):  # numpy would turn a NaN among strings into the string 'nan'
         labels = np.array(labels, dtype=object)
     values = _plain(labels, source, key)
     if values.dtype.kind == "f":
@@ -202,7 +201,7 @@ def _labels(source: str, key: str, labels: Any) -> tuple[Any, list[str] | None]:
         if not isinstance(value, str | Real | None):
             raise UserError(
                 f"{source}: {key!r} holds {shown(value)} in {place(row)}; "
-                f"valid are texts, whole numbers from 0, and None, NaN or -1 for no label."
+                f"expected strings or whole numbers from 0, and None, NaN or -1 for no label."
             )
     texts = in_order(value for value in given if isinstance(value, str))
     if not texts:
@@ -210,8 +209,8 @@ def _labels(source: str, key: str, labels: Any) -> tuple[Any, list[str] | None]:
     for row, value in enumerate(given):
         if value is not None and not isinstance(value, str):
             raise UserError(
-                f"{source}: {key!r} holds the number {value} in {place(row)}, and texts such as "
-                f"{shown(texts[0])}; valid are either."
+                f"{source}: {key!r} holds the number {value} in {place(row)}, and strings such as "
+                f"{shown(texts[0])}; expected only numbers or only strings."
             )
     position = {text: number for number, text in enumerate(texts)}
     return [UNLABELLED if value is None else position[value] for value in given], texts
@@ -222,7 +221,7 @@ def _is_missing(value: Any) -> bool:
         return value is None or is_no_label(value)
     try:
         return bool(value != value) or bool(value == UNLABELLED)
-    except (TypeError, ValueError):  # pandas.NA has no truth; an array has several
+    except (TypeError, ValueError):  # pandas.NA and arrays have no truth value
         return type(value).__name__ == "NAType"
 
 
@@ -232,7 +231,7 @@ def _vector(source: str, node: Any, attributes: dict[str, Any], features: str | 
         if key not in attributes:
             found = ", ".join(map(str, attributes)) or "none"
             raise UserError(
-                f"{source}: node {shown(node)} has no attribute {key!r}, which features names; "
+                f"{source}: node {shown(node)} has no attribute {key!r}, which is given as features; "
                 f"found: {found}."
             )
     given = attributes[features] if isinstance(features, str) else [attributes[key] for key in features]
@@ -243,7 +242,7 @@ def _vector(source: str, node: Any, attributes: dict[str, Any], features: str | 
     if vector.ndim > 1 or not np.isfinite(vector).all():
         raise UserError(
             f"{source}: {features!r} of node {shown(node)} is {' '.join(shown(given).split())}; "
-            f"valid are finite numbers, in a vector or in a list of attributes."
+            f"expected finite numbers, as a vector or a list of attributes."
         )
     return vector.ravel()
 
@@ -251,29 +250,32 @@ def _vector(source: str, node: Any, attributes: dict[str, Any], features: str | 
 def _each_once(
     source: str, key: str, given: Sequence[Any] | None, number: int, of: str
 ) -> tuple[Any, ...] | None:
-    """Check names of nodes or features: one each, none twice."""
+    """Check that names of nodes or features are unique and complete, and return them."""
     if given is None:
         return None
     names = tuple(given.tolist() if hasattr(given, "tolist") else given)
     if len(names) != number:
-        raise UserError(f"{source}: {key!r} has {len(names)} entries; with {number} {of} valid are {number}.")
+        raise UserError(
+            f"{source}: {key!r} has {len(names)} entries; expected {number}, since there are {number} {of}."
+        )
     seen: set[Any] = set()
     for name in names:
         if name in seen:
-            raise UserError(f"{source}: {key!r} holds {shown(name)} twice; valid is each once.")
+            raise UserError(f"{source}: {key!r} holds {shown(name)} twice; expected unique names.")
         seen.add(name)
     return names
 
 
 def _warn_if_one_way(name: str, pairs: np.ndarray, *, unless_all: bool = False) -> None:
-    """Warn if edges are given in one direction only; with ``unless_all``, not if all of them are."""
+    """Warn if edges are given in one direction only. With ``unless_all``, accept it if all edges are."""
     source, target = pairs.astype(np.int64)[pairs[:, 0] != pairs[:, 1]].T
     nodes = int(pairs.max()) + 1
     given = sorted_unique(source * nodes + target)
     alone = int(np.sum(~np.isin(given, target * nodes + source)))
     if alone and not (unless_all and alone == len(given)):
         warnings.warn(
-            f"{name}: {alone:,} of {len(given):,} edges are given in one direction only; all count in both.",
+            f"{name}: {alone:,} of {len(given):,} edges are given in one direction only; "
+            "all edges count in both directions.",
             DirectedEdgesWarning,
             stacklevel=TO_CALLER,
         )

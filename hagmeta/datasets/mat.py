@@ -1,9 +1,9 @@
-"""The ``.mat`` layout of the few-shot node classification literature, and its three public datasets.
+"""Read the ``.mat`` layout that is common in the literature on few-shot node classification.
 
-A graph is three files: ``PREFIX_network``, an edge a line, two node numbers with a tab between; and
-``PREFIX_train.mat`` and ``PREFIX_test.mat``, each with ``Index`` (node numbers from 0), ``Label`` (their
-classes) and ``Attributes`` (a row of features for each). Nodes without neighbours are kept. A node that has
-edges but no label in either file belongs to no class: it is left out with its edges, and a warning says so.
+A graph has three files. ``PREFIX_network`` has one edge per line: two node numbers, separated by a tab.
+``PREFIX_train.mat`` and ``PREFIX_test.mat`` have ``Index`` (node numbers from 0), ``Label`` (their classes)
+and ``Attributes`` (one row of features per node). Nodes without neighbours are kept. A node with edges but
+without a label in either file is left out with its edges, and a warning tells you.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SUFFIXES = ("_network", "_train.mat", "_test.mat")
 
 
 def paths(prefix: str) -> list[Path]:
-    """The three files of a graph."""
+    """Return the paths of the three files of a graph."""
     return [expanded(prefix + suffix) for suffix in SUFFIXES]
 
 
 def load(prefix: str, name: str) -> Dataset:
-    """Read the three files of a graph."""
+    """Read the three files of the graph at ``prefix`` and call it ``name``."""
     network_path, *label_paths = paths(prefix)
     for path in (network_path, *label_paths):
         require_data_file(path, f"; mat:PREFIX reads PREFIX{', PREFIX'.join(SUFFIXES)}")
@@ -40,7 +40,7 @@ def load(prefix: str, name: str) -> Dataset:
     if widths[0] != widths[1]:
         raise UserError(
             f"{label_paths[1]}: 'Attributes' has {widths[1]} columns; "
-            f"valid are {widths[0]}, as in {label_paths[0]}."
+            f"expected {widths[0]}, as in {label_paths[0]}."
         )
     index = np.concatenate([part[0] for part in parts])
     labels = np.concatenate([part[1] for part in parts])
@@ -50,8 +50,8 @@ def load(prefix: str, name: str) -> Dataset:
     clash = np.flatnonzero(labels != labels[first_rows][inverse])
     if len(clash):
         raise UserError(
-            f"{prefix}: node {index[clash[0]]} is given two labels, {labels[first_rows][inverse][clash[0]]} "
-            f"and {labels[clash[0]]}; valid is one."
+            f"{prefix}: node {index[clash[0]]} has two labels, {labels[first_rows][inverse][clash[0]]} "
+            f"and {labels[clash[0]]}; expected one."
         )
     return make_dataset(
         name,
@@ -63,9 +63,9 @@ def load(prefix: str, name: str) -> Dataset:
 
 
 def _renumber(edges: np.ndarray, nodes: np.ndarray, *, source: str) -> np.ndarray:
-    """Number the labelled nodes from 0 and leave out edges to any other."""
+    """Renumber the labelled nodes from 0, and drop edges to other nodes."""
     if len(nodes) == 0:
-        raise UserError(f"{source}: there is not one labelled node.")
+        raise UserError(f"{source}: there are no labelled nodes; expected at least one.")
     position = np.minimum(np.searchsorted(nodes, edges), len(nodes) - 1)
     labelled = nodes[position] == edges
     if not labelled.all():
@@ -81,14 +81,14 @@ def _renumber(edges: np.ndarray, nodes: np.ndarray, *, source: str) -> np.ndarra
 def _read_network(path: Path) -> np.ndarray:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # an empty file: make_dataset says it better
+            warnings.simplefilter("ignore", UserWarning)  # make_dataset reports an empty file more clearly
             edges = np.loadtxt(path, dtype=np.int64, comments=None, ndmin=2)
     except (ValueError, OverflowError, OSError) as error:
         raise UserError(
-            f"{path}: valid is an edge a line, two node numbers with a tab between ({one_line(error)})."
+            f"{path}: expected one edge per line, two node numbers separated by a tab ({one_line(error)})."
         ) from error
     if edges.size and edges.shape[1] != 2:
-        raise UserError(f"{path}: a line has {edges.shape[1]} columns; valid are two node numbers.")
+        raise UserError(f"{path}: lines have {edges.shape[1]} columns; expected two node numbers.")
     return whole_numbers(edges.reshape(-1, 2), source=str(path), key="edges", dimensions=2)
 
 
@@ -97,12 +97,12 @@ def _read_labels(path: Path) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_m
         content = scipy.io.loadmat(path, variable_names=["Index", "Label", "Attributes"], spmatrix=True)
         for array in content.values():
             if scipy.sparse.issparse(array):
-                array.check_format(full_check=True)  # scipy reads whatever is there, and crashes on it later
-    except Exception as error:  # damaged bytes make scipy raise nearly anything
-        raise UserError(f"{path}: this is not a readable .mat file ({one_line(error)}).") from error
+                array.check_format(full_check=True)  # scipy reads invalid indices, and crashes on them later
+    except Exception as error:  # damaged bytes make scipy raise many kinds of errors
+        raise UserError(f"{path}: not a readable .mat file ({one_line(error)}).") from error
     for key in ("Index", "Label", "Attributes"):
         if key not in content:
-            raise UserError(f"{path}: {key!r} is missing; valid are Index, Label and Attributes.")
+            raise UserError(f"{path}: {key!r} is missing; expected Index, Label and Attributes.")
     index, labels = (
         whole_numbers(_flat(content[key]), source=str(path), key=key, dimensions=1)
         for key in ("Index", "Label")
@@ -110,17 +110,17 @@ def _read_labels(path: Path) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_m
     attributes = content["Attributes"]
     if attributes.dtype.kind not in "biuf" or attributes.ndim != 2:
         raise UserError(
-            f"{path}: 'Attributes' has type {attributes.dtype}; valid is a matrix of real numbers."
+            f"{path}: 'Attributes' has type {attributes.dtype}; expected a matrix of real numbers."
         )
     if not len(index) == len(labels) == attributes.shape[0]:
         raise UserError(
             f"{path}: 'Index' has {len(index)} entries, 'Label' {len(labels)} and 'Attributes' "
-            f"{attributes.shape[0]} rows; valid is one number."
+            f"{attributes.shape[0]} rows; expected equal lengths."
         )
     return index, labels, scipy.sparse.csr_matrix(attributes)
 
 
 def _flat(array: Any) -> np.ndarray:
-    """Matlab knows no vectors, only matrices of one row or one column."""
+    """Return a one-dimensional array. Matlab stores vectors as matrices with one row or column."""
     dense = array.toarray() if scipy.sparse.issparse(array) else array
     return np.asarray(dense).ravel()

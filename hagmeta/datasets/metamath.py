@@ -1,10 +1,12 @@
-"""The embedded dataset of mathematics: the theorems of Metamath's set.mm, classified by section.
+"""The embedded dataset metamath: theorems of Metamath's set.mm, classified by section.
 
-A node is an axiom, a definition or a theorem. Its class is its section of the database, if that has at least
-40; mathboxes (whose sections are people) and guides are left out. An edge joins a theorem to one that its
-proof cites; those cited by more than 30 are tools of all sections, and edges to them are left out. A feature
-is a constant symbol of the statement, such as ``+`` or ``->``, that at least 50 of the statements use, 1
-where it occurs. Labels, titles, comments and hypotheses are not among the features.
+- Nodes are axioms, definitions and theorems.
+- The class of a statement is its section of the database. Sections with fewer than 40 statements are left
+  out, and so are guides and mathboxes, whose sections are named after people.
+- An edge joins a theorem to a statement that its proof cites. Statements with more than 30 citations are used
+  in all sections, so edges to them are left out.
+- Features are constant symbols of the statement, such as ``+`` or ``->``, that at least 50 statements use.
+  They are binary. Labels, titles, comments and hypotheses are not features.
 
 **STATS** (set.mm of December 2020, as in Debian 12):
 
@@ -20,14 +22,14 @@ where it occurs. Labels, titles, comments and hypotheses are not among the featu
       - 263
       - 76
 
-The graph is needed: logistic regression, given 60 % of all labels, reaches a macro accuracy of 52.8 % on the
-features alone and of 69.4 % on those of two hops. No symbol tells a section with precision and recall both
-above 0.74. 49 % of the edges are within a class; 1,290 nodes have no edge.
-(``python benchmarks/linear.py metamath``.) With rarer symbols, which all but name their section, features
-alone reached 65 % and two hops 71 %; with the symbols of the hypotheses as well, 83 % and 76 %.
+The graph is needed. With 60 % of all labels, logistic regression reaches a macro accuracy of 52.8 % on the
+features alone and 69.4 % on features averaged over two hops. No symbol predicts a section with precision and
+recall both above 0.74. 49 % of the edges are within a class; 1,290 nodes have no edge
+(``python benchmarks/linear.py metamath``). With rarer symbols, which almost name their section, features
+alone reached 65 % and two hops 71 %. With the symbols of the hypotheses in addition, it was 83 % and 76 %.
 
-:mod:`hagmeta.datasets.build_metamath` makes ``metamath.npz`` anew, with the same arrays anywhere. set.mm is
-in the public domain (``metamath.LICENSE``).
+:mod:`hagmeta.datasets.build_metamath` rebuilds ``metamath.npz``, with the same arrays on any machine. set.mm
+is in the public domain (``metamath.LICENSE``).
 """
 
 from __future__ import annotations
@@ -52,5 +54,5 @@ INFO = DatasetInfo(
 
 
 def load() -> Dataset:
-    """Read the file beside this module."""
+    """Read the file in this folder."""
     return npz.load(Path(__file__).with_name("metamath.npz"), INFO.name)

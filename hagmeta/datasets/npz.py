@@ -1,17 +1,17 @@
-"""The neutral ``.npz`` format: plain arrays, so that any program can write a graph for us to read.
+"""The ``.npz`` format of graphs: plain arrays that any program can write.
 
-======================  ===========  =======================================================
-key                     shape        what
-======================  ===========  =======================================================
-``edges``               (edges, 2)   node numbers from 0; direction and repeats do not matter
-``labels``              (nodes,)     the class of each node, whole numbers from 0; -1: none
-``features``            (nodes, F)   dense features; or, in their place, the sparse ones below
+======================  ===========  ===========================================================
+key                     shape        content
+======================  ===========  ===========================================================
+``edges``               (edges, 2)   node numbers from 0; direction and duplicates do not matter
+``labels``              (nodes,)     class numbers from 0, or -1 for no label
+``features``            (nodes, F)   dense features; or use the sparse arrays below instead
 ``feature_indptr``      (nodes + 1)  row starts, as in ``scipy.sparse.csr_matrix``
 ``feature_indices``     (nonzeros,)  column numbers
-``feature_values``      (nonzeros,)  optional; 1 everywhere without it
+``feature_values``      (nonzeros,)  optional values; by default, all are 1
 ``num_features``        ()           the number of columns
-``class_names``         (classes,)   optional; ``class_names[label]`` is a text
-======================  ===========  =======================================================
+``class_names``         (classes,)   optional strings; ``class_names[label]`` is a class name
+======================  ===========  ===========================================================
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hagmeta.datasets.clean import (
 
 
 def load(path: Path, name: str) -> Dataset:
-    """Read a graph in the neutral format."""
+    """Read the graph in the file ``path`` and call it ``name``."""
     arrays = _read_arrays(path)
     source = str(path)
     _require(arrays, ("edges", "labels"), source)
@@ -52,7 +52,7 @@ def load(path: Path, name: str) -> Dataset:
 
 
 def save(path: Path, dataset: Dataset) -> None:
-    """Write a graph in the neutral format: the same bytes for the same graph, whole or not at all."""
+    """Write ``dataset`` to ``path``. The write is atomic, and equal graphs give equal files."""
     arrays: dict[str, Any] = {"edges": _smallest(dataset.edges), "labels": _smallest(dataset.labels)}
     features = dataset.features
     if isinstance(features, np.ndarray):
@@ -80,15 +80,15 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
-            raise TypeError("it holds a single array, not an archive of arrays")
+            raise TypeError("it is a single array, not an archive of arrays")
         with archive:
-            # A damaged length of a comment swallows the entries after it; nobody writes comments.
+            # A damaged comment length can hide the entries after it. No writer adds comments.
             if any(entry.comment for entry in archive.zip.infolist()):
                 raise ValueError("its table of contents is damaged")
-            # All of them, known or not: what a damaged name hides shows only when its content is read.
+            # Read all arrays, also unknown ones: a damaged name only shows when its content is read.
             return {key: archive[key] for key in archive.files}
-    except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise nearly anything
-        raise UserError(f"{path}: this is not a readable .npz file ({one_line(error)}).") from error
+    except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise many kinds of errors
+        raise UserError(f"{path}: not a readable .npz file ({one_line(error)}).") from error
 
 
 def _require(arrays: dict[str, np.ndarray], keys: tuple[str, ...], source: str) -> None:
@@ -112,28 +112,29 @@ def _features(
     wrong = _wrong_starts(starts, num_nodes, len(columns))
     if wrong:
         raise UserError(
-            f"{source}: 'feature_indptr' {wrong}; valid are {num_nodes + 1} entries (nodes + 1) that rise "
+            f"{source}: 'feature_indptr' {wrong}; expected {num_nodes + 1} entries (nodes + 1) that rise "
             f"from 0 to {len(columns)}, the length of 'feature_indices'."
         )
     if values.shape != columns.shape:
-        raise UserError(f"{source}: 'feature_values' has shape {values.shape}; valid is {columns.shape}.")
+        raise UserError(f"{source}: 'feature_values' has shape {values.shape}; expected {columns.shape}.")
     if values.dtype.kind not in "biuf":
-        raise UserError(f"{source}: 'feature_values' has type {values.dtype}; valid are real numbers.")
-    for bad, key, array, valid in (
-        (columns >= width, "feature_indices", columns, f"with {width} features valid are 0 to {width - 1}"),
-        (~np.isfinite(values), "feature_values", values, "valid are finite numbers"),
+        raise UserError(f"{source}: 'feature_values' has type {values.dtype}; expected real numbers.")
+    in_range = f"expected 0 to {width - 1}, since 'num_features' is {width}"
+    for bad, key, array, expected in (
+        (columns >= width, "feature_indices", columns, in_range),
+        (~np.isfinite(values), "feature_values", values, "expected finite numbers"),
     ):
         if bad.any():
             entry = int(np.argmax(bad))
             row, column = entry_place(starts, columns, entry)
             raise UserError(
-                f"{source}: {key!r} holds {array[entry]} at {entry} ({place(row, column)}); {valid}."
+                f"{source}: {key!r} holds {array[entry]} at {entry} ({place(row, column)}); {expected}."
             )
     return scipy.sparse.csr_matrix((values, columns, starts), shape=(num_nodes, width))
 
 
 def _wrong_starts(starts: np.ndarray, num_nodes: int, nonzeros: int) -> str:
-    """What is wrong with the row starts, and where; empty if nothing is."""
+    """Return what is wrong with the row starts, or an empty string."""
     if len(starts) != num_nodes + 1:
         return f"has {len(starts)} entries"
     falls = np.flatnonzero(np.diff(starts) < 0)
@@ -152,6 +153,6 @@ def _class_names(arrays: dict[str, np.ndarray], source: str) -> list[str] | None
     if names.ndim != 1 or names.dtype.kind != "U":
         raise UserError(
             f"{source}: 'class_names' has type {names.dtype} and shape {names.shape}; "
-            f"valid is a list of texts."
+            f"expected a list of strings."
         )
     return [str(name) for name in names]

@@ -1,4 +1,4 @@
-"""Read files out of a Debian package: an ``ar`` archive with a compressed tar archive in it."""
+"""Read files from a Debian package, which is an ``ar`` archive with a compressed tar archive inside."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from hagmeta.datasets.clean import one_line
 from hagmeta.datasets.download import RemoteFile, fault
 
 _MAGIC = b"!<arch>\n"
-_HEADER = 60  # bytes before each file: its name in the first 16, its size in decimal in those from 48 to 58
+_HEADER = 60  # bytes before each file: the name in bytes 0-15, the decimal size in bytes 48-57
 
 
 def read(path: Path, package: RemoteFile, names: Sequence[str]) -> list[str]:
-    """The texts of ``names`` in the package at ``path``, which must be this one and no other version.
+    """Return the texts of files in a package. Compressed dictionaries (``.dz``) are unpacked.
 
-    A dictionary's (``.dz``) is unpacked.
+    Args:
+        path: The package file.
+        package: The expected package, in this version.
+        names: The files to read.
     """
     try:
         if wrong := fault(package, path):
-            raise UserError(f"{path}: this is not {package.name} of {package.url}: {wrong}.")
+            raise UserError(f"{path}: expected {package.name} from {package.url}, but {wrong}.")
         with tarfile.open(fileobj=io.BytesIO(_data(path.read_bytes()))) as data:
             return [_text(data, name) for name in names]
     except UserError:
@@ -33,9 +36,9 @@ def read(path: Path, package: RemoteFile, names: Sequence[str]) -> list[str]:
 
 
 def _data(archive: bytes) -> bytes:
-    """The member ``data.tar.*``, which holds what the package installs."""
+    """Return the member ``data.tar.*``, which has the installed files."""
     if not archive.startswith(_MAGIC):
-        raise ValueError("it is no Debian package")
+        raise ValueError("not a Debian package")
     start = len(_MAGIC)
     while start < len(archive):
         header = archive[start : start + _HEADER]
@@ -43,13 +46,13 @@ def _data(archive: bytes) -> bytes:
         start += _HEADER
         if header.startswith(b"data.tar"):
             return archive[start : start + size]
-        start += size + size % 2  # files begin at even places
+        start += size + size % 2  # files begin at even offsets
     raise ValueError("it has no data.tar")
 
 
 def _text(data: tarfile.TarFile, name: str) -> str:
     file = data.extractfile(f"./{name}")
     if file is None:
-        raise ValueError(f"{name} is no file")
+        raise ValueError(f"{name} is not a file")
     content = file.read()
     return (gzip.decompress(content) if name.endswith(".dz") else content).decode()

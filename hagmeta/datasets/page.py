@@ -1,6 +1,6 @@
-"""The description of several datasets as one HTML file: everything is inside, nothing is asked of a network.
+"""Describe several datasets on one self-contained HTML page that needs no network.
 
-Bars are drawn as SVG by the template; the look is that of the report of a study.
+The template draws bars as SVG. The page looks like the report of a study.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
 def render(summaries: Sequence[Summary], command: str) -> str:
-    """The whole page as text."""
+    """Return the page as HTML. It shows ``command`` as the way to make it again."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE.parent),
         autoescape=True,

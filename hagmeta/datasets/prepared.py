@@ -1,7 +1,7 @@
-"""Datasets that are slow to load, prepared once: plain arrays in a folder, which every later load maps.
+"""Prepare datasets that are slow to load: write plain arrays once, and memory-map them later.
 
-Mapped arrays take no time to load, are read from disk as far as they are used, and are shared by all
-processes of a machine. A folder is named after what it was made from, and may be deleted at any time.
+Memory-mapped arrays load instantly, are read from disk only as needed, and are shared by all processes of a
+machine. The name of a folder contains a hash of its source. You may delete these folders at any time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,19 @@ from hagmeta.common.files import folder_written_whole
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.clean import one_line
 
-FORMAT = 1  # raise it when the same source would give other arrays
+FORMAT = 1  # increase it when the same source gives different arrays
 CONTENTS = "contents.json"
 
 
 def load(name: str, made_from: Sequence[str], folder: Path, read: Callable[[], Dataset]) -> Dataset:
-    """The dataset that ``read`` reads, out of ``folder``. The first process prepares it, others wait."""
+    """Return the prepared dataset. The first process prepares it with ``read``; others wait.
+
+    Args:
+        name: The name of the dataset.
+        made_from: What identifies the source, such as hashes of files.
+        folder: The folder of prepared datasets.
+        read: A function that loads the dataset from its source.
+    """
     place = folder / _folder_name(name, made_from)
     dataset = _open(place, name)
     if dataset is not None:
@@ -38,34 +45,35 @@ def load(name: str, made_from: Sequence[str], folder: Path, read: Callable[[], D
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock.enter_context(FileLock(folder / f".{place.name}.lock"))
-        except (OSError, NotImplementedError) as error:  # read-only, or without locks
-            _say(f"{name} cannot be prepared in {folder} ({one_line(error)}); loading it as it is.")
+        except (OSError, NotImplementedError) as error:  # a read-only disk, or one without locks
+            _say(f"{name}: cannot write prepared arrays to {folder} ({one_line(error)}); loading the source.")
             return read()
         dataset = _open(place, name)
         if dataset is not None:
             return dataset
         damaged = f"{place} is damaged. " if place.exists() else ""
-        _say(f"{damaged}Preparing {name} for this and all later runs in {place}")
+        _say(f"{damaged}Preparing {name} in {place}; later runs load it from there.")
         dataset = read()
         try:
             _write(dataset, made_from, place)
         except OSError as error:
-            free = (
-                f"{shutil.disk_usage(folder).free / 1e6:,.0f} MB free"  # numpy does not say that it is full
+            free = f"{shutil.disk_usage(folder).free / 1e6:,.0f} MB free"  # numpy does not report a full disk
+            _say(
+                f"{name}: cannot write prepared arrays to {folder} ({one_line(error)}; {free}); "
+                "continuing without them."
             )
-            _say(f"{name} could not be written to {folder} ({one_line(error)}; {free}); going on without.")
             return dataset
     return _open(place, name) or dataset
 
 
 def file_identity(path: Path) -> str:
-    """Names the content of a file, as far as it can be told without reading it."""
+    """Return a text that identifies a file without reading it: path, size and modification time."""
     status = path.stat()
     return f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
 
 
 def _folder_name(name: str, made_from: Sequence[str]) -> str:
-    """Begins as the dataset or its file is called; the rest stands for all that it was made from."""
+    """Return the name of the dataset or its file, followed by a hash of ``made_from``."""
     called = re.sub(r"\W+", "-", re.split("[:/]", name)[-1])[:40]
     return f"{called}-{hashlib.sha256(json.dumps([FORMAT, *made_from]).encode()).hexdigest()[:16]}"
 
@@ -75,7 +83,7 @@ def _say(line: str) -> None:
 
 
 def _open(place: Path, name: str) -> Dataset | None:
-    """Map what is there; None if that is nothing, or not all that was written."""
+    """Memory-map the arrays in ``place``; return None if they are missing or incomplete."""
     try:
         contents = json.loads((place / CONTENTS).read_text())
         arrays = {key: _map(place / f"{key}.npy", size) for key, size in contents["bytes"].items()}
@@ -87,31 +95,31 @@ def _open(place: Path, name: str) -> Dataset | None:
             arrays["features"] if "features" in arrays else _csr(arrays, "features", (nodes, features)),
             tuple(contents["class_names"]),
         )
-        # They take the place of the cached properties: nothing is built or hashed again.
+        # Fill the cached properties, so that nothing is built or hashed again.
         vars(dataset).update(
             adjacency=_csr(arrays, "adjacency", (nodes, nodes)), fingerprint=contents["fingerprint"]
         )
         return dataset
-    except Exception:  # damaged bytes make json and numpy raise nearly anything
+    except Exception:  # damaged bytes make json and numpy raise many kinds of errors
         return None
 
 
 def _map(path: Path, size: int) -> np.ndarray:
     if path.stat().st_size != size:
-        raise ValueError(f"{path} is not as it was written")
-    # Copy on write, not read-only: torch takes such an array as it is, and the file can never change.
+        raise ValueError(f"{path} has the wrong size")
+    # Copy on write: torch accepts such arrays without a copy, and the file never changes.
     return np.asarray(np.load(path, mmap_mode="c"))
 
 
 def _csr(arrays: dict[str, np.ndarray], key: str, shape: tuple[int, int]) -> scipy.sparse.csr_matrix:
     parts = tuple(arrays[f"{key}_{part}"] for part in ("data", "indices", "indptr"))
     matrix = scipy.sparse.csr_matrix(parts, shape=shape, copy=False)
-    matrix.has_canonical_format = True  # as it was written; asking would read all of it
+    matrix.has_canonical_format = True  # true when written; a check would read the whole file
     return matrix
 
 
 def _write(dataset: Dataset, made_from: Sequence[str], place: Path) -> None:
-    """Whole or not at all, in place of a damaged one; the caller holds the lock."""
+    """Write the arrays atomically, replacing a damaged folder. The caller holds the lock."""
     with folder_written_whole(place) as partial:
         arrays = _arrays(dataset)
         for key, array in arrays.items():
@@ -136,6 +144,6 @@ def _arrays(dataset: Dataset) -> dict[str, np.ndarray]:
     else:
         matrices["features"] = dataset.features
     for key, matrix in matrices.items():
-        matrix.sum_duplicates()  # sorts, too
+        matrix.sum_duplicates()  # also sorts the indices
         arrays |= {f"{key}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
     return arrays

@@ -1,9 +1,9 @@
-"""What a linear model makes of a dataset when all labels are known: does one part of it solve it?
+"""Linear models with all training labels: do features alone, or neighbours alone, solve a dataset?
 
-Three inputs, one model: the features of the node alone, the classes of its neighbours alone, and the features
-averaged over two hops. The model is class-balanced least squares on one-hot targets, solved by conjugate
-gradients and stopped where it is best on the validation nodes. On Debian's features, and on its neighbours'
-classes, it stays within three points of a tuned logistic regression, in a tenth of the time.
+The model gets one of three inputs: the features of the node, the classes of its neighbours, or the features
+averaged over two hops. It is class-balanced least squares on one-hot targets. Conjugate gradients solve it,
+with early stopping on the validation nodes. On Debian's features, and on its neighbours' classes, it stays
+within three points of a tuned logistic regression, in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import scipy.sparse
 from hagmeta.datasets.base import UNLABELLED, Dataset
 
 STEPS = 30
-PATIENCE = 4  # steps without a better answer for the validation nodes
-MODEL = "class-balanced least squares, one 60/20/20 split of every class, all train labels known"
-TRAIN, VAL, TEST, NONE = range(4)  # NONE: without a label
+PATIENCE = 4  # steps without a higher validation accuracy
+MODEL = "class-balanced least squares with all training labels, on one 60/20/20 split of each class"
+TRAIN, VAL, TEST, NONE = range(4)  # NONE: no label
 
 Matrix: TypeAlias = scipy.sparse.csr_matrix | np.ndarray
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Macro accuracy on the test nodes of a linear model that is given one thing."""
+    """The macro accuracy on test nodes of a linear model with the input ``given``."""
 
     given: str
     accuracy: float
@@ -35,7 +35,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class _Input:
-    """Rows of a matrix, averaged over so many hops."""
+    """The rows of a matrix, averaged over ``hops`` hops."""
 
     rows: Matrix  # (nodes, width)
     mean: scipy.sparse.csr_matrix  # (nodes, nodes), over a node and its neighbours
@@ -54,14 +54,14 @@ class _Input:
 
 
 def probe(dataset: Dataset) -> list[Probe]:
-    """All three, on one 60/20/20 split of every class; none where no class has a node to test."""
+    """Return the probes of all three inputs, or an empty list if every class is too small to split."""
     role = _split(dataset)
     if not (role == TEST).any():
         return []
     adjacency = dataset.adjacency
     mean = scipy.sparse.diags_array(1 / adjacency.sum(axis=1).A1).astype(np.float32) @ adjacency
     features = _scaled(dataset.features)
-    if isinstance(features, np.ndarray):  # averaged once, not in every step
+    if isinstance(features, np.ndarray):  # average once instead of in every step
         two_hop = _Input(mean @ (mean @ features), mean)
     else:
         two_hop = _Input(features, mean, hops=2)
@@ -74,7 +74,7 @@ def probe(dataset: Dataset) -> list[Probe]:
 
 
 def _split(dataset: Dataset) -> np.ndarray:
-    """A fifth of every class for testing and a fifth for validation; of a class of less than five, none."""
+    """Return the role of each node: a fifth of each class for test, a fifth for validation, rounded down."""
     order = np.random.default_rng(0).permutation(dataset.num_nodes)
     order = order[dataset.labels[order] != UNLABELLED]
     order = order[np.argsort(dataset.labels[order], kind="stable")]  # by class, shuffled within
@@ -87,7 +87,7 @@ def _split(dataset: Dataset) -> np.ndarray:
 
 
 def _scaled(features: Matrix) -> Matrix:
-    """Dense columns standardised; sparse rows of length 1, rare columns raised. The last column is 1."""
+    """Standardise dense columns; normalise sparse rows and raise rare columns. Append a column of ones."""
     ones = np.ones((features.shape[0], 1), dtype=np.float32)
     if isinstance(features, np.ndarray):
         centred = features - features.mean(axis=0, dtype=np.float64)
@@ -102,20 +102,20 @@ def _scaled(features: Matrix) -> Matrix:
 
 
 def _neighbour_classes(dataset: Dataset, role: np.ndarray) -> np.ndarray:
-    """By node, the share of each class among its neighbours that are train nodes; the last column is 1."""
+    """Return the class shares among the train neighbours of each node, with a column of ones appended."""
     known = _one_hot(dataset) * (role == TRAIN)[:, None]
-    counts = dataset.adjacency @ known - known  # the node itself is no neighbour
+    counts = dataset.adjacency @ known - known  # the adjacency matrix contains self-loops
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return np.hstack([shares, np.ones((len(shares), 1), dtype=np.float32)])
 
 
 def _one_hot(dataset: Dataset) -> np.ndarray:
-    """(nodes, classes); what it holds for a node without a label, no caller uses."""
+    """Return one-hot labels (nodes, classes). Rows of unlabelled nodes are arbitrary and unused."""
     return np.eye(dataset.num_classes, dtype=np.float32)[dataset.labels]
 
 
 def _accuracy(given: _Input, dataset: Dataset, role: np.ndarray) -> float:
-    """Of the test nodes, after the step at which the validation nodes are answered best."""
+    """Return the test accuracy at the step with the highest validation accuracy."""
     best, at_best, since = -1.0, 0.0, 0
 
     def seen(scores: np.ndarray) -> bool:
@@ -137,7 +137,7 @@ def _accuracy(given: _Input, dataset: Dataset, role: np.ndarray) -> float:
 def _conjugate_gradients(
     given: _Input, weight: np.ndarray, target: np.ndarray, seen: Callable[[np.ndarray], bool]
 ) -> None:
-    """Least squares, every class for itself; ``seen`` is shown the scores of all nodes, and may stop it."""
+    """Solve one least-squares problem per class. ``seen`` gets all scores; it returns True to stop."""
     scores = np.zeros_like(target)
     residual = given.backward(weight * target)
     direction, length = residual, (residual**2).sum(axis=0)
@@ -154,11 +154,11 @@ def _conjugate_gradients(
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """0 where there is nothing left to divide by: that class is solved."""
+    """Divide, with 0 where the denominator vanishes because that class is already solved."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 1e-20)
 
 
 def _macro(right: np.ndarray, labels: np.ndarray) -> float:
-    """The mean over classes of the share answered right."""
+    """Return the mean over classes of the share of correct predictions."""
     sizes = np.bincount(labels)
     return float(np.mean(np.bincount(labels, weights=right)[sizes > 0] / sizes[sizes > 0]))

@@ -1,4 +1,4 @@
-"""The public datasets in the ``.mat`` layout, as PyTorch Geometric datasets that download themselves."""
+"""Public datasets in the ``.mat`` layout, as PyTorch Geometric datasets with download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hagmeta.datasets.sources import FILES
 
 
 class MatDataset(CarefulDataset):
-    """A graph in the ``.mat`` layout; subclasses say which files it is made of."""
+    """A graph in the ``.mat`` layout. Subclasses set ``remote_files``."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -50,7 +50,7 @@ class MatDataset(CarefulDataset):
 
 
 class AmazonClothing(MatDataset):
-    r"""Clothing, shoes and jewelry on Amazon, joined when bought together; classes are kinds of product.
+    r"""Clothing, shoes and jewelry on Amazon, with edges between products viewed together, by product type.
 
     **STATS:**
 
@@ -71,7 +71,7 @@ class AmazonClothing(MatDataset):
 
 
 class DBLP(MatDataset):
-    r"""Papers in computer science, joined by citation; classes are venues.
+    r"""Papers in computer science, with edges for citations, by venue.
 
     **STATS:**
 
@@ -92,7 +92,7 @@ class DBLP(MatDataset):
 
 
 class AmazonElectronics(MatDataset):
-    r"""Electronics on Amazon, joined when bought together; classes are kinds of product.
+    r"""Electronics on Amazon, with edges between products bought together, by product type.
 
     **STATS:**
 

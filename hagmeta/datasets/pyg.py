@@ -1,4 +1,4 @@
-"""Datasets that PyTorch Geometric has, downloaded with our care and read as it reads them."""
+"""Datasets of PyTorch Geometric, with safe downloads."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from hagmeta.datasets.sources import FILES
 
 
 class Reddit(CarefulDataset, Reddit2):
-    """Its 23,213,838 directed edges are the literature's 11,606,919; PyG's own ``Reddit`` has more."""
+    """Reddit posts. Their 23,213,838 directed edges are 11,606,919 undirected ones, as in the literature.
+
+    PyG's ``Reddit`` has more edges.
+    """
 
     remote_files = FILES["reddit"]
 
 
 class Cora(CarefulDataset, CoraFull):
-    """Papers in computer science, joined by citation; classes are topics."""
+    """Papers in computer science, with edges for citations, by topic."""
 
     remote_files = FILES["cora-full"]
 
@@ -32,12 +35,12 @@ class Cora(CarefulDataset, CoraFull):
 
 
 class Nell(CarefulDataset, NELL):
-    """Entities of a knowledge graph, joined to the relations that they stand in; classes are kinds of entity.
+    """Entities of a knowledge graph, with edges to their relations, by type of entity.
 
-    Relations are nodes, too: 55,864 of the 65,755, each with a feature of its own. They have no label, and
-    PyTorch Geometric counts them into class 0, which the mean over classes is not ruled by. The files are
-    pickles from an address without a hash, and reading a pickle can run what it holds: fetch them over a
-    network that you trust.
+    Relations are also nodes: 55,864 of the 65,755, each with a separate feature. They have no label, and
+    PyTorch Geometric counts them as class 0. Means over classes are not dominated by this class. The files
+    are pickles without a published hash, and reading a pickle can run code. Download them only over a network
+    that you trust.
     """
 
     remote_files = FILES["nell"]

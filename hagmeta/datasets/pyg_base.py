@@ -1,4 +1,4 @@
-"""What our PyTorch Geometric datasets share: careful downloads, whole processed files, errors in one line."""
+"""Base class of datasets read with PyTorch Geometric: safe downloads, atomic files, one-line errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hagmeta.datasets.download import RemoteFile, fetch_all
 
 
 class CarefulDataset(InMemoryDataset):
-    """An InMemoryDataset that never trusts half a file. Subclasses say which files there are."""
+    """An InMemoryDataset that never uses incomplete files. Subclasses set ``remote_files``."""
 
     remote_files: tuple[RemoteFile, ...]
 
@@ -33,12 +33,12 @@ class CarefulDataset(InMemoryDataset):
 
     @staticmethod
     def features(x: Tensor) -> np.ndarray | scipy.sparse.csr_matrix:
-        """The nodes' features as we keep them, of those that PyTorch Geometric has."""
+        """Convert the node features of PyTorch Geometric to numpy or scipy."""
         return x.numpy()
 
     @classmethod
     def read(cls, name: str, root: Path) -> Dataset:
-        """The graph under our ``name`` for it, downloaded and processed on first use."""
+        """Return the graph as a dataset ``name``. It is downloaded and processed on first use."""
         data = cls.open(root)[0]
         return make_dataset(
             name,
@@ -57,7 +57,7 @@ class CarefulDataset(InMemoryDataset):
             raise
         except OSError as error:
             raise UserError(f"{root}: {one_line(error)}.") from error
-        except Exception as error:  # damaged bytes make torch and numpy raise nearly anything
+        except Exception as error:  # damaged bytes make torch and numpy raise many kinds of errors
             raise UserError(
                 f"{root}: a file there cannot be read ({one_line(error)}). Delete the folder and run again."
             ) from error

@@ -1,4 +1,4 @@
-"""What `python -m hagmeta datasets` shows in a terminal."""
+"""Terminal output of `python -m hagmeta datasets`."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from hagmeta.datasets.base import DatasetInfo
 from hagmeta.datasets.probes import MODEL
 from hagmeta.datasets.summary import Fold, Summary
 
-BAR = 30  # characters, of the longest
-NAME = 38  # characters, of a class
+BAR = 30  # characters of the longest bar
+NAME = 38  # characters of a class name
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def datasets_table(infos: Sequence[DatasetInfo]) -> Table:
-    """What there is to run on."""
+    """Return a table of all named datasets."""
     table = Table(
         title="Datasets",
-        caption="also mat:PREFIX, npz:FILE and synthetic:nodes=N,edges=E,features=F,classes=C",
+        caption="also: FILE.npz, mat:PREFIX and synthetic:nodes=N,edges=E,features=F,classes=C",
         box=rich.box.SIMPLE,
         padding=(0, 1, 0, 0),
     )
-    table.add_column("name and what it is", min_width=max(len(info.name) for info in infos))
+    table.add_column("name and description", min_width=max(len(info.name) for info in infos))
     for column in ("nodes", "edges", "features", "classes"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("setting", no_wrap=True)
+    table.add_column("default task", no_wrap=True)
     for info in infos:
         counts = (info.nodes, info.edges, info.features, info.classes)
         split = "/".join(map(str, info.class_split or ()))
         table.add_row(
-            f"[bold]{info.name}[/]\n{info.description}{'' if info.on_disk else ' (to be downloaded)'}",
+            f"[bold]{info.name}[/]\n{info.description}{'' if info.on_disk else ' (downloaded on first use)'}",
             *(f"{count:,}" if count is not None else "" for count in counts),
             f"{split}\n{info.n_way}-way {info.k_shot}-shot",
         )
@@ -43,7 +43,7 @@ def datasets_table(infos: Sequence[DatasetInfo]) -> Table:
 
 
 def summary_view(summary: Summary) -> Group:
-    """One dataset: counts, classes, neighbours, and what a linear model makes of it."""
+    """Return the description of one dataset: counts, classes, homophily and linear models."""
     return Group(
         Text.assemble((summary.name, "bold"), ": ", summary.about),
         _facts(summary),
@@ -55,13 +55,13 @@ def summary_view(summary: Summary) -> Group:
 
 
 def share(part: int, whole: int) -> str:
-    """A count, and its share of all."""
-    rounded = f"{100 * part / whole:.1f} %" if part >= whole / 1000 else "under 0.1 %"
+    """Return a count with its percentage, such as "25 (12.5 %)", or "none"."""
+    rounded = f"{100 * part / whole:.1f} %" if part >= whole / 1000 else "below 0.1 %"
     return f"{part:,} ({rounded})" if part else "none"
 
 
 def facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    """The numbers that are not charts, as the terminal and the page show them."""
+    """Yield names and values of the facts that the terminal and the page show."""
     yield "nodes", f"{summary.nodes:,}"
     yield "edges", f"{summary.edges:,}"
     yield "features", f"{summary.features:,}, {'dense' if summary.dense else 'sparse'}"
@@ -73,13 +73,13 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "degree", ", ".join(f"{degree:,} ({name})" for name, degree in summary.degree_quantiles.items())
     yield (
         "edge homophily",
-        f"{summary.homophily:.3f} of edges join nodes of one class; "
-        f"{summary.homophily_by_chance:.3f} if their ends were shuffled",
+        f"{summary.homophily:.3f} of edges join nodes of the same class "
+        f"({summary.homophily_by_chance:.3f} if edge ends are shuffled)",
     )
 
 
 def one_line_name(name: str) -> str:
-    """A name of the user's own, without what would break a line or a terminal."""
+    """Return ``name`` with unprintable characters replaced, so that it cannot break the output."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
 
 
@@ -110,12 +110,12 @@ def _classes(summary: Summary) -> Table:
 
 def _between(fold: Fold) -> str:
     sizes = f"{fold.most:,}" if fold.least == fold.most else f"{fold.most:,} to {fold.least:,}"
-    return f"of {sizes} nodes, {fold.nodes:,} in all"
+    return f"with {sizes} nodes each, {fold.nodes:,} in total"
 
 
 def _probes(summary: Summary) -> RenderableType:
     if not summary.probes:
-        return Text("no class has the five nodes that a split needs")
+        return Text("not computed: every class has fewer than 5 nodes")
     grid = _grid()
     for probe in summary.probes:
         grid.add_row(Text(probe.given), _percent(probe.accuracy), _bar(probe.accuracy))
@@ -128,6 +128,6 @@ def _percent(part: float) -> str:
 
 
 def _bar(part: float) -> str:
-    """A bar of eighths of a character; whatever is there at all is seen."""
+    """Return a bar in steps of an eighth of a character. Any positive value is visible."""
     eighths = max(round(8 * BAR * part), 1 if part else 0)
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()

@@ -1,6 +1,6 @@
-"""The datasets that are downloaded: what they are, and the files that each is made of.
+"""Downloaded datasets: their descriptions and their files.
 
-Files of a repository are those of one commit, each with its git blob id; packages have their SHA-256.
+Files from a repository are pinned to a commit and have their git blob id. Packages have their SHA-256.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _GPN_PAGE = "github.com/kaize0409/GPN_Graph-Few-shot"
 # fmt: off
 INFOS = (
     # name, description, source, nodes, edges, features, classes, class split, n-way, k-shot
-    DatasetInfo("amazon-clothing", "clothing viewed together, by kind of product", _GFCIL_PAGE,
+    DatasetInfo("amazon-clothing", "clothing viewed together, by product type", _GFCIL_PAGE,
                 24_919, 91_680, 9_034, 77, (20, 30, 27), 3, 5),
     DatasetInfo("dblp", "papers and their citations, by venue", _GFCIL_PAGE,
                 40_672, 288_270, 7_202, 137, (37, 50, 50), 5, 5),
@@ -22,13 +22,13 @@ INFOS = (
                 232_965, 11_606_919, 602, 41, (11, 10, 20), 2, 3),
     DatasetInfo("cora-full", "papers and their citations, by topic", "PyTorch Geometric's CoraFull",
                 19_793, 63_421, 8_710, 70, (20, 20, 30), 3, 5),
-    DatasetInfo("amazon-electronics", "electronics bought together, by kind of product", _GPN_PAGE,
+    DatasetInfo("amazon-electronics", "electronics bought together, by product type", _GPN_PAGE,
                 42_318, 43_556, 8_669, 167, (47, 60, 60), 5, 5),
     DatasetInfo("wordnet-full", "all of WordNet, by lexicographer file", "Debian's package wordnet-base",
                 117_659, 183_789, 21_941, 45, (12, 12, 21), 3, 5),
     DatasetInfo("ogbn-arxiv", "papers and their citations, by arXiv category", "ogb.stanford.edu",
                 169_343, 1_157_799, 128, 40, (20, 10, 10), 2, 5),
-    DatasetInfo("nell", "entities of a knowledge graph, by kind", "PyTorch Geometric's NELL",
+    DatasetInfo("nell", "entities of a knowledge graph, by type", "PyTorch Geometric's NELL",
                 65_755, None, 61_278, 186, (46, 70, 70), 5, 5),
 )
 # fmt: on
@@ -40,7 +40,7 @@ _GOOGLE = "https://drive.usercontent.google.com/download?confirm=t&id="
 _GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data"
 
 
-# Debian's packages, of one version each, that the builders of embedded datasets read.
+# Debian packages, pinned to one version, from which embedded datasets are built.
 _DEBIAN = "https://deb.debian.org/debian/pool/main"
 FOLDOC = RemoteFile(
     "dict-foldoc_20230119-1_all.deb",
@@ -88,7 +88,7 @@ FILES: dict[str, tuple[RemoteFile, ...]] = {
             "Amazon_eletronics_test.mat": "a7d46745f30e910aac6aabe8321d0b3c8f6087dd",
         },
     ),
-    # PyTorch Geometric's addresses, which come without hashes.
+    # Addresses from PyTorch Geometric, which publishes no hashes.
     "reddit": (
         RemoteFile("adj_full.npz", _GOOGLE + "1sncK996BM5lpuDf75lDFqCiDZyErc1c2"),
         RemoteFile("feats.npy", _GOOGLE + "1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3"),
@@ -97,10 +97,10 @@ FILES: dict[str, tuple[RemoteFile, ...]] = {
     ),
     "cora-full": (RemoteFile("cora.npz", f"{_GRAPH2GAUSS}/cora.npz"),),
     "nell": (RemoteFile("nell_data.tar.gz", "http://www.cs.cmu.edu/~zhiliny/data/nell_data.tar.gz"),),
-    # The Open Graph Benchmark's, without a hash as well.
+    # The Open Graph Benchmark also publishes no hash.
     "ogbn-arxiv": (RemoteFile("arxiv.zip", "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"),),
     "wordnet-full": (WORDNET,),
 }
 
-# Where PyTorch Geometric looks for them, under a dataset's own folder.
+# Where PyTorch Geometric expects the files, inside the folder of the dataset.
 RAW_FOLDERS = {name: "cora/raw" if name == "cora-full" else "raw" for name in FILES}

@@ -1,4 +1,4 @@
-"""What is in a dataset, in numbers: counts, classes, degrees, homophily, what a linear model makes of it."""
+"""Statistics of a dataset: counts, class sizes, degrees, homophily and linear models."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from hagmeta.datasets.base import UNLABELLED, Dataset, DatasetInfo
 from hagmeta.datasets.probes import Probe, probe
 
-QUANTILES = {"least": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "90 %": 0.9, "99 %": 0.99, "most": 1.0}
-LISTED = 20  # classes; of more, the largest and the smallest are listed and the rest is folded
-ENDS = 8  # so many of each
+QUANTILES = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "90%": 0.9, "99%": 0.99, "max": 1.0}
+LISTED = 20  # with more classes, only the largest and the smallest are listed
+ENDS = 8  # largest classes to list, and smallest
 
-Row: TypeAlias = tuple[str, int]  # a name, and how many nodes
+Row: TypeAlias = tuple[str, int]  # name and number of nodes
 
 
 @dataclass(frozen=True)
 class Fold:
-    """The classes of middle size, as one."""
+    """The classes of medium size, summarised in one row."""
 
     classes: int
     least: int
@@ -29,7 +29,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a reader wants to know of a graph before running on it."""
+    """The statistics of one dataset."""
 
     name: str
     about: str
@@ -39,8 +39,8 @@ class Summary:
     dense: bool
     classes: list[Row]  # the largest first
     unlabelled: int
-    homophily: float  # the share of edges between nodes with labels that join two nodes of one class
-    homophily_by_chance: float  # the same, if the ends of all edges were shuffled
+    homophily: float  # among edges between labelled nodes, the share within a class
+    homophily_by_chance: float  # the expected value if edge ends were shuffled
     isolated: int
     degree_quantiles: dict[str, int]
     degrees: list[Row]  # nodes by degree: 0, 1, 2, 3-4, 5-8, ...
@@ -49,11 +49,11 @@ class Summary:
 
     @property
     def chance(self) -> float:
-        """The macro accuracy of guessing."""
+        """Return the macro accuracy of random guesses."""
         return 1 / len(self.classes)
 
     def listed_classes(self) -> list[Row | Fold]:
-        """All of them, if they are few; otherwise both ends, and what lies between as one."""
+        """Return all classes if there are few; otherwise the largest, a summary row and the smallest."""
         if len(self.classes) <= LISTED:
             return list(self.classes)
         between = [size for _, size in self.classes[ENDS:-ENDS]]
@@ -62,7 +62,7 @@ class Summary:
 
 
 def summary_of(dataset: Dataset, info: DatasetInfo) -> Summary:
-    """Look at a dataset; the linear models take most of the time."""
+    """Compute the statistics of ``dataset``. The linear models take most of the time."""
     sizes = dataset.class_sizes
     degree = np.bincount(dataset.edges.ravel(), minlength=dataset.num_nodes)
     homophily, by_chance = _homophily(dataset)
@@ -89,7 +89,7 @@ def summary_of(dataset: Dataset, info: DatasetInfo) -> Summary:
 
 
 def _homophily(dataset: Dataset) -> tuple[float, float]:
-    """As it is, and as it would be by chance; both 0 if no edge joins two nodes with labels."""
+    """Return edge homophily and its expected value; both are 0 if no edge joins two labelled nodes."""
     joined = dataset.labels[dataset.edges]  # (edges, 2) classes
     joined = joined[(joined != UNLABELLED).all(axis=1)]
     if len(joined) == 0:
@@ -99,7 +99,7 @@ def _homophily(dataset: Dataset) -> tuple[float, float]:
 
 
 def _binned(degree: np.ndarray) -> list[Row]:
-    """Nodes by degree; from 3 on, each bin goes up to twice the one before."""
+    """Count nodes by degree. From degree 3 on, the upper limit of each bin doubles."""
     bins = np.where(degree == 0, 0, 1 + np.ceil(np.log2(np.maximum(degree, 1))).astype(int))
     return [(_bin_name(b), int(count)) for b, count in enumerate(np.bincount(bins))]
 

@@ -1,9 +1,9 @@
-"""Graphs of any size out of a seed: for tests, and for scale tests where the real data cannot be had.
+"""Generate random graphs of any size from a seed, for tests and for scaling benchmarks.
 
-Classes differ in size by a power law. Degrees are heavy-tailed (a degree-corrected block model) and most
-edges stay within a class. Features are a bag of words, partly a class's own and partly everyone's, or (dense)
-normal around a class's mean. One node in ten behaves, in edges and features alike, as a node of another
-class, so that no method gets everything right.
+Class sizes follow a power law. Degrees are heavy-tailed (a degree-corrected block model), and most edges stay
+within a class. Features are a bag of words, some from the topic of the class and some common to all classes.
+Dense features are normal around the mean of the class. One node in ten has the edges and features of another
+class, so that no method can be perfect.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from hagmeta.common.errors import UserError, shown
 from hagmeta.datasets.base import Dataset, DatasetInfo, make_dataset
 from hagmeta.datasets.clean import MOST_FEATURES, Features, sorted_unique
 
-SMALLEST_CLASS = 100  # nodes, where there are enough
+SMALLEST_CLASS = 100  # nodes, if the graph is large enough
 CLASS_SIZE_EXPONENT = 0.8
 DEGREE_EXPONENT = 2.0
-HOMOPHILY = 0.6  # the share of edges drawn within a class
-MISFITS = 0.1  # the share of nodes that behave as another class's
+HOMOPHILY = 0.6  # share of edges drawn within a class
+MISFITS = 0.1  # share of nodes with edges and features of another class
 WORDS_PER_NODE = 30
-TOPIC_SHARE = 0.1  # the share of a node's words that are drawn from its class's own
+TOPIC_SHARE = 0.1  # share of words drawn from the topic of the class
 WORDS_PER_TOPIC = 50
-COPIES = 4  # of its arrays, at the peak of making a graph
-CENTRE_SCALE = 0.05  # the standard deviation of a class's mean, where a node's is 1
+COPIES = 4  # copies of the arrays in memory at the peak
+CENTRE_SCALE = 0.05  # standard deviation of class means, relative to that of nodes
 
 
 @dataclass(frozen=True)
 class SyntheticConfig:
-    """What can be asked for, as in ``synthetic:nodes=2000,edges=8000,features=300,classes=20,seed=1``."""
+    """The parameters of ``synthetic:nodes=2000,edges=8000,features=300,classes=20,seed=1``."""
 
     nodes: int
     edges: int
     features: int
     classes: int
     seed: int = 0
-    dense: int = 0  # 1: normal features in place of words
+    dense: int = 0  # 1: normally distributed features instead of words
 
     def __post_init__(self) -> None:
-        most_edges = self.nodes * (self.nodes - 1) // 4  # half of all pairs; beyond, drawing pairs stalls
+        most_edges = self.nodes * (self.nodes - 1) // 4  # half of all pairs; beyond that, sampling gets slow
         for key, value, low, high in (
             ("nodes", self.nodes, 4, 10**8),
             ("edges", self.edges, 1, most_edges),
@@ -52,11 +52,11 @@ class SyntheticConfig:
             ("dense", self.dense, 0, 1),
         ):
             if not low <= value <= high:
-                raise UserError(f"synthetic: {key}={value}; valid are {low} to {high}.")
+                raise UserError(f"synthetic: {key}={value}; expected {low} to {high}.")
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """Return the approximate size in bytes."""
         per_node = 4 * self.features if self.dense else 8 * WORDS_PER_NODE
         return 16 * self.edges + per_node * self.nodes
 
@@ -67,7 +67,7 @@ PRESETS = {
     "synthetic-reddit": SyntheticConfig(nodes=232_965, edges=11_606_919, features=602, classes=41, dense=1),
 }
 SOURCE = "generated"
-_SETTINGS = {  # class split, n-way, k-shot: those of the datasets whose sizes they have
+_SETTINGS = {  # class split, n-way and k-shot of the datasets that they imitate
     "synthetic-amazon-clothing": ((20, 30, 27), 3, 5),
     "synthetic-dblp": ((37, 50, 50), 5, 5),
     "synthetic-reddit": ((11, 10, 20), 2, 3),
@@ -75,7 +75,7 @@ _SETTINGS = {  # class split, n-way, k-shot: those of the datasets whose sizes t
 INFOS = tuple(
     DatasetInfo(
         name,
-        f"random, of {name.removeprefix('synthetic-')}'s size",
+        f"random graph of the size of {name.removeprefix('synthetic-')}",
         SOURCE,
         *(preset.nodes, preset.edges, preset.features, preset.classes),
         *_SETTINGS[name],
@@ -91,26 +91,28 @@ def parse(text: str) -> SyntheticConfig:
     for part in text.split(","):
         key, _, value = (piece.strip() for piece in part.partition("="))
         if key not in valid:
-            raise UserError(f"synthetic: unknown key {shown(key)}; valid are {', '.join(valid)}.")
+            raise UserError(f"synthetic: unknown key {shown(key)}; expected {', '.join(valid)}.")
         if key in given:
-            raise UserError(f"synthetic: {key} is given twice.")
+            raise UserError(f"synthetic: {key} is given twice; expected each key once.")
         try:
             given[key] = int(value)
         except ValueError:
-            raise UserError(f"synthetic: {key}={shown(value)}; valid is a whole number.") from None
+            raise UserError(f"synthetic: {key}={shown(value)}; expected a whole number.") from None
     missing = [key for key in ("nodes", "edges", "features", "classes") if key not in given]
     if missing:
-        raise UserError(f"synthetic: {', '.join(missing)} missing; give nodes, edges, features and classes.")
+        raise UserError(
+            f"synthetic: {', '.join(missing)} missing; expected nodes, edges, features and classes."
+        )
     return SyntheticConfig(**given)
 
 
 def generate(name: str, config: SyntheticConfig) -> Dataset:
-    """Make the graph: the same for the same config, with exactly the counts asked for."""
+    """Generate the graph ``name`` with exactly the counts in ``config``. Equal configs give equal graphs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if COPIES * config.size > memory:
         raise UserError(
-            f"synthetic: making {config.nodes:,} nodes and {config.edges:,} edges takes about "
-            f"{COPIES * config.size / 1e9:.0f} GB of memory; this machine has {memory / 1e9:.0f}."
+            f"synthetic: generating {config.nodes:,} nodes and {config.edges:,} edges takes about "
+            f"{COPIES * config.size / 1e9:.0f} GB of memory, but this machine has {memory / 1e9:.0f} GB."
         )
     rng = np.random.default_rng(config.seed)
     labels = np.repeat(np.arange(config.classes), _class_sizes(config.nodes, config.classes))
@@ -131,18 +133,18 @@ def _class_sizes(nodes: int, classes: int) -> np.ndarray:
     smallest = max(1, min(SMALLEST_CLASS, nodes // (2 * classes)))
     weights = np.arange(1, classes + 1) ** -CLASS_SIZE_EXPONENT
     sizes: np.ndarray = smallest + ((nodes - smallest * classes) * weights / weights.sum()).astype(np.int64)
-    sizes[: nodes - sizes.sum()] += 1  # what rounding down has left over, fewer than there are classes
+    sizes[: nodes - sizes.sum()] += 1  # distribute the nodes lost by rounding down
     return sizes
 
 
 def _edges(behaviour: np.ndarray, config: SyntheticConfig, rng: np.random.Generator) -> np.ndarray:
-    """Draw pairs until enough distinct ones are there, then drop the surplus."""
-    by_class = np.argsort(behaviour, kind="stable")  # nodes of a class side by side, so a class is a range
+    """Draw pairs until there are enough distinct ones, then drop the surplus."""
+    by_class = np.argsort(behaviour, kind="stable")  # sort nodes by class, so that a class is a range
     weights = 1 + rng.pareto(DEGREE_EXPONENT, config.nodes)
     pairs = np.empty(0, dtype=np.int64)  # smaller node * nodes + larger node
     rounds = 0
     while len(pairs) < config.edges:
-        if rounds == 10:  # the heavy nodes and small classes are full by now
+        if rounds == 10:  # by now, heavy nodes and small classes have no free pairs left
             weights = np.ones(config.nodes)
         wanted = int(1.1 * (config.edges - len(pairs))) + 100
         first, second = _draw_pairs(behaviour[by_class], weights, wanted, config.classes, rng)
@@ -159,7 +161,7 @@ def _edges(behaviour: np.ndarray, config: SyntheticConfig, rng: np.random.Genera
 def _draw_pairs(
     classes_in_order: np.ndarray, weights: np.ndarray, count: int, classes: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends by weight, the second within the first's class where homophily says so."""
+    """Draw both ends by weight. With probability HOMOPHILY, the second is in the class of the first."""
     cumulative = np.concatenate([[0.0], np.cumsum(weights)])
     first = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right") - 1
     starts = cumulative[np.searchsorted(classes_in_order, np.arange(classes + 1))]
@@ -168,7 +170,7 @@ def _draw_pairs(
     low = np.where(same, starts[own], 0.0)
     high = np.where(same, starts[own + 1], cumulative[-1])
     second = np.searchsorted(cumulative, low + rng.random(count) * (high - low), side="right") - 1
-    # Rounding may land on the very end of the last node's range.
+    # Rounding may exceed the range of the last node.
     last = len(weights) - 1
     return np.minimum(first, last), np.minimum(second, last)
 
@@ -184,7 +186,7 @@ def _words(behaviour: np.ndarray, config: SyntheticConfig, rng: np.random.Genera
     matrix = scipy.sparse.csr_matrix(
         (np.ones(len(node), dtype=np.float32), (node, word)), shape=(config.nodes, config.features)
     )
-    matrix.data[:] = 1  # a word said twice counts once
+    matrix.data[:] = 1  # a repeated word counts once
     return matrix
 
 

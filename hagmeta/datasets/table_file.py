@@ -1,32 +1,31 @@
-"""Files of comma-separated values, read strictly: whatever is wrong is said in one line, with its place."""
+"""Read CSV files strictly: every error is one line that names the file and the line."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import reason, require_readable
+from hagmeta.common.files import reason
+from hagmeta.datasets.clean import require_data_file
 
-SHOWN = 60  # characters of a cell in an error
+SHOWN = 60  # characters of a cell in an error message
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file of rows: UTF-8, cells between commas (tabs in a .tsv), quoted with " where they need to be."""
+    """A CSV file in UTF-8, or TSV if the name ends in .tsv. Cells may be quoted with double quotes."""
 
     path: Path
 
     def __post_init__(self) -> None:
-        with self._reading():
-            require_readable(self.path)
+        require_data_file(self.path)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """The line on which each row begins, and its cells; all rows are as wide as the first."""
+        """Yield the line number and the cells of each row. All rows must be as wide as the first."""
         separator = "\t" if self.path.suffix.lower() == ".tsv" else ","
         reader = csv.reader(io.StringIO(self._text(), newline=""), delimiter=separator, strict=True)
         width = 0
@@ -42,34 +41,29 @@ class TableFile:
                 continue
             width = width or len(row)
             if len(row) != width:
-                raise self.error(begins, f"{len(row)} cells; valid are {width}, as in the first row.")
+                raise self.error(begins, f"found {len(row)} cells; expected {width}, as in the first row.")
             yield begins, row
         if not width:
             raise UserError(f"{self.path}: the file is empty.")
 
     def error(self, line: int, reason: str) -> UserError:
-        """An error to raise that names the file and the line."""
+        """Return an error that names the file and ``line``."""
         return UserError(f"{self.path}: line {line}: {reason}")
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _text(self) -> str:
         try:
-            yield
+            content = self.path.read_bytes()
         except OSError as error:
             raise UserError(f"{self.path}: cannot be read ({reason(error)}).") from None
-
-    def _text(self) -> str:
-        with self._reading():
-            content = self.path.read_bytes()
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             byte = f"{content[error.start]:#04x}"
-            raise self.error(line, f"the byte {byte} is not UTF-8; valid is UTF-8 text.") from None
+            raise self.error(line, f"the byte {byte} is not UTF-8; save the file as UTF-8.") from None
         if "\0" in text:
             line = text.count("\n", 0, text.index("\0")) + 1
-            raise self.error(line, "there is a NUL character; valid is UTF-8 text.")
+            raise self.error(line, "found a NUL character; expected UTF-8 text.")
         return text
 
     @staticmethod
@@ -77,13 +71,14 @@ class TableFile:
         reason = str(error)
         if "field limit" in reason:
             return (
-                f"a cell is too long; valid are {csv.field_size_limit():,} characters. Is a quote left open?"
+                f"a cell is too long; expected at most {csv.field_size_limit():,} characters. "
+                "Is a closing quote missing?"
             )
         if "unexpected end" in reason:
-            return 'a quote is opened here and never closed; valid is "…", with "" for a quote inside.'
-        return f'a quote is out of place ({reason}); valid is "…", with "" for a quote inside.'
+            return 'a quote is opened here and never closed; write "…", with "" for a quote inside.'
+        return f'a quote is out of place ({reason}); write "…", with "" for a quote inside.'
 
 
 def shown(cell: str) -> str:
-    """A cell in an error: quoted, and not too long."""
+    """Return ``cell`` for an error message: quoted, and shortened if it is long."""
     return repr(cell if len(cell) <= SHOWN else cell[: SHOWN - 1] + "…")

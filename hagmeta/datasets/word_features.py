@@ -1,4 +1,4 @@
-"""Words as features."""
+"""Binary word features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import scipy.sparse
 
 
 def presence(words_of: Sequence[set[str]], minimum: int) -> scipy.sparse.csr_matrix:
-    """A row a node, a column a word that at least ``minimum`` nodes have, 1 where it occurs."""
+    """Return a binary matrix with one row per node and one column per word of at least ``minimum`` nodes."""
     frequency = Counter(word for words in words_of for word in words)
     vocabulary = sorted(word for word, count in frequency.items() if count >= minimum)
     column = {word: number for number, word in enumerate(vocabulary)}

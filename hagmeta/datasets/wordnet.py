@@ -1,11 +1,13 @@
-"""The embedded dataset of English: the synsets of WordNet 3.0, classified by lexicographer file.
+"""The embedded dataset wordnet: synsets of WordNet 3.0, classified by lexicographer file.
 
-A node is a synset, a set of words with one meaning. Its class is the lexicographer's file that it was written
-in, such as noun.animal or verb.motion; of a file with more than 800 the 800 best connected are kept. An edge
-joins two synsets of which one points to the other, by any of WordNet's relations. A feature is a word of the
-definition that at least 3 of the kept synsets use, 1 where it occurs; example sentences and the synset's own
-words are not among them. ``wordnet-full`` is the same of all synsets, built from Debian's package on first
-use.
+- Nodes are synsets, which are sets of words with the same meaning.
+- The class of a synset is its lexicographer file, such as noun.animal or verb.motion. Files with more than
+  800 synsets keep their 800 best connected ones.
+- An edge joins two synsets if one points to the other by any of WordNet's relations.
+- Features are words of the definition that at least 3 of the kept synsets use. They are binary. Example
+  sentences and the words of the synset are not features.
+
+``wordnet-full`` has all synsets. It is built from Debian's package on first use.
 
 **STATS** (``wordnet-full`` below):
 
@@ -25,13 +27,13 @@ use.
       - 21,941
       - 45
 
-The graph is needed: logistic regression, given 60 % of all labels, reaches a macro accuracy of 57.8 % on the
-features alone and of 77.7 % on those of two hops. No word tells a file with precision and recall both above
-0.71. 63 % of the edges are within a class (71 % of the full graph's); 483 nodes have no edge.
-(``python benchmarks/linear.py wordnet``.)
+The graph is needed. With 60 % of all labels, logistic regression reaches a macro accuracy of 57.8 % on the
+features alone and 77.7 % on features averaged over two hops. No word predicts a file with precision and
+recall both above 0.71. 63 % of the edges are within a class (71 % in the full graph); 483 nodes have no edge
+(``python benchmarks/linear.py wordnet``).
 
-:mod:`hagmeta.datasets.build_wordnet` makes ``wordnet.npz`` anew, with the same arrays anywhere. WordNet's
-licence is ``wordnet.LICENSE``.
+:mod:`hagmeta.datasets.build_wordnet` rebuilds ``wordnet.npz``, with the same arrays on any machine. WordNet's
+licence is in ``wordnet.LICENSE``.
 """
 
 from __future__ import annotations
@@ -56,12 +58,12 @@ INFO = DatasetInfo(
 
 
 def load() -> Dataset:
-    """Read the file beside this module."""
+    """Read the file in this folder."""
     return npz.load(Path(__file__).with_name("wordnet.npz"), INFO.name)
 
 
 def load_full(folder: Path) -> Dataset:
-    """All synsets, from the package in ``folder``."""
-    from hagmeta.datasets import build_wordnet  # a command, too, which must not have been imported before
+    """Build the graph of all synsets from the package in ``folder``."""
+    from hagmeta.datasets import build_wordnet  # also a command, which must not be imported before it runs
 
     return build_wordnet.build_from(folder / sources.WORDNET.name, "wordnet-full", most=None)

@@ -1,4 +1,4 @@
-"""The learning systems, one file each."""
+"""The methods, one file each, and the registry that finds them by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def _check(method: type[Method]) -> None:
-    """Refuse a plug-in whose settings are not declared as ours are."""
+    """Raise a UserError unless the settings of a plug-in are declared with `setting`."""
     check_settings("method", method, MethodSettings)
 
 
@@ -58,5 +58,5 @@ METHODS = Registry("method", _METHODS, base=Method, check=_check)
 
 
 def make_method(settings: MethodSettings, sizes: Sizes, seed: int) -> Method:
-    """Make the configured method with the seed's own initial parameters."""
+    """Return the configured method, with parameters initialised from `seed`."""
     return METHODS[settings.method](settings, sizes, seed)

@@ -1,4 +1,4 @@
-"""What the other methods are read between: learning nothing in the sessions, and knowing everything."""
+"""The lower and upper bound of a comparison: no learning in sessions, and access to all train labels."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hagmeta.methods.hag_meta import HagMeta, HagMetaSettings
 
 
 class Frozen(HagMeta):
-    """Lower bound: the pre-trained encoder and the nearest mean; nothing is learnt after that.
+    """Lower bound: nearest class means over the pre-trained encoder. Nothing is learnt after pre-training.
 
-    A class met earlier is the mean over the labels that `rehearsal` allows; with none, the mean as it was at
-    the end of its session: the encoder is the same, but the graph has grown since.
+    Earlier classes are means over the labels that `rehearsal` allows. With `rehearsal: none`, each mean stays
+    as it was at the end of its session. The encoder has not changed since, but the graph has grown.
     """
 
     decides: ClassVar = {"nla": False, "tla": False}
@@ -31,12 +31,12 @@ class Frozen(HagMeta):
 
 
 class Joint(HagMeta):
-    """Upper bound, and an oracle: it knows the train labels of every class met, the novel ones too.
+    """Upper bound and oracle: it reads the train labels of every class seen so far, including novel classes.
 
-    Every class is known by the mean of its train nodes. Training, and then each session, takes steps of
-    cross-entropy on train nodes of all classes met so far, as many steps as the other methods take.
-    `rehearsal` does not apply: to know all labels is what it is there for.
-    Under `released` it knows no more than the others, who there know every class met by all its nodes.
+    Each class is the mean of its train nodes. Training and sessions take cross-entropy steps on train nodes
+    of all classes seen so far, as many steps as the other methods take. `rehearsal` does not apply, because
+    an oracle reads all labels. Under `released` it has no advantage: there, all methods know each class by
+    all its nodes.
     """
 
     decides: ClassVar = {"nla": False, "tla": False, "rehearsal": "all"}

@@ -21,25 +21,28 @@ from hagmeta.sparse.graph import Graph, View
 
 @dataclass(frozen=True, kw_only=True)
 class CecSettings(MethodSettings):
-    """The scale of its answers."""
+    """Settings of CEC."""
 
     cosine_scale: float = setting(
-        16.0, "multiplies the cosines of the classifier", above=0, at_most=HIGHEST_WEIGHT
+        16.0, "multiply the classifier's cosines by this factor", above=0, at_most=HIGHEST_WEIGHT
     )
 
 
 class Cec(CachesFeatures):
-    """The encoder is frozen after pre-training; graph attention adapts all classifier vectors to each other.
+    """A frozen encoder, and graph attention that adapts all classifier vectors to each other.
 
-    What had to be decided on graphs:
-    - the pseudo-incremental episodes are those of GPIL: CEC makes pseudo-novel classes by rotating images of
-      base classes, here the novel-train classes are there for that;
-    - a class's vector is the mean of what it is known by, at unit length, and attention runs over the classes
-      alone, as the publication's text has it (its code adds the query);
-    - a frozen encoder drops nothing out; the attention does.
-    In a session nothing is learnt: new vectors join and all are adapted anew. The vectors of classes met
-    earlier are means over the labels that `rehearsal` allows; with none they stay as their session made them,
-    before attention. Under `released` the attention takes that protocol's step on the queries.
+    We made these choices to adapt CEC to graphs:
+
+    - Episodes are those of GPIL. CEC creates pseudo-novel classes by rotating images of base classes; here
+      the novel-train classes take that role.
+    - The vector of a class is the mean of its labelled nodes, scaled to unit length. Attention runs over the
+      classes only, as in the text of the paper. Its code also includes the query.
+    - The frozen encoder has no dropout. The attention has dropout.
+
+    Sessions take no gradient steps. New vectors are added, and attention adapts all of them again. Vectors of
+    earlier classes are means over the labels that `rehearsal` allows. With `rehearsal: none` they stay as
+    computed in their session, before attention. Under `released` the attention takes that protocol's step on
+    the queries.
     """
 
     own_settings = CecSettings
@@ -76,7 +79,7 @@ class Cec(CachesFeatures):
         return F.cross_entropy(logits, target), logits
 
     def _cosines(self, shared: Shared, embedding: Embedding, task: Task, key: Tensor | None) -> Tensor:
-        """Scaled cosines (queries, classes) to the adapted vectors."""
+        """Return scaled cosines (queries, classes) to the adapted vectors."""
         support, query = support_and_queries(embedding, task.support, task.query)
         means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged, task.kept)
         vectors = self.evolution(F.normalize(means, dim=-1), key)

@@ -1,4 +1,4 @@
-"""Methods that take no gradient step in a session: a head in closed form, on features that are there."""
+"""Base classes of methods with a closed-form head, which take no gradient steps in sessions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import Graph, View
 
-SPECTRUM = 64  # columns
-NODES_A_RANDOM_FEATURE = 20  # at least: a covariance of more columns than few nodes tell of is noise
-# What only an encoder, or its pre-training, has a use for.
+SPECTRUM = 64  # number of graph eigenvectors
+NODES_PER_RANDOM_FEATURE = 20  # at least; with fewer nodes per column, the covariance is mostly noise
+# Settings that only an encoder or its pre-training uses.
 OF_THE_ENCODER = (
     *("inputs", "encoder", "hidden", "embedding", "heads", "dropout"),
     *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience", "pretrain_on", "classifier"),
@@ -32,31 +32,31 @@ OF_THE_ENCODER = (
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedFormSettings(MethodSettings):
-    """What the head is put on."""
+    """Settings of the features that a closed-form head uses."""
 
     features: str = setting(
         "both",
-        "hops of the features, propagated without learning, the pre-trained encoder's output, or both side by"
-        " side",
+        "inputs of the head: input features propagated over the graph (propagated), the output of the"
+        " pre-trained encoder (encoder), or both",
         choices=("propagated", "encoder", "both"),
     )
-    hops: int = setting(3, "propagated features are those of hops 0 to so many", at_least=0, at_most=16)
+    hops: int = setting(3, "use propagated features of hops 0 to HOPS", at_least=0, at_most=16)
     refitted: bool = setting(
         BY_METHOD,
-        "words have a new basis in every session, and the graph's spectrum stands beside them",
+        "recompute the SVD basis in every session and append graph eigenvectors",
         birth=False,
     )
     tukey: float = setting(
         BY_METHOD,
-        "power that features are raised to, by Tukey's ladder; they keep their signs (1: as they are)",
+        "raise features to this power and keep their signs (Tukey's ladder; 1: off)",
         above=0,
         at_most=1,
         birth=1.0,
     )
     random_features: int = setting(
         BY_METHOD,
-        "columns of a random projection of all features, after ReLU, beside them, and at most one for every"
-        f" {NODES_A_RANDOM_FEATURE} nodes of the graph (0: none)",
+        "append this many random ReLU projections of the features, at most one per"
+        f" {NODES_PER_RANDOM_FEATURE} nodes of the graph (0: none)",
         at_least=0,
         at_most=4096,
         birth=0,
@@ -66,34 +66,37 @@ class ClosedFormSettings(MethodSettings):
         if self.features == "encoder":
             return {"hops": "features", "refitted": "features"}
         idle = dict.fromkeys(OF_THE_ENCODER, "features") if self.features == "propagated" else {}
-        # In another basis the statistics that are kept of earlier sessions would be worth nothing.
+        # A new basis would invalidate the statistics that are kept from earlier sessions.
         return idle | ({"refitted": "rehearsal"} if self.rehearsed == 0 else {})  # type: ignore[attr-defined]
 
 
 def random_directions(seed: int, purpose: str, width: int, columns: int) -> nn.Parameter:
-    """(width, columns) that features are projected on; they are drawn from the seed, and never learnt."""
+    """Return a random projection (width, columns), drawn from `seed` for `purpose` and never trained."""
     return seeded(
         seed, f"init/{purpose}", lambda: nn.Parameter(torch.randn(width, columns), requires_grad=False)
     )
 
 
 class OnFeatures(OnNarrowInputs):
-    """A head that is computed anew in every session, without gradients, on features that need no step.
+    """A head that is computed in every session without gradients, on fixed features.
 
-    Features, every part of them at unit length:
-    - propagated: the inputs after 0, 1, ... `hops` rounds of a GCN's propagation among what is visible, side
-      by side. Inputs are the svd of word counts that `inputs: svd` is, whatever the encoder is given: a
-      covariance of thousands of words would be too wide. Features that are not counts stay as they are.
-      Without an encoder nothing is pre-trained.
-      With `refitted`, words have their basis from what is visible in the session, not at first, and the
-      leading eigenvectors of the visible graph's propagation stand beside them.
-    - encoder: the output of the encoder, pre-trained on the train labels of all known classes, as `frozen`'s.
-    Every part may be raised to a power (`tukey`) and is at unit length again then, and a random projection of
-    all of them after ReLU may stand beside them (`random_features`), drawn once a seed.
-    Labels: a class is known by its train nodes or its supports, as far as `rehearsal` allows, and every class
-    weighs the same, however many labels it has. With none, what was computed of a class in its session stays
-    (its mean, its share in a sum of covariances), as the graph was then.
-    Under `released` it answers as ever, and takes no step on the queries.
+    The features have up to four parts. Each part is scaled to unit length:
+
+    - Propagated inputs, after 0, 1, ... `hops` rounds of GCN propagation over the visible graph. For word
+      counts these are the columns of `inputs: svd`, even if the encoder has other inputs. The covariance of
+      thousands of words would be too large. Features that are not counts are used unchanged.
+    - The output of the encoder, pre-trained on the train labels of all known classes, as in `frozen`. With
+      `features: propagated` there is no encoder, and nothing is pre-trained.
+    - With `refitted`: the leading eigenvectors of the propagation over the visible graph. The SVD basis of
+      the words is then also computed in each session, from the nodes that are visible in it.
+    - With `random_features`: a random projection of all other parts, after ReLU, drawn once per seed.
+
+    With `tukey`, each part is raised to a power and scaled to unit length again.
+
+    Labels: a class is known by its train nodes or supports, as far as `rehearsal` allows. All classes have
+    the same weight, however many labels they have. With `rehearsal: none` the statistics of a class stay as
+    computed in its session, on the graph of that time: its mean, and its share in a sum of covariances.
+    Under `released` predictions are made in the same way, without a step on the queries.
     """
 
     defaults: ClassVar = {"hidden": 64, "embedding": 64, "classifier": "cosine"}
@@ -109,7 +112,7 @@ class OnFeatures(OnNarrowInputs):
         self.width = self.narrow_columns(settings, sizes.narrow) + SPECTRUM * self.refitted
         self.width += settings.embedding if self.has_encoder(settings) else 0
         self.tukey = settings.tukey
-        self.random_features = min(settings.random_features, sizes.nodes // NODES_A_RANDOM_FEATURE)
+        self.random_features = min(settings.random_features, sizes.nodes // NODES_PER_RANDOM_FEATURE)
         if self.random_features:
             self.directions = random_directions(seed, "random_features", self.width, self.random_features)
             self.width += self.random_features
@@ -120,7 +123,7 @@ class OnFeatures(OnNarrowInputs):
 
     @classmethod
     def has_encoder(cls, settings: ClosedFormSettings) -> bool:
-        """Return whether a configuration has an encoder, and so anything to pre-train."""
+        """Return whether a configuration has an encoder to pre-train."""
         return settings.features != "propagated"
 
     @classmethod
@@ -132,31 +135,32 @@ class OnFeatures(OnNarrowInputs):
         return bool(settings.refitted) and "refitted" not in settings.idle
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
-        """The features (nodes, width)."""
+        """Return the features (nodes, width)."""
         hops = [] if self.features == "encoder" else self._hops(graph, view)
         learnt = [] if self.features == "propagated" else [self.encoder(graph, view, None).all()]
         own = [spectrum(graph, view, SPECTRUM)] if self.refitted else []
-        parts = hops + (learnt + own if self.freezes_encoder else own + learnt)  # what steps change is last
+        # Columns that gradient steps change come last, so that posterior-means can settle the others.
+        parts = hops + (learnt + own if self.freezes_encoder else own + learnt)
         features = torch.cat([self._scaled(part) for part in parts], dim=-1)
         if not self.random_features:
             return features
         return torch.cat([F.normalize((features @ self.directions).relu(), dim=-1), features], dim=-1)
 
     def _hops(self, graph: Graph, view: View) -> list[Tensor]:
-        """The inputs (nodes, columns) after every number of rounds."""
+        """Return the inputs (nodes, columns) after 0, 1, ... `hops` rounds of propagation."""
         hops = [self.inputs_of(graph, view)]
         for _ in range(self.hops):
             hops.append(graph.aggregate(hops[-1], view))
         return hops
 
     def inputs_of(self, graph: Graph, view: View) -> Tensor:
-        """What is propagated (nodes, columns)."""
-        if self.refitted and view.narrow:  # there are words
+        """Return the inputs (nodes, columns) before propagation."""
+        if self.refitted and view.narrow:  # empty unless features are word counts
             return leading_words(graph, view, self.narrow)
         return graph.narrow_inputs(view, torch.eye(self.narrow, device=graph.device))
 
     def features_of(self, shared: Shared, view: View) -> Tensor:
-        """The same, computed once where they can be."""
+        """Return the features (nodes, width), from the view if they are cached there."""
         (features,) = view.propagated or (self.propagate(shared.graph, view),)
         return features
 
@@ -164,7 +168,7 @@ class OnFeatures(OnNarrowInputs):
         return self.features_of(shared, view)[nodes]
 
     def _scaled(self, part: Tensor) -> Tensor:
-        """A part of the features (nodes, columns), at unit length."""
+        """Return one part of the features (nodes, columns), transformed and scaled to unit length."""
         part = F.normalize(part, dim=-1)
         return part if self.tukey == 1 else F.normalize(part.sign() * part.abs() ** self.tukey, dim=-1)
 
@@ -175,11 +179,11 @@ class OnFeatures(OnNarrowInputs):
         return F.cross_entropy(logits, target), logits
 
     def transformed(self, rows: Tensor) -> Tensor:
-        """What the head makes of features (..., width) before anything else."""
+        """Return the transformed features (..., width) that the head works on."""
         return rows
 
     def known(self, shared: Shared, features: Tensor, task: Task) -> list[LabelledRows]:
-        """The classes of which labels may be read: those known by averages, then those known by supports."""
+        """Return the labelled rows of the classes known by averages, then of those known by supports."""
 
         def rows(nodes: Tensor) -> Tensor:
             return self.transformed(features[nodes])
@@ -195,10 +199,10 @@ class OnFeatures(OnNarrowInputs):
 
 
 class ClosedForm(OnFeatures, CachesFeatures):
-    """A head from means and covariances of classes.
+    """A head computed from class means and covariances.
 
-    Methods of revision 1 left the signs of refitted columns, and the choice among combinations of equal
-    eigenvalues, to the device.
+    In revision 1 of these methods, the signs of refitted columns, and the choice among eigenvectors of equal
+    eigenvalues, depended on the device.
     """
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Tensor:
@@ -211,7 +215,7 @@ class ClosedForm(OnFeatures, CachesFeatures):
         return self.statistics(shared, self.features_of(shared, view), task)
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
-        """What is known of a task's classes: their means (classes, width), the sum of their covariances."""
+        """Return the class means (classes, width) of `task`, and the sum of the class covariances."""
         means, scatters = [*task.kept[:1]], [*task.kept[1:]]
         for known in self.known(shared, features, task):
             means.append(known.means())
@@ -220,4 +224,4 @@ class ClosedForm(OnFeatures, CachesFeatures):
 
     @abstractmethod
     def answer(self, statistics: Any, query: Tensor) -> Tensor:
-        """Logits (queries, classes) of transformed queries (queries, width)."""
+        """Return logits (queries, classes) of transformed queries (queries, width)."""

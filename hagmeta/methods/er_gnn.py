@@ -17,35 +17,39 @@ from hagmeta.methods.base import MethodSettings, Shared, Task
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.sparse.graph import View
 
-Arrays = list[np.ndarray]  # one a class, a row a candidate
-MOST_OTHERS = 1000  # nodes of another class that coverage compares with
-DAMPING = 0.01  # keeps a Hessian invertible
+Arrays = list[np.ndarray]  # one per class, with a row per candidate
+MOST_OTHERS = 1000  # nodes per other class that coverage compares with
+DAMPING = 0.01  # keeps the Hessian invertible
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErGnnSettings(MethodSettings):
-    """How the nodes to replay are chosen."""
+    """Settings of ER-GNN."""
 
     selection: str = setting(
         "mean",
-        "which to keep: near the class mean, far from other classes, of most influence",
+        "which nodes to keep: closest to the class mean (mean), with the fewest nodes of other classes nearby"
+        " (coverage), or with the most influence on the classifier (influence)",
         choices=("mean", "coverage", "influence"),
     )
 
 
 class ErGnn(GrowingMethod):
-    """A growing linear classifier; each session learns its supports and replays what it kept before.
+    """A growing linear classifier. Each session learns its supports and replays stored nodes.
 
-    What had to be decided, since ER-GNN is neither few-shot nor class-incremental:
-    - the base and novel-train classes are its first task, learnt from all their train nodes; each session
-      is one more, of K supports a class;
-    - the classifier grows, and always answers among all classes met; a new row starts at its supports' mean;
-    - nodes are kept by their embeddings (the publication's MF*, CM*), after the task that brought them;
-    - coverage takes the mean distance of nodes to their class's mean as its radius;
-    - influence is that on the classifier, with a Hessian of one block a class: the encoder is held fixed.
-    Labels: no more nodes are kept of a class than `rehearsal` allows. With none nothing is replayed: only the
-    rows of the classifier are left of a class, and the new nodes have their half of the loss.
-    Under `released` a session brings labelled queries of every class: they are what is replayed.
+    ER-GNN is neither few-shot nor class-incremental. We made these choices to adapt it:
+
+    - The base and novel-train classes are the first task, learnt from all their train nodes. Each session is
+      another task, with K supports per class.
+    - The classifier grows and always predicts among all classes seen so far. A new row starts at the mean of
+      its supports.
+    - Nodes to keep are chosen by their embeddings (MF* and CM* in the paper), after their task is learnt.
+    - Coverage uses the mean distance of nodes to their class mean as its radius.
+    - Influence is computed on the classifier only, with one Hessian block per class. The encoder is fixed.
+
+    Labels: the memory holds at most as many nodes per class as `rehearsal` allows. With `rehearsal: none`
+    nothing is replayed. Only the classifier rows remain of a class, and the new nodes keep half of the loss
+    weight. Under `released`, the labelled queries of a session cover all classes, and these are replayed.
     """
 
     own_settings = ErGnnSettings
@@ -69,21 +73,22 @@ class ErGnn(GrowingMethod):
 
 
 def replay_weights(new: Tensor) -> Tensor:
-    """Each node's weight in b L_new + (1 - b) L_replayed, with b the replayed nodes' share of all.
+    """Return the weight of each node in ``b L_new + (1 - b) L_replayed``.
 
-    Both are sums over their nodes, so that either has the same weight, whatever their numbers; here one half.
+    ``b`` is the share of replayed nodes. Both losses are sums over nodes, so both get the same total weight,
+    which is one half here. `new` marks the new nodes.
     """
     return torch.where(new, 0.5 / new.sum(), 0.5 / (~new).sum())
 
 
 def mean_of_feature(embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
-    """MF: the nodes of each class that are nearest to its mean."""
+    """Return the positions of the nodes closest to the mean of their class (MF)."""
     distances = [np.linalg.norm(nodes - nodes.mean(0), axis=1) for nodes in embeddings]
     return [np.argsort(distance, kind="stable")[:size] for distance in distances]
 
 
 def coverage(embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
-    """CM: the nodes of each class with the fewest nodes of other classes around them."""
+    """Return the positions of the nodes with the fewest nodes of other classes nearby (CM)."""
     radius = np.mean(np.concatenate([np.linalg.norm(c - c.mean(0), axis=1) for c in embeddings]))
     chosen = []
     for number, nodes in enumerate(embeddings):
@@ -94,14 +99,14 @@ def coverage(embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
 
 
 def influence(embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
-    """IM: the nodes of each class without which the classifier would change most.
+    """Return the positions of the nodes whose removal would change the classifier most (IM).
 
-    To leave out a node changes parameters by about H^-1 g, with g the gradient of its loss.
+    Removing a node changes the parameters by about H^-1 g, with g the gradient of its loss.
     """
     inputs = [np.concatenate([c, np.ones((len(c), 1))], axis=1).astype(np.float64) for c in embeddings]
     shares = [_softmax(c) for c in logits]
     every, share = np.concatenate(inputs), np.concatenate(shares)
-    first = share.shape[1] - len(embeddings)  # the position of the first of these classes
+    first = share.shape[1] - len(embeddings)  # these classes are the last ones
     change = np.zeros(len(every))
     truth = np.repeat(first + np.arange(len(inputs)), [len(c) for c in inputs])
     for position in range(share.shape[1]):

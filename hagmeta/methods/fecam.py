@@ -1,4 +1,4 @@
-"""FeCAM (Goswami et al., NeurIPS 2023): Mahalanobis distances, with a covariance a class."""
+"""FeCAM (Goswami et al., NeurIPS 2023): Mahalanobis distances, with one covariance per class."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from hagmeta.nn.statistics import shrunk
 
 
 class FeCam(ClosedForm):
-    """The nearest class mean by the Mahalanobis distance of its class, everything at unit length.
+    """Nearest class mean by Mahalanobis distance, with one covariance per class and unit-length features.
 
-    What had to be decided on graphs and with K labels:
-    - features of either sign are raised to a power (`tukey`) by their size and keep their sign; the
-      publication's come out of ReLU, and its authors raise no others;
-    - a class known by supports has no covariance of its own, since K nodes span K - 1 directions: it takes
-      the mean of the covariances of the classes known by many labels;
-    - covariances are shrunk towards equal variances alone, as the authors do with few labels (their many-shot
-      formula adds a mean covariance, too): a share s is their gamma = s / (1 - s), since covariances are made
-      correlations afterwards, as published.
+    We made these choices to adapt FeCAM to graphs with K labels per class:
+
+    - The power transform (`tukey`) applies to the absolute value of a feature and keeps its sign. The paper
+      transforms only outputs of ReLU, which are never negative.
+    - A class known by supports uses the mean covariance of the classes with many labels. K nodes span only
+      K - 1 directions, too few for a separate covariance.
+    - Covariances are shrunk towards equal variances only, as the authors do for few labels. Their many-shot
+      formula also adds a mean covariance. A share s equals their gamma = s / (1 - s), because covariances
+      become correlations afterwards, as in the paper.
     """
 
     own_settings = ShrinkageSettings
@@ -35,8 +36,8 @@ class FeCam(ClosedForm):
         citation="Dipam Goswami, Yuyang Liu, Bartłomiej Twardowski and Joost van de Weijer. FeCAM: Exploiting"
         " the Heterogeneity of Class Distributions in Exemplar-Free Continual Learning. NeurIPS 2023.",
         closed_form=True,
-        # In 1 features were not brought back to unit length, part by part, after their power.
-        # From 2 to 3 as from 1 to 2 of the others in closed form.
+        # Revision 1 did not rescale each part of the features to unit length after the power transform.
+        # Revision 3 has the change that the other closed-form methods have in revision 2 (`ClosedForm`).
         revision=3,
     )
 
@@ -46,7 +47,10 @@ class FeCam(ClosedForm):
         self.shrinkage = settings.shrinkage
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
-        """The means (classes, width), and the covariances of those that have their own, which are first."""
+        """Return all class means (classes, width), and the covariances of the first classes.
+
+        Only classes with many labels have a covariance, and they come first.
+        """
         known = self.known(shared, features, task)
         means = [of.means() for of in known]
         if task.kept:
@@ -65,14 +69,14 @@ class FeCam(ClosedForm):
         return -torch.cat([*own, of_few], dim=-1)
 
     def inverse(self, covariance: Tensor) -> Tensor:
-        """The inverse (width, width) of the correlations that a shrunk covariance has."""
+        """Return the inverse (width, width) of the correlation matrix of the shrunk covariance."""
         covariance = shrunk(covariance, self.shrinkage)
         scale = covariance.diagonal().sqrt()
         return torch.cholesky_inverse(torch.linalg.cholesky_ex(covariance / (scale * scale.unsqueeze(-1))).L)
 
 
 def distances(query: Tensor, means: Tensor, inverse: Tensor) -> Tensor:
-    """Squared Mahalanobis distances (queries, classes) by one inverse covariance (width, width)."""
+    """Return squared Mahalanobis distances (queries, classes) for one inverse covariance (width, width)."""
     near = query @ inverse
     of_means = ((means @ inverse) * means).sum(-1)
     return (near * query).sum(-1, keepdim=True) - 2 * near @ means.mT + of_means

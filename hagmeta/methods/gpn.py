@@ -10,16 +10,18 @@ from hagmeta.methods.hag_meta import HagMeta
 
 
 class Gpn(HagMeta):
-    """Prototypes weighed by a node valuator, trained on ordinary N-way K-shot episodes.
+    """Prototypes weighted by a node valuator, trained on ordinary N-way K-shot episodes.
 
-    HAG-Meta's NLA is GPN's valuator: scores of a second GNN, adjusted by the logarithm of the degree, make
-    the weights of a class's supports. What had to be decided here, since GPN knows no increments:
-    - episodes come from the novel-train classes, as the paper's "meta-train" classes; base classes serve
-      for pre-training;
-    - classes known by many nodes have the plain mean as prototype, as in HAG-Meta;
-    - in a session it is fine-tuned as the other methods are, on its own loss over all classes met. GPN as
-      published does not: `finetune_steps: 0`.
-    Labels of earlier sessions are read again as by HAG-Meta.
+    GPN's valuator is HAG-Meta's NLA: a second GNN scores the supports, and the scores, adjusted by the
+    log-degree, become their weights. GPN is not incremental. We made these choices to adapt it:
+
+    - Episodes come from the novel-train classes, the "meta-train" classes of the paper. Base classes are used
+      for pre-training.
+    - Classes with many labelled nodes have the plain mean as prototype, as in HAG-Meta.
+    - Sessions fine-tune it like the other methods, with its own loss over all classes seen so far. The
+      published GPN has no fine-tuning; set `finetune_steps: 0` for that.
+
+    Labels of earlier sessions are read again as in HAG-Meta.
     """
 
     decides: ClassVar = {"nla": True, "tla": False}
@@ -27,6 +29,6 @@ class Gpn(HagMeta):
         title="GPN",
         citation="Kaize Ding, Jianling Wang, Jundong Li, Kai Shu, Chenghao Liu and Huan Liu. Graph"
         " Prototypical Networks for Few-shot Learning on Attributed Networks. CIKM 2020.",
-        revision=2,  # where N is 1, tasks have two classes
+        revision=2,  # since 2, tasks have two classes if N is 1
     )
     meta_training = MetaTraining.FEW_SHOT

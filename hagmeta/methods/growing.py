@@ -1,4 +1,4 @@
-"""What methods with a growing linear classifier have in common."""
+"""Base class of methods with a growing linear classifier."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hagmeta.sparse.graph import View
 
 
 class GrowingMethod(Grows, Replays):
-    """The encoder under a linear classifier; a new class's row starts at the mean of what it is known by."""
+    """An encoder with a linear classifier. The row of a new class starts at its class mean."""
 
     meta_training = MetaTraining.SUPERVISED
 
@@ -38,7 +38,7 @@ class GrowingMethod(Grows, Replays):
         return F.cross_entropy(logits, target), logits
 
     def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
-        # Classes that a session brings are known by their supports, those known at the start by averages.
+        # Classes of a session are known by supports. Classes known at the start are known by averages.
         averaged = task.averaged[:0] if len(task.support) else task.averaged[-new:]
         embedding = self.encode(shared, view, None)
         means = mean_prototypes(embedding, shared.class_means, averaged, task.support[-new:])

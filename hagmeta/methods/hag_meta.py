@@ -1,4 +1,4 @@
-"""HAG-Meta (Tan et al., WSDM 2022): prototypes weighed by NLA, a loss weighed by TLA."""
+"""HAG-Meta (Tan et al., WSDM 2022): prototypes weighted by NLA, and a loss weighted by TLA."""
 
 from __future__ import annotations
 
@@ -30,40 +30,44 @@ from hagmeta.sparse.graph import View
 
 @dataclass(frozen=True, kw_only=True)
 class HagMetaSettings(MethodSettings):
-    """The three parts of the method, each of which can be turned off, and its loss."""
+    """Settings of HAG-Meta: its three parts, each of which can be switched off, and its loss."""
 
-    gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning")
+    gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning (GPIL)")
     instead_of_gpil: str = setting(
         "nothing",
-        "without gpil: go on to the sessions, or learn supervised, from the labels that gpil would have",
+        "if gpil is off: start the sessions at once (nothing), or first train supervised on the labels that"
+        " GPIL would use (supervised)",
         choices=("nothing", "supervised"),
         recorded_idle=False,
         birth="nothing",
     )
-    nla: bool = setting(True, "weigh support nodes by node-level attention")
-    tla: bool = setting(True, "weigh the loss by task-level attention")
+    nla: bool = setting(True, "weight support nodes by node-level attention (NLA)")
+    tla: bool = setting(True, "weight the loss by task-level attention (TLA)")
     loss: str = setting(
         "categorical",
-        "cross-entropy, or the binary form the paper prints",
+        "cross-entropy (categorical), or the binary form printed in the paper (binary)",
         choices=("categorical", "binary"),
     )
     nla_degree: str = setting(
         "visible",
-        "neighbours whose logarithm multiplies NLA's scores: the visible ones + 1, or all there will be",
+        "multiply NLA's scores by log(visible neighbours + 1) (visible), or by log(neighbours in the whole"
+        " graph) (whole)",
         choices=("visible", "whole"),
         birth="visible",
     )
     nla_weights: str = setting(
         "softmax",
-        "weights from NLA's scores: softmax of sigmoids, share of their sum, plain softmax; or controls:"
-        " permuted (softmax, each given to the next support), degree (scores of 1: the degree alone),"
-        " oracle (brings the prototype as near as can be to the mean of all train nodes of the class)",
+        "how NLA's scores become weights: softmax of sigmoids (softmax), sigmoids divided by their sum"
+        " (share), or softmax without sigmoids (plain). Controls: softmax weights shifted to the next support"
+        " (permuted), constant scores times log-degree (degree), or the weights that bring the prototype"
+        " closest to the mean of all train nodes of the class (oracle)",
         choices=("softmax", "share", "plain", "permuted", "degree", "oracle"),
         birth="softmax",
     )
     nla_rate: str = setting(
         "common",
-        "NLA's own learning rate in meta-training; in sessions it has the same ratio to finetune_rate",
+        "learning rate of NLA in meta-training, or common (learning_rate); in sessions its ratio to"
+        " finetune_rate is the same",
         words=("common",),
         fractions=True,
         above=0,
@@ -72,7 +76,7 @@ class HagMetaSettings(MethodSettings):
     )
     nla_decay: str = setting(
         "common",
-        "NLA's own weight decay, in meta-training and in sessions",
+        "weight decay of NLA in meta-training and sessions, or common (weight_decay)",
         words=("common",),
         fractions=True,
         at_least=0,
@@ -81,32 +85,33 @@ class HagMetaSettings(MethodSettings):
     )
     tla_weights: str = setting(
         "learnt",
-        "how tasks weigh: learnt; uniform; stopped (no gradient passes through weights); flipped (TLA ascends"
-        " where it would descend, and weighs hard tasks up); sizes (learnt, times the classes of the task)",
+        "how tasks are weighted: by TLA (learnt), equally (uniform), without gradients through the weights"
+        " (stopped), with TLA's gradients reversed, so that hard tasks gain weight (flipped), or by TLA times"
+        " the number of classes in the task (sizes)",
         choices=("learnt", "uniform", "stopped", "flipped", "sizes"),
         birth="learnt",
     )
     tla_layers: str = setting(
         "three",
-        "linear layers of TLA over the prototypes of the base classes",
+        "number of linear layers that TLA applies to the base-class prototypes",
         choices=("three", "two"),
         birth="three",
     )
     tla_tasks: str = setting(
         "transposed",
-        "TLA's matrix of an earlier task's prototypes: transposed, or reshaped, which mixes up its numbers",
+        "how TLA arranges the prototypes of earlier tasks: transposed, or reshaped, which scrambles them",
         choices=("transposed", "reshaped"),
         birth="transposed",
     )
     tla_vectors: str = setting(
         "linear",
-        "TLA's vector of a task: linear, or under ReLU and dropout, which for the newest is drawn twice",
+        "TLA's task vectors: linear, or with ReLU and dropout (relu), drawn twice for the newest task",
         choices=("linear", "relu"),
         birth="linear",
     )
     tla_gradients: str = setting(
         "fresh",
-        "gradients of TLA: each step's own, or summed over all steps so far",
+        "gradients of TLA: of the current step (fresh), or accumulated over all steps so far (summed)",
         choices=("fresh", "summed"),
         birth="fresh",
     )
@@ -123,25 +128,26 @@ class HagMetaSettings(MethodSettings):
 
 
 class Encoded(NamedTuple):
-    """A pass over the graph: by the encoder, and by NLA where it is on."""
+    """The result of a pass over the graph by the encoder, and by NLA if it is on."""
 
     embedding: Embedding
     scores: NodeScores | None
 
 
 class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
-    """With NLA, TLA and GPIL off it is the paper's Proto-GNN.
+    """The method of the paper. Without NLA, TLA and GPIL it is the paper's Proto-GNN.
 
-    What GPIL is worth can only be told beside a training on the same labels, `instead_of_gpil: supervised`:
-    as many steps of the same loss, stopped by the same validation, on batches of train nodes of all base and
-    novel-train classes at once, each known by the average over its train nodes. The base classes are TLA's
-    first task there, and the others, N by N, its later ones. There are no supports for NLA to weigh: its
-    parameters stay as they began, and learn in the sessions alone.
+    `instead_of_gpil: supervised` is a control that trains on the same labels as GPIL. It separates the effect
+    of GPIL from that of its labels. It takes as many steps of the same loss, with the same early stopping, on
+    batches of train nodes from all base and novel-train classes. Each class is the average over its train
+    nodes. For TLA, the base classes are the first task, and groups of N other classes are the later tasks.
+    There are no supports for NLA to weight, so its parameters keep their initial values until the sessions.
 
-    Labels: prototypes and fine-tuning read, in a session, its supports, and of classes met earlier what
-    `rehearsal` allows: train nodes and supports, all or M a class. With none their prototypes stay as their
-    session left them, NLA's weights in them, and the held-out supports of the session are all that is asked.
-    With `nla_weights: oracle` it reads the train labels of every class met, to weigh supports by: an oracle.
+    Labels: in a session, prototypes and fine-tuning read the supports of the session. Of earlier classes they
+    read the train nodes and supports that `rehearsal` allows: all, or M per class. With `rehearsal: none`
+    earlier prototypes, with NLA's weights in them, stay as their session left them. Then only the held-out
+    supports of the session are predicted in fine-tuning. With `nla_weights: oracle` the method is an oracle:
+    it weights supports with the train labels of every class seen so far.
     """
 
     own_settings = HagMetaSettings
@@ -235,7 +241,7 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
         return self._answer(shared, self.encode(shared, view, None), task)[1]
 
     def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
-        """How near NLA's weights are to equal ones, and the base task's share of TLA's."""
+        """Return the relative entropy of NLA's weights, and the share of the base task in TLA's weights."""
         found: dict[str, Tensor] = {}
         if not self.weighs_by_truth and self.node_attention is None and self.task_attention is None:
             return found
@@ -251,21 +257,21 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
         return found
 
     def _answer(self, shared: Shared, encoded: Encoded, task: Task) -> tuple[Tensor, Tensor]:
-        """Logits (queries, classes) and the prototypes (classes, width) behind them."""
+        """Return logits (queries, classes), and the prototypes (classes, width) behind them."""
         support, query = support_and_queries(encoded.embedding, task.support, task.query)
         prototypes = self._prototypes(shared, encoded, task, support)
         return distance_logits(query, prototypes), prototypes
 
     def _prototypes(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor:
-        """Of all classes of a task (classes, width), from embedded supports (classes, shots, width)."""
+        """Return prototypes (classes, width), given embedded supports (classes, shots, width)."""
         weights = self._weights(shared, encoded, task, support)
         few = support.mean(-2) if weights is None else weighted_prototypes(support, weights)  # Eqs. 2 and 11
         return after_known(few, encoded.embedding, shared.class_means, task.averaged, task.kept)
 
     def _weights(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor | None:
-        """Of the supports (classes, shots); None where all count alike, or none are there.
+        """Return the weights of the supports (classes, shots), or None without weights or supports.
 
-        (Without supports NLA gets no zero gradient either, which would decay it.)
+        Without supports NLA gets no gradient at all. With a gradient of zero, weight decay would change it.
         """
         if not len(support):
             return None
@@ -277,12 +283,12 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
 
 
 def categorical_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    """Cross-entropy of each query, times its class's weight."""
+    """Return the mean cross-entropy of the queries, each times the weight of its class."""
     return (weights[target] * F.cross_entropy(logits, target, reduction="none")).mean()
 
 
 def binary_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    """The form that the paper prints (Eqs. 12 and 13): every class is a yes or no of its own."""
+    """Return the loss as printed in the paper (Eqs. 12 and 13): one binary decision per class."""
     log_yes = logits.log_softmax(-1)
     log_no = torch.log1p(-log_yes.exp().clamp(max=1 - 1e-6))
     truth = F.one_hot(target, logits.shape[-1])

@@ -17,31 +17,35 @@ from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
 from hagmeta.sparse.graph import View
 
-Arrays = list[np.ndarray]  # one a class, a row a candidate
+Arrays = list[np.ndarray]  # one per class, with a row per candidate
 
 
 @dataclass(frozen=True, kw_only=True)
 class ICarlSettings(MethodSettings):
-    """How what was known is kept."""
+    """Settings of iCaRL."""
 
     distillation: float = setting(1.0, "weight of the distillation loss", at_least=0, at_most=HIGHEST_WEIGHT)
-    temperature: float = setting(2.0, "softens what is distilled", above=0, at_most=HIGHEST_WEIGHT)
+    temperature: float = setting(2.0, "temperature of the distillation", above=0, at_most=HIGHEST_WEIGHT)
 
 
 class ICarl(GrowingMethod):
-    """Exemplars by herding, cross-entropy with distillation, and the nearest mean of exemplars.
+    """Exemplars chosen by herding, cross-entropy with distillation, and the nearest mean of exemplars.
 
-    What had to be decided on graphs and with K labels:
-    - the base and novel-train classes are learnt at once, from all their train nodes; then `memory` of each
-      are kept, where iCaRL divides one memory among ever more classes: here K labels a class are the limit;
-    - a linear classifier under softmax is trained, with Hinton's distillation at a temperature, where
-      the publication has a logistic unit a class; it only shapes the encoder: exemplars' means answer;
-    - means and queries are compared at unit length, and means taken before that, not after.
-    Labels: no more exemplars are kept of a class than `rehearsal` allows. With none nothing is replayed, a
-    session distils on its own supports, and a class's mean is that of its train nodes or supports when its
-    session ended.
-    Under `released` a class is known by all its nodes instead of exemplars, and the one step a session starts
-    from the very model that is distilled, so that distillation only steadies dropout.
+    We made these choices to adapt iCaRL to graphs with K labels per class:
+
+    - The base and novel-train classes are learnt together from all their train nodes. Then `memory` nodes per
+      class are kept. iCaRL divides one memory among a growing number of classes; here K labels per class are
+      the limit.
+    - Training uses a linear softmax classifier with Hinton's distillation at a temperature. The paper has one
+      logistic unit per class. The classifier only trains the encoder; exemplar means make the predictions.
+    - Means and queries are compared at unit length. Means are computed before this scaling, not after it.
+
+    Labels: the memory holds at most as many exemplars per class as `rehearsal` allows. With `rehearsal: none`
+    nothing is replayed, and a session distils on its own supports. A class mean is then the mean of its train
+    nodes or supports at the end of its session.
+
+    Under `released` a class is known by all its nodes instead of exemplars. A session has one step, which
+    starts at the model that is distilled, so distillation only reduces the noise of dropout.
     """
 
     own_settings = ICarlSettings
@@ -74,7 +78,7 @@ class ICarl(GrowingMethod):
         return F.cross_entropy(logits, target) + self.distillation * forgotten, answers
 
     def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """Logits (queries, old classes) of the model as it was before the session."""
+        """Return logits (queries, old classes) of the model before the session."""
         embedded = self.encode(shared, view, None).at(task.query)
         return (self.head(embedded, task.classes[: -shared.task_sizes[-1]]),)
 
@@ -83,20 +87,23 @@ class ICarl(GrowingMethod):
         return [herding(nodes, size) for nodes in embeddings]
 
     def _nearest_mean(self, shared: Shared, embedding: Embedding, task: Task) -> tuple[Tensor, Tensor]:
-        """Cosines (queries, classes) to the classes' means, and the queries' embeddings."""
+        """Return cosines (queries, classes) to the class means, and the embeddings of the queries."""
         support, query = support_and_queries(embedding, task.support, task.query)
         means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged, task.kept)
         return F.normalize(query, dim=-1) @ F.normalize(means, dim=-1).mT, query
 
 
 def distillation_loss(logits: Tensor, before: Tensor, temperature: float) -> Tensor:
-    """How far answers (nodes, classes) went from what they were, both softened by the temperature."""
+    """Return how far `logits` (nodes, classes) moved from those `before`, both softened by `temperature`."""
     now, then = (values.div(temperature).log_softmax(-1) for values in (logits, before))
     return temperature**2 * (then.exp() * (then - now)).sum(-1).mean()
 
 
 def herding(nodes: np.ndarray, size: int) -> np.ndarray:
-    """Positions among ``nodes`` (nodes, width): each brings the mean of the chosen nearest to that of all."""
+    """Return positions of up to `size` of `nodes` (nodes, width), chosen greedily.
+
+    Each chosen node brings the mean of the chosen nodes as close as possible to the mean of all nodes.
+    """
     mean, total = nodes.mean(0), np.zeros(nodes.shape[1])
     chosen: list[int] = []
     for count in range(1, min(size, len(nodes)) + 1):

@@ -23,29 +23,32 @@ from hagmeta.sparse.graph import View
 
 @dataclass(frozen=True, kw_only=True)
 class MetaGnnSettings(MethodSettings):
-    """The inner steps of MAML."""
+    """Settings of Meta-GNN: the inner steps of MAML."""
 
-    inner_steps: int = setting(5, "gradient steps on the supports of a task", at_least=0, at_most=1000)
-    inner_rate: float = setting(0.02, "their rate", above=0, at_most=HIGHEST_RATE)
-    first_order: bool = setting(False, "do not descend through the inner steps")
+    inner_steps: int = setting(5, "inner gradient steps on the supports of a task", at_least=0, at_most=1000)
+    inner_rate: float = setting(0.02, "learning rate of the inner steps", above=0, at_most=HIGHEST_RATE)
+    first_order: bool = setting(False, "do not differentiate through the inner steps (first-order MAML)")
 
 
 class MetaGnn(Method):
-    """An encoder from which a few gradient steps on the supports of a task answer its queries.
+    """A meta-learnt encoder that adapts to a task by a few gradient steps on its supports.
 
-    What had to be decided, since Meta-GNN knows one N-way task at a time:
-    - tasks of training are of novel-train classes, and start from the pre-trained encoder;
-    - the classifier of a task starts at the means of what its classes are known by, where MAML meta-learns
-      N rows: so it can grow by N in a session, and old and new classes start alike;
-    - the task of a session is all classes met. Each starts again from what was meta-learnt, as MAML's tasks
-      do, and takes its inner steps on all supports met so far. (To go on from the session before, on the new
-      supports alone, was no better on Debian's held-out classes: 70.8 % against 71.4 %, each the best of
-      16 samples.)
-    Labels: rows start, and inner steps are taken, from the supports of the session and from those of earlier
-    ones that `rehearsal` allows, every class with the same weight. With none the inner steps are on the
-    session's own, and older rows start at the means that were kept, by the meta-learnt encoder.
-    Nothing is learnt for good in a session. Under `released` it takes that protocol's step on the queries,
-    through the inner steps on the new supports.
+    Meta-GNN handles one N-way task at a time. We made these choices to adapt it:
+
+    - Training tasks consist of novel-train classes and start from the pre-trained encoder.
+    - The classifier of a task starts at the class means, whereas MAML meta-learns N rows. So it can grow by N
+      in a session, and old and new classes start in the same way.
+    - The task of a session contains all classes seen so far. As in MAML, each session starts again from the
+      meta-learnt parameters, with inner steps on all supports seen so far. We also tried to continue from the
+      previous session, on the new supports only. On held-out classes of Debian this was no better: 70.8 %
+      against 71.4 %, each the best of 16 samples.
+
+    Labels: classifier rows and inner steps use the supports of the session, and the earlier supports that
+    `rehearsal` allows, with the same weight per class. With `rehearsal: none` the inner steps use only the
+    supports of the session. Older rows start at the stored means, which the meta-learnt encoder computed.
+
+    A session changes nothing permanently. Under `released` it takes that protocol's step on the queries,
+    differentiated through the inner steps on the new supports.
     """
 
     own_settings = MetaGnnSettings
@@ -53,7 +56,7 @@ class MetaGnn(Method):
         title="Meta-GNN",
         citation="Fan Zhou, Chengtai Cao, Kunpeng Zhang, Goce Trajcevski, Ting Zhong and Ji Geng. Meta-GNN:"
         " On Few-shot Node Classification in Graph Meta-learning. CIKM 2019.",
-        revision=2,  # where N is 1, tasks have two classes
+        revision=2,  # since 2, tasks have two classes if N is 1
     )
     meta_training = MetaTraining.FEW_SHOT
     session_learning = SessionLearning.NONE
@@ -68,7 +71,7 @@ class MetaGnn(Method):
 
     @classmethod
     def new_encoder(cls, settings: MetaGnnSettings, sizes: Sizes) -> Encoder:
-        """Return an encoder that can be differentiated twice, where steps descend through inner ones."""
+        """Return an encoder that can be differentiated twice, unless `first_order` is set."""
         return make_encoder(sizes.features, settings, twice=not settings.first_order)
 
     @classmethod
@@ -76,7 +79,7 @@ class MetaGnn(Method):
         return 1 + settings.inner_steps
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> View:
-        return view  # each task has passes of its own over the graph
+        return view  # the inner steps of each task change the encoder, so tasks cannot share a pass
 
     def classify(self, shared: Shared, encoded: View, task: Task) -> Tensor:
         return self._answer(shared, encoded, task, None)
@@ -84,7 +87,7 @@ class MetaGnn(Method):
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The loss on the queries after the inner steps, to be descended through them."""
+        """Return the loss on the queries after the inner steps, and the logits."""
         logits = self._answer(shared, view, task, key)
         return F.cross_entropy(logits, target), logits
 
@@ -93,10 +96,10 @@ class MetaGnn(Method):
         return embedding.at(nodes)
 
     def _answer(self, shared: Shared, view: View, task: Task, key: Tensor | None) -> Tensor:
-        """Logits (queries, classes) after the inner steps on the supports, if there are any."""
+        """Return logits (queries, classes) after the inner steps on the supports, if there are any."""
         embedding = self.encoder(shared.graph, view, None)
         means = mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
-        # By this row and bias a class is as near as its mean.
+        # With this row and bias a logit is the negative squared distance to the mean, up to a constant.
         parameters = {**dict(self.named_parameters()), "row": 2 * means, "bias": -means.square().sum(-1)}
         known, shots = len(means) - len(task.support), task.support.shape[1]
         target = torch.arange(known, len(means), device=means.device).repeat_interleave(shots)
@@ -115,7 +118,7 @@ class MetaGnn(Method):
     def _logits(
         self, parameters: Parameters, shared: Shared, view: View, nodes: Tensor, key: Tensor | None
     ) -> Tensor:
-        """Logits (nodes, classes) of an encoder and a classifier with these parameters."""
+        """Return logits (nodes, classes) of the encoder and classifier with `parameters`."""
         encoder = {name: parameters[name] for name, _ in self.named_parameters()}
         embedded: Tensor = functional_call(self, encoder, ("embed", shared, view, nodes, key))
         return embedded @ parameters["row"].mT + parameters["bias"]

@@ -1,4 +1,7 @@
-"""Small base classes for what some methods need. Phases run the steps of those that a method derives from."""
+"""Small base classes for features that only some methods need.
+
+A phase calls the extra steps of a base class for every method that inherits from it.
+"""
 
 from __future__ import annotations
 
@@ -15,108 +18,114 @@ from hagmeta.sparse.graph import Graph, View
 
 
 class Replays(Method):
-    """Keeps nodes of every class it has met, and learns them again in later sessions."""
+    """A method that keeps nodes of every class seen so far and learns them again in later sessions."""
 
     session_learning = SessionLearning.REPLAY
 
     @abstractmethod
     def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
-        """Return embeddings (nodes, width) and logits (nodes, classes) of every node, to choose by."""
+        """Return embeddings (nodes, width) and logits (nodes, classes) of every node, for `select`."""
 
     @classmethod
     @abstractmethod
     def select(
         cls, settings: Any, embeddings: list[np.ndarray], logits: list[np.ndarray], size: int
     ) -> list[np.ndarray]:
-        """Return positions of the at most ``size`` nodes to keep of each class that was just learnt.
+        """Return, for each class that was just learnt, the positions of at most `size` nodes to keep.
 
-        For every class, ``embeddings`` (nodes, width) and ``logits`` (nodes, classes met) are those of the
-        nodes to choose from.
+        `embeddings` (nodes, width) and `logits` (nodes, classes seen so far) have one array per class, with a
+        row per candidate.
         """
 
 
 class Grows(Method):
-    """Has parameters for each class."""
+    """A method with parameters for each class."""
 
     @abstractmethod
     def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
-        """Return the parameters that change when the last ``new`` classes of a task are met first."""
+        """Return the parameters that change when the last `new` classes of `task` arrive."""
 
 
 class CachesFeatures(Method):
-    """Has features that no step changes: they are made once for every view."""
+    """A method whose features no step changes, so that they are computed once per view."""
 
     @abstractmethod
     def propagate(self, graph: Graph, view: View) -> Tensor:
-        """Return what no step changes, a row for every node. It is in ``view.propagated`` then."""
+        """Return the features that no step changes, a row per node. Steps find them in `view.propagated`."""
 
 
 class Settles(Method):
-    """Has statistics that no step of a session changes: they are made once for every session."""
+    """A method with statistics that no step of a session changes. They are computed once per session."""
 
     @abstractmethod
     def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """Return what no step of a session changes. It is in ``view.settled`` then."""
+        """Return the statistics that no step of a session changes. Steps find them in `view.settled`."""
 
 
 class OnNarrowInputs(Method):
-    """Propagates inputs of few columns as they are (``View.narrow``)."""
+    """A method that propagates the reduced inputs (`View.narrow`) without a learnt layer."""
 
     @classmethod
     @abstractmethod
     def narrow_columns(cls, settings: Any, columns: int) -> int:
-        """Return how many columns it makes of ``columns`` narrow inputs; 0: it needs none."""
+        """Return how many columns the method makes of `columns` reduced inputs; 0 if it needs none."""
 
     @classmethod
     def refits_words(cls, settings: Any) -> bool:
-        """Return whether narrow inputs are the tf-idf of what is visible in the session, not at first."""
+        """Return whether tf-idf is computed again in each session, from the nodes that are visible then."""
         return False
 
 
 class HasPrototypes(Method):
-    """Answers by the nearest prototype. Under ``released`` new classes can have two: `double_prototypes`."""
+    """A method that predicts the nearest prototype.
+
+    Under `released`, new classes can have two prototypes (`double_prototypes`).
+    """
 
     defaults: ClassVar[Mapping[str, Any]] = {"double_prototypes": True}
 
     @abstractmethod
     def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
-        """Return the prototypes (classes, width) of a task's classes."""
+        """Return the prototypes (classes, width) of the classes of `task`."""
 
     def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         return (self.prototypes(shared, view, task),)
 
 
 class OwnSteps(NamedTuple):
-    """Adam's settings for some parameters, where they are not the common ones (None: the common one)."""
+    """Adam settings for some of the parameters. None means the common value."""
 
-    rate: float | None  # in meta-training; in sessions as much larger or smaller than the common one
+    rate: float | None  # in meta-training; in sessions it keeps the same ratio to the common rate
     weight_decay: float | None
 
 
 class HasOwnSteps(Method):
-    """Learns some parameters in another way than the rest. Both hooks go by how parameter names begin."""
+    """A method that trains some parameters differently. Both hooks select parameters by name prefix."""
 
     @classmethod
     def own_steps(cls, settings: Any) -> dict[str, OwnSteps]:
-        """Return rate and weight decay of parameters that have their own."""
+        """Return learning rate and weight decay by name prefix, for parameters that differ."""
         return {}
 
     @classmethod
     def sums_gradients(cls, settings: Any) -> tuple[str, ...]:
-        """Return which parameters have gradients that add up from step to step."""
+        """Return the name prefixes of parameters whose gradients accumulate over steps."""
         return ()
 
 
 class KnowsTrueMeans(Method):
-    """Can be given the means over all train nodes of every class met: it is an oracle then."""
+    """A method that can get the means over all train nodes of every class, which makes it an oracle."""
 
     @classmethod
     @abstractmethod
     def knows_true_means(cls, settings: Any) -> bool:
-        """Return whether ``Shared.class_means`` has the true means in a configuration."""
+        """Return whether `Shared.class_means` has the true means in a configuration."""
 
 
 class RereadsMany(Method):
-    """Reads earlier labels again only where there are enough; otherwise it keeps what it computed of them."""
+    """A method that reads earlier labels again only if there are enough of them.
+
+    With fewer labels it keeps the statistics that it computed from them.
+    """
 
     rereads_from: ClassVar[int]  # labels per class

@@ -1,4 +1,4 @@
-"""Posterior means: what few labels, unlabelled nodes and the classes known before tell of a class's mean."""
+"""Posterior means: estimate class means from few labels, unlabelled nodes and the known classes."""
 
 from __future__ import annotations
 
@@ -18,85 +18,92 @@ from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.statistics import LEAST, mean_variance, shrunk
 from hagmeta.sparse.graph import Graph, View
 
-TEMPERATURE = 0.3  # of log-likelihoods: the features of a node are far from independent of each other
-TOTAL = 0.1  # share of the covariance of all visible nodes in that within classes,
-RIDGE = 0.02  # of equal variances in that, more where labels are fewer than columns,
-PRIOR = 0.1  # and of that within classes in that of class means
-CERTAINTY = 0.3  # of answers: neighbours and unlabelled nodes repeat in part what the features say
-MOST = 50.0  # the unlabelled nodes of a class count for so many labels at most
-ROUNDS = 3  # in which unlabelled nodes are shared out among classes
-HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # times that nodes hear their neighbours' answers
-NODES = 4096  # at a time, where a product has a row for each
-TAUGHT = 0.5  # share of unlabelled nodes in what a session teaches the encoder of a class
-UNLABELLED_NODES = {  # what visible nodes without labels do, by the setting that lets them
-    "unlabelled": "move its class means",
-    "coupling": "hear their neighbours' answers",
-    "finetune_steps": "teach its encoder",
+TEMPERATURE = 0.3  # scales log-likelihoods, because the features of a node are strongly dependent
+TOTAL = 0.1  # share of the covariance of all visible nodes in the within-class covariance
+RIDGE = 0.02  # minimum share of equal variances in it; larger if there are fewer labels than columns
+PRIOR = 0.1  # share of the within-class covariance in the covariance of class means
+CERTAINTY = 0.3  # scales logits, because neighbours and unlabelled nodes partly repeat the features
+MOST = 50.0  # maximum number of labels that the unlabelled nodes of a class can count as
+ROUNDS = 3  # of EM, which assigns unlabelled nodes to classes in fractions
+HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # updates by the neighbours' predictions
+NODES = 4096  # rows per chunk of a product
+TAUGHT = 0.5  # weight of unlabelled nodes in the targets of the encoder's steps
+UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that enables it
+    "unlabelled": "shift its class means",
+    "coupling": "use their neighbours' predictions",
+    "finetune_steps": "train its encoder",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorMeansSettings(ClosedFormSettings):
-    """How far unlabelled nodes and neighbours are trusted."""
+    """Settings of posterior means: the weight of unlabelled nodes and of neighbours."""
 
     unlabelled: float = setting(
-        0.1, "an unlabelled node counts as so much of a labelled one (0: not at all)", at_least=0, at_most=1
+        0.1,
+        "weight of an unlabelled node relative to a labelled one (0: ignore unlabelled nodes)",
+        at_least=0,
+        at_most=1,
     )
     coupling: float = setting(
         4.0,
-        "weight of the neighbours' answers where all labelled neighbours agree (0: none)",
+        "weight of the neighbours' predictions, scaled by how often labelled neighbours share a class"
+        " (0: ignore neighbours)",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )
 
     def without_effect(self) -> Mapping[str, str]:
-        # Statistics that are kept of earlier sessions would be of another encoder.
+        # Steps of the encoder would invalidate the statistics that are kept from earlier sessions.
         stays = "features" if self.features == "propagated" else "rehearsal" if self.rehearsed == 0 else ""  # type: ignore[attr-defined]
         return dict.fromkeys(("finetune_steps", "finetune_rate"), stays) if stays else {}
 
 
 class Evidence(NamedTuple):
-    """What is kept of classes whose labels are gone: of those known at session 0, then of the others."""
+    """Statistics of classes whose labels are gone: the known classes of session 0, then the others."""
 
     means: Tensor  # (known, width)
-    counts: Tensor  # (known,) labels of each
-    scatter: Tensor  # (width, width) the sum of the known classes' covariances
-    agreement: Tensor  # (1,) how far labelled neighbours are of one class: 0 as by chance, 1 all
-    sums: Tensor  # (others, width) over the labels of each
-    shots: Tensor  # (others,) labels of each
+    counts: Tensor  # (known,) labels per class
+    scatter: Tensor  # (width, width) sum of the covariances of the known classes
+    agreement: Tensor  # (1,) how often labelled neighbours share a class: 0 is chance level, 1 is always
+    sums: Tensor  # (others, width) sums over the labelled nodes of each class
+    shots: Tensor  # (others,) labels per class
 
 
 class Settled(NamedTuple):
-    """Features in coordinates in which they have a covariance of one within classes."""
+    """Features in whitened coordinates, where the within-class covariance is the identity."""
 
     points: Tensor  # (nodes, width)
-    centre: Tensor  # (width,) the mean of the known classes' means, which was taken from them,
-    root: Tensor  # (width, width) and the Cholesky factor of the covariance, by which they were divided
-    variance: Tensor  # () that variances were drawn to: the mean of all but the encoder's; NaN of none
-    traces: Tensor  # (2,) the sums of all variances after that, and of the squares of the known means
+    centre: Tensor  # (width,) mean of the known class means, subtracted from the features
+    root: Tensor  # (width, width) Cholesky factor of the covariance, by which the features were divided
+    variance: Tensor  # () target of the shrinkage: mean variance of all columns but the encoder's, or NaN
+    traces: Tensor  # (2,) sum of the shrunk variances, and sum of squares of the known class means
 
 
 def transductive_clause(names: Iterable[str]) -> str:
-    """Return why answers depend on nodes without labels, from names in ``UNLABELLED_NODES``."""
+    """Return why predictions depend on unlabelled nodes, given keys of `UNLABELLED_NODES`."""
     *others, last = [UNLABELLED_NODES[name] for name in names] or [""]
     done = f"{', '.join(others)} and {last}" if others else last
-    return f"visible nodes without labels, queries among them, {done}" if done else ""
+    return f"visible unlabelled nodes, including queries, {done}" if done else ""
 
 
 class PosteriorMeans(OnFeatures, Settles, RereadsMany):
-    """Classes are Gaussians around means that were drawn from a Gaussian themselves; answers are posteriors.
+    """Gaussian classes whose means are drawn from another Gaussian; predictions are posteriors.
 
-    How features vary within a class, and how class means vary, is learnt from the classes known at session 0,
-    which have many labels (a two-covariance model, as probabilistic LDA is). So the mean of a class with K
-    labels has a posterior: it is drawn towards the mean of all classes, most where classes hardly differ, and
-    how uncertain it stays widens the class. Unlabelled visible nodes then count as labels of the classes that
-    they may be of, in fractions (EM), and nodes hear what their neighbours answer, as far as labelled
-    neighbours are of one class. In a session the encoder takes a few steps towards these answers, and they
-    are found again. docs/our_method.md has the derivation.
+    The classes known at session 0 have many labels. From them the method estimates how features vary within
+    a class, and how class means vary (a two-covariance model, as in probabilistic LDA). So the mean of a
+    class with K labels has a posterior. It is shrunk towards the mean of all classes, most strongly in
+    directions where classes hardly differ. Its remaining uncertainty widens the class.
 
-    Labels: as of the other closed forms, and the encoder's steps read the same. With fewer than 50 a class to
-    read again the sums, counts and covariances of earlier sessions are kept, as the graph was then, and the
-    encoder stays. That a node became visible late is not used.
+    Visible unlabelled nodes then count as labels of their likely classes, in fractions (EM). Nodes also use
+    the predictions of their neighbours, weighted by how often labelled neighbours share a class. In a session
+    the encoder takes a few steps towards these predictions, which are then computed again.
+    docs/results/our_method.md has the derivation.
+
+    Labels: as in the other closed-form methods; the encoder's steps read the same labels. If fewer than 50
+    labels per class may be read again, the method keeps the sums, counts and covariances of earlier sessions.
+    These stay as computed on the graph of that time, and the encoder does not learn. The method ignores the
+    time at which a node became visible.
     """
 
     own_settings = PosteriorMeansSettings
@@ -109,15 +116,15 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     }
     traits: ClassVar = MethodTraits(
         title="Posterior means",
-        citation="Proposed in this study; docs/our_method.md has the derivation.",
+        citation="Proposed in this study; docs/results/our_method.md has the derivation.",
         role="proposed",
         transductive=transductive_clause(UNLABELLED_NODES),
         closed_form=True,
-        # In 1 and 2 the encoder did not learn in sessions, and 1 was far surer of its answers; up to 3 few
-        # labels that might be read again were all that it had of a class; up to 4 its encoder was taught all
-        # at once; up to 5 random features were found anew after steps of the encoder, and variances drawn to
-        # the mean of all; up to 6 the signs of refitted columns, and combinations of equal eigenvalues, were
-        # those of the device.
+        # 2: predictions are much less confident. 3: the encoder learns in sessions. 4: with few labels to
+        # read again, earlier statistics are kept. 5: the encoder's steps are taken in two halves. 6: random
+        # features stay the same after the encoder's steps, and variances are shrunk to the mean of all
+        # columns but the encoder's. 7: the signs of refitted columns, and the choice among eigenvectors of
+        # equal eigenvalues, no longer depend on the device.
         revision=7,
     )
     session_learning = SessionLearning.ANSWERS
@@ -129,7 +136,7 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
         self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
         self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
-        self.few_of_all = bool(settings.rehearsed)  # labels, of classes known at session 0, too
+        self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
 
     @classmethod
     def traits_of(cls, settings: Any) -> MethodTraits:
@@ -143,11 +150,11 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
 
     @classmethod
     def teaches_encoder(cls, settings: Any) -> bool:
-        """Return whether a configuration's encoder takes steps in sessions."""
+        """Return whether the encoder of a configuration takes steps in sessions."""
         return settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
 
     def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """``Settled``: of all features, but for those of an encoder that learns."""
+        """Return `Settled` for all features, without those of an encoder that learns."""
         within = self._within(labels_of(shared, view, task), view, task)
         later = self.of_encoder if self.learns else 0
         fixed = self.width - later
@@ -177,9 +184,11 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
         return kept._replace(sums=sums, shots=shots)
 
     def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """What the encoder is taught: each node's share (nodes, classes) in a class, and where that lies.
+        """Return the targets of the encoder's steps.
 
-        Half of a class's weight is on its labels, half on nodes without, as far as they may be of it.
+        These are the shares (nodes, classes) of the nodes in each class, and the resulting class means
+        (classes, width). Half of the weight of a class is on its labels. The other half is on unlabelled
+        nodes, by their predicted probabilities.
         """
         learnt, view = self.encode(shared, view, None)
         if learnt is None:
@@ -191,8 +200,8 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     def session_loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy with these shares of a cosine classifier, its rows where the classes lay."""
-        if len(task.query):  # of `released`
+        """Return the cross-entropy between the shares and a cosine classifier, whose rows are class means."""
+        if len(task.query):  # only `released` has queries here
             return self.loss(shared, view, task, target, None)
         shares, rows = task.recalled
         logits = cosine_logits(self.encoder(shared.graph, view, key).all(), rows)
@@ -201,7 +210,7 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     def _answers(
         self, shared: Shared, learnt: Tensor | None, view: View, task: Task
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits (nodes, classes), labels (nodes, classes) that may be read, and nodes (nodes, 1) without."""
+        """Return logits and readable labels (nodes, classes), and which nodes (nodes, 1) are unlabelled."""
         labels = labels_of(shared, view, task)
         within = self._within(labels, view, task)
         settled = Settled(*(view.settled or self.settle(shared, view, task)))
@@ -210,18 +219,18 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
         likely = TEMPERATURE * model.log_likelihood(count, total)
         neighbours = Neighbours(shared.graph, view)
         agreement = within.kept.agreement if within.kept else neighbours.agreement(labels[:, :known])
-        labelled = labels.amax(-1, keepdim=True)  # not the sum: a wrong label may be a second one
+        labelled = labels.amax(-1, keepdim=True)  # not the sum: a mislabelled node can have two labels
         free = view.visible.unsqueeze(-1) * (1 - labelled)
 
         def answers(times: int) -> Tensor:
-            """Logits (nodes, classes), after neighbours were heard so many times."""
+            """Return logits (nodes, classes) after `times` updates by the neighbours' predictions."""
             logits = likely
             for _ in range(times if self.coupling else 0):
                 heard = neighbours.mean(logits.softmax(-1) * free + labels)
                 logits = likely + self.coupling * agreement * heard
             return logits
 
-        sure = 0 if self.few_of_all else known  # classes that need no more labels
+        sure = 0 if self.few_of_all else known  # the first classes, which need no unlabelled nodes
         for _ in range(ROUNDS if self.unlabelled and len(count) > sure else 0):
             soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure:]
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
@@ -236,7 +245,7 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
 
 
 def labels_of(shared: Shared, view: View, task: Task) -> Tensor:
-    """(nodes, classes): 1 where a label may be read now."""
+    """Return an array (nodes, classes) with 1 for each label that may be read now."""
     nodes = torch.arange(shared.graph.num_nodes, device=view.visible.device)
     few = (nodes[:, None, None] == task.support).any(-1)
     many = [shared.class_means.shares(task.averaged).mT > 0] if len(task.averaged) else []
@@ -245,28 +254,32 @@ def labels_of(shared: Shared, view: View, task: Task) -> Tensor:
 
 
 def smoothed_shares(labels: Tensor) -> Tensor:
-    """(nodes, classes), in all 1 for a class: what its labels (nodes, classes) teach, smoothed."""
+    """Return smoothed shares of the labelled nodes in each class (nodes, classes); each column sums to 1."""
     told = labels / labels.sum(0)
     return (1 - LABEL_SMOOTHING) * told + LABEL_SMOOTHING * told.mean(-1, keepdim=True)
 
 
 def taught_shares(told: Tensor, found: Tensor) -> Tensor:
-    """The same, of these and of what is ``found`` of nodes without labels (nodes, classes)."""
+    """Return the mix of the labelled shares `told` and the probabilities `found` of unlabelled nodes.
+
+    All are (nodes, classes).
+    """
     return (1 - TAUGHT) * told + TAUGHT * found / found.sum(0).clamp(min=1)
 
 
 class Within:
-    """Covariances within the known classes, all of one weight, with a share of that of all visible nodes.
+    """The mean within-class covariance of the known classes, mixed with the covariance of all visible nodes.
 
-    They are drawn towards equal variances, more where labels are fewer than columns: towards the mean of all
-    but the encoder's, which varies little within classes that it was trained on, and more within new ones.
+    It is shrunk towards equal variances, more strongly if there are fewer labels than columns. The target is
+    the mean variance of all columns but the encoder's. The encoder's columns vary little within the classes
+    that it was trained on, but more within new classes.
     """
 
     def __init__(
         self, labels: Tensor, known: int, visible: Tensor, kept: Evidence | None, width: int
     ) -> None:
         self.labels, self.known, self.kept = labels, known, kept
-        self.count = labels.sum(0)  # (classes,) labels that tell of each
+        self.count = labels.sum(0)  # (classes,) labels per class
         if kept:
             self.count = self.count + self._padded(torch.cat([kept.counts, kept.shots]).unsqueeze(-1))[:, 0]
         self._equal = (1 - self.count[:known].sum() / width).clamp(min=RIDGE)
@@ -277,22 +290,22 @@ class Within:
         self._weights = weights.unsqueeze(-1)
 
     def _padded(self, rows: Tensor) -> Tensor:
-        """Rows of the classes that came first, and zeros for the others."""
+        """Return `rows` of the first classes, padded with zeros for the other classes."""
         return torch.cat([rows, rows.new_zeros(self.labels.shape[-1] - len(rows), rows.shape[-1])])
 
     def means(self, features: Tensor) -> Tensor:
-        """(known, width), of labels that may be read."""
+        """Return the means (known, width) of the known classes over the labels that may be read."""
         return self._shares[:-1] @ features
 
     def _covariance(self, left: Tensor, right: Tensor) -> Tensor:
-        """(columns of the left, of the right)."""
+        """Return the weighted within-class covariance (left columns, right columns)."""
         weights = (self._weights * self._shares).sum(0).unsqueeze(-1)
         parts = zip(*(each.split(NODES) for each in (left, weights, right)), strict=True)
         moment = sum(one.mT @ (weight * other) for one, weight, other in parts)
         return moment - (self._weights * (self._shares @ left)).mT @ (self._shares @ right)
 
     def settled(self, features: Tensor, columns: int) -> Settled:
-        """Of features (nodes, width), of which the last ``columns`` are the encoder's."""
+        """Return whitened `features` (nodes, width), of which the last `columns` are the encoder's."""
         means = self.kept.means if self.kept else self.means(features)
         centre = means.mean(0)
         features = features - centre
@@ -305,20 +318,23 @@ class Within:
         root = torch.linalg.cholesky_ex(covariance).L
         return Settled(_divided(features, root), centre, root, variance, _traces(covariance, means - centre))
 
-    def beside(self, settled: Settled, learnt: Tensor) -> tuple[Tensor, Tensor]:
-        """Points (nodes, columns) of other features: what the settled ones do not tell; and all traces."""
+    def residuals(self, settled: Settled, learnt: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the whitened residuals of the `learnt` features given the settled ones, and the new traces.
+
+        The residuals are (nodes, columns): the part that the settled features do not predict.
+        """
         means = self.means(learnt)
         centre = means.mean(0)
         learnt = learnt - centre
         told = (1 - self._equal) * self._covariance(settled.points, learnt)
-        variance = settled.variance if len(told) else None  # the encoder's own, where nothing else is there
+        variance = settled.variance if len(told) else None  # None: there are only the encoder's columns
         covariance = shrunk(self._covariance(learnt, learnt), self._equal, variance)
         root = torch.linalg.cholesky_ex(covariance - told.mT @ told).L
         points = _divided(learnt - settled.points @ told, root)
         return points, settled.traces + _traces(covariance, means - centre)
 
     def kept_sums(self, settled: Settled) -> Tensor | float:
-        """What is kept of the sums over labels (classes, width) that are gone, in these coordinates."""
+        """Return the kept sums over labels that are gone (classes, width), in the whitened coordinates."""
         if not self.kept:
             return 0.0
         of_known = self.kept.means * self.kept.counts.unsqueeze(-1)
@@ -335,22 +351,22 @@ def _divided(rows: Tensor, root: Tensor) -> Tensor:
 
 
 class TwoCovariances:
-    """Means drawn with one covariance, nodes around them with another, in coordinates where that is one.
+    """The two-covariance model, in coordinates where the within-class covariance is the identity.
 
-    There the first is `floor` in all directions, and more in those that the known classes' means span: with
-    fewer of them than features no other directions are told apart.
+    The covariance of class means is `floor` in all directions, and larger in directions spanned by the known
+    class means. With fewer known classes than features, other directions cannot be distinguished.
     """
 
     def __init__(self, within: Within, settled: Settled, learnt: Tensor | None) -> None:
         self._points, traces = [settled.points], settled.traces
         if learnt is not None:
-            points, traces = within.beside(settled, learnt)
+            points, traces = within.residuals(settled, learnt)
             self._points.append(points)
         self.total = self.sums(within.labels) + within.kept_sums(settled)  # (classes, width) over labels
         known, freedom = within.known, max(within.known - 1, 1)
         spread = self.total[:known] / within.count[:known].unsqueeze(-1) / freedom**0.5
         values, vectors = torch.linalg.eigh(spread @ spread.mT)
-        values, vectors = values[1:].clamp(min=LEAST), vectors[:, 1:]  # means around their own have one less
+        values, vectors = values[1:].clamp(min=LEAST), vectors[:, 1:]  # centred means lose one dimension
         self._axes = spread.mT @ (vectors / values.sqrt())  # (width, known - 1)
         self._floor = PRIOR * traces[1] / freedom / traces[0]
         self._spread = self._floor + (1 - PRIOR) * values  # (known - 1,)
@@ -360,18 +376,21 @@ class TwoCovariances:
         self._aside = length - self._along.square().sum(-1)
 
     def sums(self, shares: Tensor) -> Tensor:
-        """(classes, width), over nodes of which each has these shares (nodes, classes) in a class."""
+        """Return sums (classes, width) over the nodes, weighted by `shares` (nodes, classes)."""
         return torch.cat([shares.mT @ points for points in self._points], -1)
 
     def _times(self, rows: Tensor) -> Tensor:
-        """(nodes, rows), the products of all points with some rows (rows, width)."""
+        """Return the products (nodes, rows) of all points with `rows` (rows, width)."""
         parts = rows.split([points.shape[-1] for points in self._points], -1)
         return torch.stack([p @ r.mT for p, r in zip(self._points, parts, strict=True)]).sum(0)
 
     def log_likelihood(self, counts: Tensor, sums: Tensor) -> Tensor:
-        """(nodes, classes): of each node, if it were of a class of which nodes of such a sum are known."""
+        """Return the log-likelihood (nodes, classes) of each node in each class.
+
+        `counts` (classes,) and `sums` (classes, width) describe the labelled nodes of the classes.
+        """
         along = sums @ self._axes
-        # A mean's variance after n nodes is b / (1 + n b), and the mean is that times their sum.
+        # After n nodes, a class mean has the variance b / (1 + n b), and its mean is that times their sum.
         rest = self._floor / (1 + counts * self._floor)
         variance = self._spread / (1 + counts.unsqueeze(-1) * self._spread)
         mean, width = variance * along, 1 + variance
@@ -388,7 +407,7 @@ class TwoCovariances:
 
 
 class Neighbours:
-    """Means over a node's visible neighbours."""
+    """Averages over the visible neighbours of each node."""
 
     def __init__(self, graph: Graph, view: View) -> None:
         self._graph, self._view = graph, view
@@ -396,12 +415,15 @@ class Neighbours:
         self._count = (view.log_degree.exp() - 1).clamp(min=1).unsqueeze(-1)
 
     def mean(self, values: Tensor) -> Tensor:
-        """(nodes, columns), of values that are zero where nothing is to be heard."""
+        """Return neighbour averages (nodes, columns) of `values`, which are zero for nodes to ignore."""
         return self._sum(values) / self._count
 
     def agreement(self, labels: Tensor) -> Tensor:
-        """(1,) From labels (nodes, classes): how much more often neighbours share one than by chance."""
-        seen = self._sum(labels)  # (nodes, classes) labelled neighbours of each class
+        """Return how much more often labelled neighbours share a class than by chance, as a tensor (1,).
+
+        `labels` is (nodes, classes).
+        """
+        seen = self._sum(labels)  # (nodes, classes) labelled neighbours per class
         pairs = labels.mT @ seen  # (classes, classes)
         edges = pairs.sum().clamp(min=1)
         chance = (pairs.sum(0) / edges).square().sum()
@@ -411,4 +433,4 @@ class Neighbours:
 
     def _sum(self, values: Tensor) -> Tensor:
         around = self._graph.aggregate(self._root * values, self._view) * self._root
-        return around - values * self._view.visible.unsqueeze(-1)  # propagation counts the node itself
+        return around - values * self._view.visible.unsqueeze(-1)  # propagation includes the node itself

@@ -1,4 +1,4 @@
-"""Proto-GCN and Proto-GAT: prototypical networks on graphs, the paper's first baselines."""
+"""Proto-GCN and Proto-GAT: prototypical networks on graphs, the first baselines of the paper."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hagmeta.methods.hag_meta import HagMeta
 
 
 class ProtoGcn(HagMeta):
-    """The pre-trained GCN, mean prototypes, and fine-tuning in each session.
+    """A pre-trained GCN with mean prototypes, fine-tuned in each session.
 
-    It is HAG-Meta with all three of its parts off, and computes the same to the bit, from the same labels
-    (`pretrain_on`).
+    It is HAG-Meta without GPIL, NLA and TLA. With the same labels (`pretrain_on`) both compute the same
+    results, bit by bit.
     """
 
     decides: ClassVar = {"encoder": "gcn", "nla": False, "tla": False}
@@ -27,7 +27,7 @@ class ProtoGcn(HagMeta):
 
 
 class ProtoGat(ProtoGcn):
-    """The same over a GAT, which has a pre-training of its own."""
+    """Proto-GCN with a GAT as encoder, which is pre-trained separately."""
 
     decides: ClassVar = {"encoder": "gat", "nla": False, "tla": False}
     traits: ClassVar = MethodTraits(

@@ -17,21 +17,22 @@ from hagmeta.nn.statistics import ridged, solve
 
 @dataclass(frozen=True, kw_only=True)
 class RanPacSettings(RidgeSettings):
-    """The random projection."""
+    """Settings of RanPAC."""
 
     projection: int = setting(2000, "width of the random projection", at_least=1, at_most=20_000)
 
 
 class RanPac(ClosedForm):
-    """Features under a random projection and ReLU; prototypes times the inverse of the Gram matrix.
+    """Random ReLU features, and class prototypes decorrelated by the inverse Gram matrix.
 
-    What had to be decided on graphs and with K labels:
-    - the pre-trained network that it needs is the encoder, pre-trained on the known classes: what its first
-      session does to a network that was pre-trained on other data;
-    - every class weighs the same in the Gram matrix, and prototypes are means, where the publication sums
-      over all labels: there K labels are drowned by hundreds;
-    - the ridge is a setting, and in units of the Gram matrix's mean eigenvalue, where the publication tries
-      17 powers of ten on a fifth of each session's labels: here a session has K a class.
+    We made these choices to adapt RanPAC to graphs with K labels per class:
+
+    - The pre-trained network is the encoder, pre-trained on the known classes. In the paper, the first
+      session does this to a network that was pre-trained on other data.
+    - All classes have the same weight in the Gram matrix, and prototypes are means. The paper sums over all
+      labels, where classes with hundreds of labels would dominate those with K.
+    - The ridge penalty is a setting, relative to the mean eigenvalue of the Gram matrix. The paper tries 17
+      powers of ten on a fifth of the labels of each session. Here a session has only K labels per class.
     """
 
     own_settings = RanPacSettings
@@ -40,7 +41,7 @@ class RanPac(ClosedForm):
         citation="Mark D. McDonnell, Dong Gong, Amin Parvaneh, Ehsan Abbasnejad and Anton van den Hengel."
         " RanPAC: Random Projections and Pre-trained Models for Continual Learning. NeurIPS 2023.",
         closed_form=True,
-        revision=2,  # as of ClosedForm
+        revision=2,  # see ClosedForm
     )
 
     def __init__(self, settings: RanPacSettings, sizes: Sizes, seed: int) -> None:

@@ -1,7 +1,8 @@
-"""Nearest mean, ridge regression and linear discriminant analysis on propagated features.
+"""Nearest class mean, ridge regression and linear discriminant analysis on propagated features.
 
-These are as in SGC (Wu et al., ICML 2019), which has the last hop alone, under logistic regression. By
-default an encoder's output stands beside them, as in our own method; `features: propagated` does without.
+Features are propagated as in SGC (Wu et al., ICML 2019). SGC itself uses only the last hop, with logistic
+regression. By default the output of an encoder is appended, as in posterior-means; `features: propagated`
+turns this off.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ SGC = (
 
 @dataclass(frozen=True, kw_only=True)
 class RidgeSettings(ClosedFormSettings):
-    """The strength of the regression's penalty."""
+    """Settings of heads with ridge regression."""
 
     ridge: float = setting(
         0.1,
-        "ridge regression's penalty, in units of the mean eigenvalue of what it inverts",
+        "ridge penalty, relative to the mean eigenvalue of the matrix that is inverted",
         above=0,
         at_most=HIGHEST_WEIGHT,
     )
@@ -39,18 +40,18 @@ class RidgeSettings(ClosedFormSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ShrinkageSettings(ClosedFormSettings):
-    """How far covariances are trusted."""
+    """Settings of heads with shrunk covariances."""
 
     shrinkage: float | None = setting(
         BY_METHOD,
-        "share of a covariance that gives way to equal variances (default: 0.1 for sgc-lda, 0.5 for fecam)",
+        "shrink covariances towards equal variances by this share (default: 0.1 for sgc-lda, 0.5 for fecam)",
         above=0,
         at_most=1,
     )
 
 
 class SgcNcm(ClosedForm):
-    """The nearest class mean, by cosine."""
+    """Nearest class mean by cosine similarity."""
 
     own_settings = ClosedFormSettings
     traits: ClassVar = MethodTraits(
@@ -69,10 +70,10 @@ class SgcNcm(ClosedForm):
 
 
 class SgcRidge(ClosedForm):
-    """Ridge regression with an intercept, from features to 1 for a node's class and 0 for each other.
+    """Ridge regression with an intercept, from features to one-hot class labels.
 
-    Every class weighs the same, whatever the number of its labels: with every label weighing the same, K of
-    them beside hundreds would be drowned.
+    All classes have the same weight. If all labels had the same weight, classes with hundreds of labels would
+    dominate classes with K labels.
     """
 
     own_settings = RidgeSettings
@@ -97,9 +98,9 @@ class SgcRidge(ClosedForm):
 
 
 class SgcLda(ClosedForm):
-    """Linear discriminant analysis: one covariance for all classes, all equally likely.
+    """Linear discriminant analysis with one covariance for all classes and equal class priors.
 
-    The covariance is the mean of the classes' own, each divided by the number of its nodes.
+    The covariance is the mean of the class covariances. Each of them is divided by its number of nodes.
     """
 
     own_settings = ShrinkageSettings
@@ -118,7 +119,7 @@ class SgcLda(ClosedForm):
 
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
         means, scatter = statistics
-        centre = means.mean(0)  # all can be taken from it: smaller numbers round less
+        centre = means.mean(0)  # subtracted for accuracy: smaller numbers have smaller rounding errors
         apart = means - centre
         slopes = solve(shrunk(scatter / len(means), self.shrinkage), apart.mT)
         return (query - centre) @ slopes - (apart * slopes.mT).sum(-1) / 2

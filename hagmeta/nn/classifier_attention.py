@@ -1,4 +1,4 @@
-"""Graph attention over the vectors of a classifier, a node a class."""
+"""Attention over the vectors of a classifier, one per class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hagmeta.packs.randomness import dropout
 
 
 class ClassifierAttention(nn.Module):
-    """Every class looks at every class, itself included, and moves by what it finds."""
+    """Self-attention over all classes, with a residual connection."""
 
     def __init__(self, width: int, rate: float) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class ClassifierAttention(nn.Module):
         self.dropout = rate
 
     def forward(self, vectors: Tensor, key: Tensor | None) -> Tensor:
-        """Classifier vectors (classes, width) to others of that shape."""
+        """Return adapted classifier vectors (classes, width), given `vectors` of the same shape."""
         scores = self.query(vectors) @ self.key(vectors).mT / math.sqrt(vectors.shape[-1])
         found = scores.softmax(-1) @ self.value(vectors)
         return vectors + dropout(found, self.dropout, key)

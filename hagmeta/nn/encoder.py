@@ -1,6 +1,6 @@
-"""What an encoder must say: how features and a graph become embeddings.
+"""The interface of an encoder, which turns features and a graph into embeddings.
 
-An encoder returns an `Embedding`, which computes what is asked of it: a training step needs a few hundred
+An encoder returns an `Embedding`, which computes embeddings on request. A training step needs a few hundred
 nodes and the means of some classes, not every node of the graph.
 """
 
@@ -19,32 +19,32 @@ from hagmeta.sparse.products import matmul
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSettings(GraphSettings):
-    """What every encoder has."""
+    """Settings that every encoder uses."""
 
     hidden: int = setting(BY_METHOD, "width of the encoder's first layer", at_least=1, at_most=4096)
     embedding: int = setting(BY_METHOD, "width of the encoder's output", at_least=1, at_most=4096)
-    dropout: float = setting(0.5, "share of hidden units dropped in training", at_least=0, below=1)
+    dropout: float = setting(0.5, "dropout rate of the hidden units in training", at_least=0, below=1)
 
 
 class Embedding(ABC):
-    """Embeddings of a graph's nodes."""
+    """The embeddings of the nodes of a graph, computed on request."""
 
     @abstractmethod
     def all(self) -> Tensor:
-        """Of every node: (nodes, width)."""
+        """Return the embeddings of all nodes (nodes, width)."""
 
     @abstractmethod
     def at(self, nodes: Tensor) -> Tensor:
-        """Of some nodes: (nodes, width)."""
+        """Return the embeddings of `nodes` (nodes, width)."""
 
     @abstractmethod
     def means(self, class_means: ClassMeans) -> Tensor:
-        """Averages over the nodes that classes are known by: (classes, width)."""
+        """Return the averages over the labelled nodes of each class (classes, width)."""
 
 
 @dataclass(frozen=True)
 class EveryNode(Embedding):
-    """Embeddings that were computed for every node."""
+    """Embeddings that are already computed for every node."""
 
     embeddings: Tensor  # (nodes, width)
 
@@ -59,26 +59,29 @@ class EveryNode(Embedding):
 
 
 class Encoder(nn.Module, ABC):
-    """What runs over every node, and after it what is asked for."""
+    """Base class of all encoders.
 
-    own_settings: ClassVar[type[LayerSettings] | None] = None  # a plug-in's; they inherit from LayerSettings
-    packs: ClassVar[bool] = True  # several seeds run as one, by ``torch.func.vmap``; otherwise one by one
+    `propagate` runs over every node. `embedding` then computes only what is requested.
+    """
+
+    own_settings: ClassVar[type[LayerSettings] | None] = None  # for plug-ins; must inherit from LayerSettings
+    packs: ClassVar[bool] = True  # whether seeds can run together under `torch.func.vmap`
 
     def __init__(self, num_features: int, settings: Any, *, twice: bool = False) -> None:
-        """``twice`` where it will be differentiated twice."""
+        """Create the parameters. `twice` says that the encoder will be differentiated twice."""
         super().__init__()
 
     @classmethod
     def check(cls, settings: Any) -> None:
-        """Refuse settings that do not go together."""
+        """Raise a UserError for combinations of settings that are not valid."""
 
     @abstractmethod
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
-        """A row a node: (nodes, columns). It stays the same while view, key and parameters do."""
+        """Return a row per node (nodes, columns). It depends only on the view, the key and the parameters."""
 
     @abstractmethod
     def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
-        """The embeddings that such rows stand for."""
+        """Return the embeddings, given the rows that `propagate` returned."""
 
     def forward(self, graph: Graph, view: View, key: Tensor | None) -> Embedding:
         return self.embedding(graph, view, self.propagate(graph, view, key))

@@ -1,4 +1,4 @@
-"""The graph encoders, one file each."""
+"""The registry of encoders, which are in one file each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hagmeta.nn.sgc import SGC
 
 
 def _check(encoder: type[Encoder]) -> None:
-    """Refuse a plug-in whose settings are not declared as ours are."""
+    """Raise a UserError unless the settings of a plug-in are declared with `setting`."""
     check_settings("encoder", encoder, LayerSettings)
 
 
@@ -26,14 +26,14 @@ ENCODERS = Registry("encoder", _ENCODERS, base=Encoder, check=_check, forms={"py
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSettings(GatSettings):
-    """Which encoder, and its shape."""
+    """Settings of the encoder: its kind and its shape."""
 
-    encoder: str = setting("gcn", "the encoder; sgc is linear, mlp has no graph", choices=ENCODERS)
+    encoder: str = setting("gcn", "graph encoder; sgc is linear, mlp ignores the edges", choices=ENCODERS)
 
     def check(self) -> None:
         ENCODERS[self.encoder].check(self)
 
 
 def make_encoder(num_features: int, settings: EncoderSettings, *, twice: bool = False) -> Encoder:
-    """The configured encoder; ``twice`` where it will be differentiated twice."""
+    """Return the configured encoder. `twice` says that it will be differentiated twice."""
     return ENCODERS[settings.encoder](num_features, settings, twice=twice)

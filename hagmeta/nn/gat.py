@@ -19,11 +19,11 @@ from hagmeta.sparse.products import attend, matmul, row_maximum
 
 @dataclass(frozen=True, kw_only=True)
 class GatSettings(LayerSettings):
-    """The layers, and the heads of the first."""
+    """Settings of the layers, including the attention heads of the first."""
 
     heads: int = setting(
         4,
-        "attention heads of the GAT encoder's first layer, side by side in hidden",
+        "attention heads in the first layer of the GAT encoder; must divide hidden",
         at_least=1,
         at_most=4096,
         kept_with="encoder",
@@ -34,12 +34,12 @@ class GatSettings(LayerSettings):
 
 
 class GraphAttention(nn.Module):
-    """One layer: attention among visible neighbours; heads side by side."""
+    """One layer of attention over visible neighbours. The outputs of the heads are concatenated."""
 
     def __init__(self, inputs: int, outputs: int, heads: int, twice: bool = False) -> None:
         super().__init__()
         self.shape = (heads, outputs // heads)
-        self.twice = twice  # it is differentiated twice
+        self.twice = twice  # the fused kernel has no second derivative
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inputs, outputs)))
         self.source = nn.Parameter(nn.init.xavier_uniform_(torch.empty(self.shape)))
         self.target = nn.Parameter(nn.init.xavier_uniform_(torch.empty(self.shape)))
@@ -59,7 +59,7 @@ class GraphAttention(nn.Module):
         visible = view.visible.unsqueeze(-1)
         seen = matmul(edges.out_of.transposed, visible) * matmul(edges.into.transposed, visible)
         score = torch.where(seen > 0, score, -torch.inf)
-        # A softmax is the same after any shift; by each target's largest score, none overflows or vanishes.
+        # Softmax does not change under a shift. Subtracting the largest score of each target avoids overflow.
         largest = row_maximum(edges.into, score.detach())
         largest = torch.where(largest.isfinite(), largest, 0)
         weight = torch.exp(score - matmul(edges.into.transposed, largest))
@@ -71,7 +71,7 @@ class GraphAttention(nn.Module):
 
 
 class GAT(Encoder):
-    """Two layers of graph attention."""
+    """Two layers of graph attention, with ELU and dropout between them."""
 
     def __init__(self, num_features: int, settings: GatSettings, *, twice: bool = False) -> None:
         super().__init__(num_features, settings, twice=twice)
@@ -82,7 +82,7 @@ class GAT(Encoder):
     @classmethod
     def check(cls, settings: GatSettings) -> None:
         if settings.hidden is not BY_METHOD and settings.hidden % settings.heads:
-            raise UserError(f"hidden is {settings.hidden}; it must be a multiple of heads, {settings.heads}.")
+            raise UserError(f"hidden is {settings.hidden}; expected a multiple of heads ({settings.heads}).")
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         hidden = dropout(F.elu(self.first(graph, view)), self.dropout, key)

@@ -13,7 +13,7 @@ from hagmeta.sparse.products import matmul
 
 
 class GraphConvolution(nn.Module):
-    """One layer."""
+    """The parameters of one layer."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -22,14 +22,14 @@ class GraphConvolution(nn.Module):
 
 
 class HiddenConvolution(GraphConvolution):
-    """The first layer, over the inputs, with ReLU and dropout."""
+    """The first layer, which is applied to the inputs, with ReLU and dropout."""
 
     def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
         return graph.hidden_layer(graph.mapped(self.weight, view), self.bias, view, rate, key)
 
 
 class LastConvolution(GraphConvolution):
-    """The second layer, linear."""
+    """The second layer, which is linear."""
 
     def forward(self, graph: Graph, view: View, hidden: Tensor) -> ConvolvedEmbedding:
         return ConvolvedEmbedding(self, graph, view, hidden)
@@ -37,7 +37,7 @@ class LastConvolution(GraphConvolution):
 
 @dataclass(frozen=True)
 class ConvolvedEmbedding(Embedding):
-    """A linear layer commutes with sums over nodes, and runs after them."""
+    """The output of the second layer. A linear layer commutes with sums over nodes, so it runs after them."""
 
     layer: LastConvolution
     graph: Graph
@@ -48,7 +48,7 @@ class ConvolvedEmbedding(Embedding):
         return self.graph.aggregate(self.hidden @ self.layer.weight, self.view) + self.layer.bias
 
     def at(self, nodes: Tensor) -> Tensor:
-        if len(nodes) >= self.graph.num_nodes:  # to choose so many rows would copy every edge
+        if len(nodes) >= self.graph.num_nodes:  # selecting this many rows would copy every edge
             return self.all()[nodes]
         aggregated = self.graph.aggregate_at(self.hidden, self.view, nodes)
         return aggregated @ self.layer.weight + self.layer.bias
@@ -58,7 +58,10 @@ class ConvolvedEmbedding(Embedding):
 
 
 class GCN(Encoder):
-    """Two graph convolutions, ReLU between them (the authors' code; the paper names one after, too)."""
+    """Two graph convolutions with ReLU between them, as in the authors' code.
+
+    The paper also has a ReLU after the second.
+    """
 
     def __init__(self, num_features: int, settings: LayerSettings, *, twice: bool = False) -> None:
         super().__init__(num_features, settings, twice=twice)

@@ -1,4 +1,4 @@
-"""Classifiers: a linear one that grows with the classes met, and by cosine."""
+"""Classifiers: a growing linear head, and cosine logits."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 COSINE_SCALE = 16.0
-LABEL_SMOOTHING = 0.1  # under a cosine classifier
+LABEL_SMOOTHING = 0.1  # for cosine classifiers
 
 
 def cosine_logits(embedded: Tensor, rows: Tensor) -> Tensor:
-    """(nodes, classes), of embedded nodes (nodes, width) and a row (classes, width) a class."""
+    """Return scaled cosines (nodes, classes) of `embedded` (nodes, width) and `rows` (classes, width)."""
     return COSINE_SCALE * F.normalize(embedded, dim=-1) @ F.normalize(rows, dim=-1).mT
 
 
 class LinearHead(nn.Module):
-    """A row for every class of the dataset; those of a task's classes take part, the others wait."""
+    """A linear classifier with a row for every class of the dataset. Only the rows of a task are used."""
 
     def __init__(self, classes: int, width: int) -> None:
         super().__init__()
@@ -24,13 +24,14 @@ class LinearHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(classes))
 
     def forward(self, embedded: Tensor, classes: Tensor) -> Tensor:
-        """Logits (nodes, classes) of embedded nodes (nodes, width)."""
+        """Return logits (nodes, classes) of `embedded` nodes (nodes, width) for `classes`."""
         return embedded @ self.weight[classes].mT + self.bias[classes]
 
     def started(self, classes: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight and bias with the rows of ``classes`` at their ``means`` (classes, width).
+        """Return weight and bias with the rows of `classes` initialised at their `means` (classes, width).
 
-        A row of twice the mean, with less its square as bias, classifies by distance to that mean.
+        With twice the mean as row, and minus its squared norm as bias, a class is scored by the distance to
+        its mean.
         """
         weight = self.weight.scatter(0, classes.unsqueeze(-1).expand_as(means), 2 * means)
         bias = self.bias.scatter(0, classes, -means.square().sum(-1))

@@ -1,4 +1,4 @@
-"""Two layers without the graph: what a node's own features tell."""
+"""A multilayer perceptron that ignores the edges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hagmeta.sparse.products import matmul
 
 @dataclass(frozen=True)
 class LinearEmbedding(Embedding):
-    """A linear layer over hidden rows."""
+    """The output of a linear layer over hidden rows."""
 
     layer: nn.Linear
     hidden: Tensor  # (nodes, hidden)
@@ -35,7 +35,7 @@ class LinearEmbedding(Embedding):
 
 
 class MLP(Encoder):
-    """A control for the graph encoders: the same widths, and no edge."""
+    """Two layers with the widths of the graph encoders, but without edges, as a control."""
 
     def __init__(self, num_features: int, settings: LayerSettings, *, twice: bool = False) -> None:
         super().__init__(num_features, settings, twice=twice)

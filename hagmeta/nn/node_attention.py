@@ -1,4 +1,4 @@
-"""Node-level attention (NLA): how much each support node counts in its class's prototype."""
+"""Node-level attention (NLA): the weight of each support node in the prototype of its class."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hagmeta.nn.encoder import Embedding, LayerSettings
 from hagmeta.nn.gcn import GCN
 from hagmeta.sparse.graph import Graph, View
 
-LEARNT = ("softmax", "share", "plain", "permuted")  # forms in which scores are learnt
-NEAREST_STEPS = 60  # leave less than 1 % of what can be gained, over ten supports or fewer, on average
+LEARNT = ("softmax", "share", "plain", "permuted")  # values of `nla_weights` with learnt scores
+NEAREST_STEPS = 60  # reach over 99 % of the possible gain on average, for up to ten supports
 
 
 class NodeAttention(nn.Module):
-    """Two graph convolutions and a linear layer score every node (Eqs. 7 and 8).
+    """Two graph convolutions and a linear layer that score every node (Eqs. 7 and 8).
 
-    By ``degree`` alone nothing is learnt: every score is one, and only the logarithm of the degree counts.
+    With ``weights="degree"`` nothing is learnt: all scores are 1, and only the log-degree differs.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class NodeAttention(nn.Module):
 
 @dataclass(frozen=True)
 class NodeScores:
-    """Scores to be read at support nodes."""
+    """The scores of all nodes, computed for support nodes on request."""
 
     embedding: Embedding | None
     last: nn.Linear | None
     view: View
-    form: str = "softmax"  # in which scores become weights
+    form: str = "softmax"  # how scores become weights: the setting `nla_weights`
 
     def weights(self, support: Tensor) -> Tensor:
-        """Weights (classes, shots) that sum to one within a class; the paper sums over all supports."""
+        """Return weights (classes, shots) that sum to 1 within a class. The paper sums over all supports."""
         nodes = support.flatten()
         score = self.view.log_degree[nodes]
         if self.embedding is not None and self.last is not None:
@@ -67,21 +67,21 @@ class NodeScores:
 
 
 def to_the_next(weights: Tensor, support: Tensor) -> Tensor:
-    """Weights (classes, shots), each given to the next support of its class, the last one's to the first."""
+    """Return `weights` (classes, shots), shifted cyclically to the next support of the class."""
     shots = support.shape[-1]
     places = torch.arange(shots, device=support.device) - copies(support)
     return weights.gather(-1, places % shots)
 
 
 def copies(support: Tensor) -> Tensor:
-    """How often each support (classes, shots) stands in its row: side by side, where rows were levelled."""
+    """Return how often each support (classes, shots) occurs in its row. `levelled` repeats supports."""
     return (support.unsqueeze(-1) == support.unsqueeze(-2)).sum(-1)
 
 
 def relative_entropy(weights: Tensor, support: Tensor) -> Tensor:
-    """The entropy of each class's weights by that of equal ones: (classes,), 1 where all count alike.
+    """Return the entropy of the weights of each class, relative to equal weights (classes,).
 
-    Of a class with a single support it is not a number.
+    It is 1 for equal weights, and NaN for a class with a single support.
     """
     times = copies(support)
     entropy = torch.special.entr(weights * times).div(times).sum(-1)
@@ -89,9 +89,10 @@ def relative_entropy(weights: Tensor, support: Tensor) -> Tensor:
 
 
 def nearest_weights(support: Tensor, means: Tensor) -> Tensor:
-    """Weights (classes, shots) whose mean of supports (classes, shots, width) is nearest to ``means``.
+    """Return convex weights (classes, shots) that bring the weighted mean of the supports closest to `means`.
 
-    Of all that are at least 0 and sum to one: by accelerated exponentiated gradients, of a fixed number.
+    `support` is (classes, shots, width). The solver takes a fixed number of accelerated exponentiated
+    gradient steps.
     """
     offsets = support - means.unsqueeze(-2)
     products = offsets @ offsets.mT  # (classes, shots, shots)

@@ -1,4 +1,4 @@
-"""Prototypes and the classification by distance to them."""
+"""Prototypes, and classification by the distance to them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from hagmeta.sparse.graph import ClassMeans
 
 
 def weighted_prototypes(support: Tensor, weights: Tensor) -> Tensor:
-    """(classes, shots, width) and (classes, shots) to (classes, width): Eq. 11, a convex combination."""
+    """Return prototypes (classes, width): convex combinations of the supports (Eq. 11).
+
+    `support` is (classes, shots, width), and `weights` is (classes, shots).
+    """
     return (weights.unsqueeze(-1) * support).sum(-2)
 
 
 def distance_logits(queries: Tensor, prototypes: Tensor) -> Tensor:
-    """Negative squared Euclidean distances (Eq. 3), less each query's own square, which softmax ignores."""
+    """Return negative squared Euclidean distances (Eq. 3), without the term that softmax ignores."""
     return 2 * queries @ prototypes.mT - prototypes.square().sum(-1)
 
 
 def support_and_queries(embedding: Embedding, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Embeddings of nodes (classes, shots) and (queries,), read together: each with a width appended."""
+    """Return embeddings of supports (classes, shots, width) and queries (queries, width)."""
     nodes = torch.cat([support.flatten(), query])
     first, rest = embedding.at(nodes).split([support.numel(), len(query)])
     return first.unflatten(0, support.shape), rest
@@ -33,7 +36,7 @@ def after_known(
     averaged: Tensor,
     kept: tuple[Tensor, ...] = (),
 ) -> Tensor:
-    """Prototypes (classes, width) that were ``kept``, of the classes known by averages, then the ``few``."""
+    """Return prototypes (classes, width): those `kept`, those known by averages, then the `few`."""
     means = (embedding.means(class_means)[averaged],) if len(averaged) else ()
     return torch.cat([*kept, *means, few]) if kept or means else few
 
@@ -45,7 +48,7 @@ def mean_prototypes(
     support: Tensor,
     kept: tuple[Tensor, ...] = (),
 ) -> Tensor:
-    """Plain means (classes, width) that were ``kept``, of classes known by averages, then by supports."""
+    """Return class means (classes, width): those `kept`, those known by averages, then those by supports."""
     if not len(support):
         return embedding.means(class_means)[averaged]
     few = embedding.at(support.flatten()).unflatten(0, support.shape).mean(-2)

@@ -1,4 +1,4 @@
-"""Any PyTorch Geometric model with ``forward(x, edge_index)`` as an encoder: `pyg:package.module:Class`."""
+"""Use any PyTorch Geometric model with `forward(x, edge_index)` as an encoder: `pyg:package.module:Class`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hagmeta.common.errors import UserError, shown
 from hagmeta.nn.encoder import Embedding, Encoder, EveryNode, LayerSettings
 from hagmeta.sparse.graph import Graph, View
 
-LAYERS = 2  # of models that ask for a number, as many as the other encoders have
+LAYERS = 2  # for models with `num_layers`, as in the other encoders
 REQUIRED = ("in_channels", "out_channels")
-TRIAL_NODES, TRIAL_INPUTS, TRIAL_HIDDEN, TRIAL_OUTPUTS = 5, 3, 48, 16  # 48 suits most numbers of heads
+TRIAL_NODES, TRIAL_INPUTS, TRIAL_HIDDEN, TRIAL_OUTPUTS = 5, 3, 48, 16  # most numbers of heads divide 48
 
 
 class PygEncoder(Encoder):
@@ -51,7 +51,8 @@ class PygEncoder(Encoder):
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         if self._seen is None or not self._seen.shows(graph, view):
-            # Once for all steps that see the same. Made inside of `torch.func.grad`, it would not last.
+            # Computed once for all steps with the same view. It could not be reused if it were computed
+            # inside `torch.func.grad`.
             self._seen = _Seen.of(graph, view)
         seen = self._seen
         self.model.train(key is not None)
@@ -65,10 +66,10 @@ class PygEncoder(Encoder):
 
 @cache
 def adapted(model: Any) -> type[PygEncoder]:
-    """Return the encoder class that runs a PyG model class, which is tried on a tiny graph first."""
+    """Return the encoder class for a PyG model class. The model is first tried on a tiny graph."""
     name = getattr(model, "__qualname__", shown(model))
     if not (isinstance(model, type) and issubclass(model, nn.Module)):
-        raise UserError(f"encoder {name}: it is not a class of torch modules (torch.nn.Module).")
+        raise UserError(f"encoder {name}: expected a class that inherits from torch.nn.Module.")
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
         _try(model)
@@ -96,7 +97,9 @@ def _built(model: type[nn.Module], inputs: int, hidden: int, outputs: int, rate:
     ]
     if unknown:
         raise _unfit(
-            model, f"the constructor needs {', '.join(unknown)}; give defaults to all but {', '.join(known)}"
+            model,
+            f"the constructor requires {', '.join(unknown)}; every parameter needs a default, except "
+            f"{', '.join(known)}",
         )
     arguments = {name: value for name, value in known.items() if name in taken}
     try:
@@ -104,17 +107,17 @@ def _built(model: type[nn.Module], inputs: int, hidden: int, outputs: int, rate:
     except Exception as error:  # a constructor may raise anything
         called = ", ".join(f"{name}={value}" for name, value in arguments.items())
         raise _unfit(model, f"{model.__name__}({called}) fails: {_line(error)}") from error
-    for module in made.modules():  # what is kept of a model is its parameters: buffers are made with it
+    for module in made.modules():  # only parameters are saved; the constructor creates the buffers
         for name, buffer in list(module.named_buffers(recurse=False)):
             module.register_buffer(name, buffer, persistent=False)
     return made
 
 
 def _try(model: type[nn.Module]) -> None:
-    """Refuse a model class that does not work as an encoder."""
+    """Raise a UserError if a model class does not work as an encoder."""
     made = _built(model, TRIAL_INPUTS, TRIAL_HIDDEN, TRIAL_OUTPUTS, 0.5)
     if any(is_lazy(parameter) for parameter in made.parameters()):
-        raise _unfit(model, "some parameters are lazy; make layers with in_channels instead of -1")
+        raise _unfit(model, "some parameters are lazy; create layers with in_channels instead of -1")
     path = torch.arange(TRIAL_NODES - 1)
     edge_index = torch.stack([torch.cat([path, path + 1]), torch.cat([path + 1, path])])
     x = torch.rand(TRIAL_NODES, TRIAL_INPUTS)
@@ -132,19 +135,21 @@ def _try(model: type[nn.Module]) -> None:
         raise _unfit(
             model,
             f"forward(x, edge_index) returns {found} for {TRIAL_NODES} nodes and out_channels="
-            f"{TRIAL_OUTPUTS}; it must return (nodes, out_channels)",
+            f"{TRIAL_OUTPUTS}; expected a tensor of shape (nodes, out_channels)",
         )
     if not rows.requires_grad:
-        raise _unfit(model, "it has no parameters to learn")
+        raise _unfit(model, "it has no trainable parameters")
     changed = [name for name, buffer in made.named_buffers() if not torch.equal(buffer, before[name])]
     if changed:
         raise _unfit(
             model,
-            f"training changes the buffer {changed[0]}, which is not kept; use LayerNorm, or BatchNorm with "
+            f"training changes the buffer {changed[0]}, which is not saved; use LayerNorm, or BatchNorm with "
             f"track_running_stats=False",
         )
     if not torch.equal(run(training=False), run(training=False)):
-        raise _unfit(model, "it is random in evaluation mode; call F.dropout(..., training=self.training)")
+        raise _unfit(
+            model, "its output is random in evaluation mode; call F.dropout(..., training=self.training)"
+        )
 
 
 def _unfit(model: type[nn.Module], why: str) -> UserError:
@@ -152,14 +157,14 @@ def _unfit(model: type[nn.Module], why: str) -> UserError:
 
 
 def _line(error: Exception) -> str:
-    """Return an error's kind and the first line of its text."""
+    """Return the type of an error and the first line of its text."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0].rstrip('.')}" if text else type(error).__name__
 
 
 @contextmanager
 def _drawing_from(key: Tensor | None, device: torch.device) -> Iterator[None]:
-    """Draw what torch draws from this key; with none, leave torch's generator alone."""
+    """Seed torch's generator with `key` inside the block; do nothing if it is None."""
     if key is None:
         yield
         return
@@ -170,13 +175,13 @@ def _drawing_from(key: Tensor | None, device: torch.device) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a model is given of a graph under a view."""
+    """The inputs of a model for one view of a graph."""
 
     graph: Graph
     view: View
-    nodes: Tensor  # (visible,) their numbers in the graph, ascending
+    nodes: Tensor  # (visible,) node numbers in the graph, ascending
     inputs: Tensor  # (visible, inputs)
-    edge_index: Tensor  # (2, edges) between places in ``nodes``
+    edge_index: Tensor  # (2, edges) between positions in `nodes`
 
     @classmethod
     def of(cls, graph: Graph, view: View) -> _Seen:
@@ -188,6 +193,6 @@ class _Seen:
         return cls(graph, view, nodes, graph.dense_inputs(view, nodes), edge_index.to(graph.device))
 
     def shows(self, graph: Graph, view: View) -> bool:
-        """Tell whether another view shows the same."""
+        """Return whether another view has the same visible nodes and inputs."""
         ours, theirs = (self.view.visible, *self.view.inputs), (view.visible, *view.inputs)
         return graph is self.graph and len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))

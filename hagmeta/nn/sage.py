@@ -15,22 +15,22 @@ from hagmeta.sparse.products import matmul
 
 
 class SageLayer(nn.Module):
-    """One layer: a map of the node itself plus a map of the mean of its visible neighbours."""
+    """One layer: a linear map of the node, plus a linear map of the mean of its visible neighbours."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         maps = [nn.init.xavier_uniform_(torch.empty(inputs, outputs)) for _ in range(2)]
-        # Both side by side: one product maps the inputs of a node for itself and for its neighbours.
+        # Both maps in one matrix, so that one product applies both.
         self.weight = nn.Parameter(torch.cat(maps, dim=1))
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, graph: Graph, view: View, mapped: Tensor) -> Tensor:
-        """Combine mapped rows (nodes, 2 x outputs) to (nodes, outputs)."""
+        """Return outputs (nodes, outputs), given rows after both maps (nodes, 2 x outputs)."""
         own, neighbour = mapped.chunk(2, dim=-1)
         return own + graph.neighbour_means(neighbour, view) + self.bias
 
     def combine(self, own: Tensor, neighbours: Tensor) -> Tensor:
-        """Map rows (rows, inputs) and the means of their neighbours, which were taken first."""
+        """Return outputs (rows, outputs), given rows (rows, inputs) and the means of their neighbours."""
         own_weight, neighbour_weight = self.weight.chunk(2, dim=-1)
         return own @ own_weight + neighbours @ neighbour_weight + self.bias
 
@@ -59,7 +59,7 @@ class SAGE(Encoder):
 
 @dataclass(frozen=True)
 class SageEmbedding(Embedding):
-    """The second layer, which is linear: it runs after sums over nodes, for the nodes that are asked for."""
+    """The output of the second layer. It is linear, so it runs after sums, for the requested nodes only."""
 
     layer: SageLayer
     graph: Graph
@@ -71,7 +71,7 @@ class SageEmbedding(Embedding):
         return embedded
 
     def at(self, nodes: Tensor) -> Tensor:
-        if len(nodes) >= self.graph.num_nodes:  # to choose so many rows would copy every edge
+        if len(nodes) >= self.graph.num_nodes:  # selecting this many rows would copy every edge
             return self.all()[nodes]
         neighbours = self.graph.neighbour_means_at(self.hidden, self.view, nodes)
         return self.layer.combine(self.hidden[nodes], neighbours)

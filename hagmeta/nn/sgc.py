@@ -33,7 +33,7 @@ class SGC(Encoder):
 
 @dataclass(frozen=True)
 class PropagatedEmbedding(Embedding):
-    """Rows that lack the second propagation: it runs only for the nodes that are asked for."""
+    """Rows after the first propagation. The second one runs only for the requested nodes."""
 
     graph: Graph
     view: View
@@ -44,7 +44,7 @@ class PropagatedEmbedding(Embedding):
         return self.graph.aggregate(self.rows, self.view) + self.bias
 
     def at(self, nodes: Tensor) -> Tensor:
-        if len(nodes) >= self.graph.num_nodes:  # to choose so many rows would copy every edge
+        if len(nodes) >= self.graph.num_nodes:  # selecting this many rows would copy every edge
             return self.all()[nodes]
         return self.graph.aggregate_at(self.rows, self.view, nodes) + self.bias
 

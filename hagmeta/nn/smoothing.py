@@ -1,4 +1,4 @@
-"""Scores of all nodes, smoothed over what can be seen of the graph."""
+"""Smooth the scores of all nodes over the visible graph."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ ROUNDS = 5
 def smoothed_scores(
     graph: Graph, view: View, scores: Tensor, labelled: Tensor, position: Tensor, share: float
 ) -> Tensor:
-    """F <- share S F + (1 - share) F_0, from ``scores`` F_0 (nodes, classes), with S of the encoders.
+    """Return smoothed scores (nodes, classes) after some rounds of ``F <- share S F + (1 - share) F_0``.
 
-    In F_0 and after every round a labelled node has one at its class's position and zero elsewhere.
+    ``F_0`` are the given `scores`, and ``S`` is the normalised adjacency of the encoders. In ``F_0`` and
+    after every round, the scores of `labelled` nodes are set to 1 at their class `position`, and 0 elsewhere.
     """
     _hold(scores, labelled, position)
     own = scores * (1 - share)

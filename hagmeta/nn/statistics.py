@@ -1,4 +1,4 @@
-"""Means and covariances of classes, from the nodes that they are known by."""
+"""Means and covariances of classes, computed from their labelled nodes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Nodes at a time, of a class and of all classes: where another seed has more, zeros are added, to the bit.
+# Nodes per chunk, of one class and of all classes. If another seed needs more chunks, only zeros are added,
+# so that results do not change by a bit.
 CHUNK, ROWS = 128, 512
-LEAST = 1e-12  # variance that is taken for some where there is none, as with one node a class
+LEAST = 1e-12  # minimum variance; with one node per class the variance is 0
 
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """The nodes of some classes, what each counts for its class, and what makes rows of numbers of nodes."""
+    """The labelled nodes of some classes, with their weights and a function that returns their features."""
 
     nodes: Tensor  # (classes, nodes)
-    share: Tensor  # (classes, nodes), in all 1 for a class
-    rows: Callable[[Tensor], Tensor]  # nodes (...) to (..., width)
-    counting: int | None = None  # at most so many of all these nodes have a share (None: all)
+    share: Tensor  # (classes, nodes) weights, which sum to 1 for each class
+    rows: Callable[[Tensor], Tensor]  # maps nodes (...) to features (..., width)
+    counting: int | None = None  # maximum number of nodes with a weight above 0 (None: all)
 
     def means(self) -> Tensor:
-        """(classes, width)."""
+        """Return the class means (classes, width)."""
         classes = torch.arange(len(self.nodes), device=self.nodes.device)
         total = torch.zeros((), device=self.nodes.device)
         for rows, share, owner in self._labelled():
@@ -32,7 +33,7 @@ class LabelledRows:
         return total
 
     def covariances(self, means: Tensor) -> Tensor:
-        """(classes, width, width), around their means; divided by the number of nodes, not by one less."""
+        """Return class covariances (classes, width, width), divided by the number of nodes n, not n - 1."""
         total = means.new_zeros(*means.shape, means.shape[-1])
         for nodes, share in zip(self.nodes.split(CHUNK, -1), self.share.split(CHUNK, -1), strict=True):
             apart = self.rows(nodes) - means.unsqueeze(-2)
@@ -40,7 +41,7 @@ class LabelledRows:
         return total
 
     def scatter(self, means: Tensor) -> Tensor:
-        """(width, width), the sum of their covariances: every class weighs the same."""
+        """Return the sum of the class covariances (width, width). All classes have the same weight."""
         total = means.new_zeros(means.shape[-1], means.shape[-1])
         for rows, share, owner in self._labelled():
             apart = rows - means[owner.squeeze(-1)]
@@ -48,9 +49,9 @@ class LabelledRows:
         return total
 
     def _labelled(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Rows (nodes, width) of those with a share, it, and their classes, (nodes, 1) each, some at a time.
+        """Yield, in chunks, features (nodes, width), weights (nodes, 1) and class positions (nodes, 1).
 
-        The largest class may have many times as many nodes as others: what counts nothing is left out.
+        Nodes with weight 0 are left out, because the largest class may have many more nodes than others.
         """
         share, place = self.share.flatten().sort(stable=True, descending=True)
         parts = [self.nodes.flatten()[place], share, place // self.nodes.shape[-1]]
@@ -62,21 +63,21 @@ class LabelledRows:
 
 
 def mean_variance(covariance: Tensor) -> Tensor:
-    """Of covariances (..., width, width): (...)."""
+    """Return the mean variance (...) of covariances (..., width, width)."""
     return covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=LEAST)
 
 
 def shrunk(covariance: Tensor, share: float | Tensor, variance: Tensor | None = None) -> Tensor:
-    """Covariances (..., width, width) with a share of equal, uncorrelated variances put in their place.
+    """Return covariances (..., width, width), shrunk by `share` towards equal, uncorrelated variances.
 
-    These are ``variance`` (...), or else the mean of their own.
+    The target is `variance` (...), or by default their mean variance.
     """
     variance = mean_variance(covariance) if variance is None else variance
     return (1 - share) * covariance + share * _diagonal(variance, covariance)
 
 
 def ridged(moment: Tensor, ridge: float) -> Tensor:
-    """A matrix (width, width) with ``ridge`` times the mean of its eigenvalues added to each of them."""
+    """Return `moment` (width, width) with `ridge` times its mean eigenvalue added to the diagonal."""
     return moment + ridge * _diagonal(moment.diagonal().mean(), moment)
 
 
@@ -85,5 +86,5 @@ def _diagonal(value: Tensor, like: Tensor) -> Tensor:
 
 
 def solve(positive: Tensor, right: Tensor) -> Tensor:
-    """``positive``^-1 ``right`` (width, columns), of a symmetric matrix whose eigenvalues are positive."""
+    """Return ``positive^-1 right`` (width, columns) for a symmetric positive definite matrix."""
     return torch.cholesky_solve(right, torch.linalg.cholesky_ex(positive).L)

@@ -1,6 +1,6 @@
-"""Few columns for every visible node: the leading directions of its words, and of the graph itself.
+"""Low-dimensional features of visible nodes: leading singular vectors of words, and graph eigenvectors.
 
-By subspace iteration with the graph's own products, from a start that is the same for every seed and device.
+Both use subspace iteration with sparse products, from a start that is the same for every seed and device.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from torch import Tensor
 
 from hagmeta.sparse.graph import Graph, View
 
-MORE = 16  # columns that are iterated beside those that are wanted
-APART = 1e-2  # weight of the loops that tell equal eigenvalues apart
-LEAST = 1e-12  # share of all variance below which a column is noise
+MORE = 16  # extra columns, which speed up convergence
+APART = 1e-2  # weight of the loops that separate equal eigenvalues
+LEAST = 1e-12  # share of the total variance below which a column is noise
 
 
 def leading_words(graph: Graph, view: View, columns: int, rounds: int = 4) -> Tensor:
-    """The visible nodes' tf-idf (nodes, columns) in the basis of its leading right singular vectors."""
+    """Return the tf-idf of visible nodes in the basis of its leading singular vectors (nodes, columns)."""
     start = words = _start(graph.num_features, columns + MORE, graph.device)
     for _ in range(rounds):
         rows = graph.narrow_inputs(view, words)
@@ -30,11 +30,11 @@ def leading_words(graph: Graph, view: View, columns: int, rounds: int = 4) -> Te
 
 
 def spectrum(graph: Graph, view: View, columns: int, rounds: int = 6) -> Tensor:
-    """Leading eigenvectors (nodes, columns) of the visible graph's propagation, times squared eigenvalues.
+    """Return leading eigenvectors (nodes, columns) of the propagation, times their squared eigenvalues.
 
-    Every component of the graph has the eigenvalue 1, so rounding would decide which combinations of their
-    eigenvectors are found. A small random loop per node tells them apart. It rotates the columns only: how
-    nodes lie to each other stays the same.
+    Every component of the visible graph has the eigenvalue 1, so rounding would decide which combinations of
+    their eigenvectors are found. A small random self-loop per node separates them. It only rotates the
+    columns, so distances between nodes do not change.
     """
     start = _start(graph.num_nodes, columns + MORE, graph.device)
     basis = start * view.visible.unsqueeze(-1)
@@ -51,9 +51,10 @@ def spectrum(graph: Graph, view: View, columns: int, rounds: int = 6) -> Tensor:
 
 
 def _signed(vectors: Tensor, towards: Tensor) -> Tensor:
-    """Turn eigenvectors (rows, columns) towards a vector (rows,): routines choose their signs differently.
+    """Return eigenvectors (rows, columns) with signs fixed by the vector `towards` (rows,).
 
-    The vector should be random, so that no eigenvector is orthogonal to it by a symmetry of the graph.
+    Eigenvalue routines choose signs differently. The vector should be random, so that no eigenvector is
+    orthogonal to it by a symmetry of the graph.
     """
     return vectors * torch.where(towards @ vectors < 0, -1.0, 1.0)
 
@@ -64,7 +65,7 @@ def _start(rows: int, columns: int, device: torch.device) -> Tensor:
 
 
 def _orthonormal(columns: Tensor) -> Tensor:
-    """A basis (rows, columns) of the columns' span: by Cholesky in double precision, fast on any device."""
+    """Return an orthonormal basis (rows, columns), by a Cholesky factor in double precision."""
     exact = F.normalize(columns, dim=0).double()
     gram = exact.mT @ exact
     gram = gram + LEAST * gram.diagonal().sum() * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)

@@ -1,4 +1,4 @@
-"""Task-level attention (TLA): how much each task's classes count in the loss."""
+"""Task-level attention (TLA): the weight of each task's classes in the loss."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from hagmeta.packs.randomness import dropout, part
 
 @lru_cache(maxsize=256)
 def _counted(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """The sizes, and every class's task: kept, since a GPU would wait for them each time."""
+    """Return the sizes, and the task of each class. Cached, because each copy to a GPU would block it."""
     counts = torch.tensor(sizes)
     return counts.to(device), torch.arange(len(sizes)).repeat_interleave(counts).to(device)
 
 
 def class_weights(shares: Tensor, sizes: tuple[int, ...], *, divided: bool = True) -> Tensor:
-    """Shares (tasks,) as weights of the tasks' classes (classes,): divided among them, or whole for each."""
+    """Return the weights of all classes (classes,), given the shares of their tasks (tasks,).
+
+    The share of a task is divided among its classes, or given to each of them if `divided` is False.
+    """
     counts, task_of_class = _counted(sizes, shares.device)
     return (shares / counts if divided else shares).index_select(0, task_of_class)  # Eq. 6
 
 
 def reversed_gradient(values: Tensor) -> Tensor:
-    """The same values, to the bit, through which gradients pass with their sign reversed."""
+    """Return the same values, bit by bit, but with gradients of reversed sign."""
     return 2 * values.detach() - values
 
 
 class UniformTaskAttention(nn.Module):
-    """Every task counts alike, and nothing is learnt."""
+    """Equal weights for all tasks, without parameters."""
 
     def forward(self, prototypes: Tensor, sizes: tuple[int, ...], key: Tensor | None) -> Tensor:
         return class_weights(self.shares(prototypes, sizes, key), sizes)
@@ -40,7 +43,7 @@ class UniformTaskAttention(nn.Module):
 
 
 class TaskAttention(nn.Module):
-    """Self-attention between the newest task and every task met, over their prototypes (Eqs. 4 and 5)."""
+    """Attention between the newest task and all tasks so far, over their prototypes (Eqs. 4 and 5)."""
 
     def __init__(
         self,
@@ -65,9 +68,9 @@ class TaskAttention(nn.Module):
         self.shared = nn.Linear(n_way, 1)
 
     def forward(self, prototypes: Tensor, sizes: tuple[int, ...], key: Tensor | None) -> Tensor:
-        """Class weights (classes,) for prototypes (classes, width) that came in tasks of ``sizes``."""
+        """Return class weights (classes,) for prototypes (classes, width) of tasks with these `sizes`."""
         if self.weights == "flipped":
-            # Turned back on the way in, so that only gradients of the parameters here are reversed.
+            # Reversed twice for the prototypes, so that only the gradients of TLA's parameters are reversed.
             shares = reversed_gradient(self.shares(reversed_gradient(prototypes), sizes, key))
         else:
             shares = self.shares(prototypes, sizes, key)
@@ -76,7 +79,7 @@ class TaskAttention(nn.Module):
         return class_weights(shares, sizes, divided=self.weights != "sizes")
 
     def shares(self, prototypes: Tensor, sizes: tuple[int, ...], key: Tensor | None) -> Tensor:
-        """How much each task counts: (tasks,), one in all."""
+        """Return the share of each task (tasks,); shares sum to 1."""
         base, *later = prototypes.split(sizes)
         hidden = dropout(F.relu(self.first(base.mT)), self.dropout, key)  # (width, middle)
         hidden = F.relu(self.third(F.relu(self.second(hidden))))  # (width, n_way)
@@ -85,14 +88,14 @@ class TaskAttention(nn.Module):
         return (vectors @ newest).softmax(0)  # Eq. 5
 
     def _columns(self, later: list[Tensor]) -> list[Tensor]:
-        """Tasks (classes, width) as (width, n_way); the earlier ones perhaps with their numbers mixed up."""
+        """Return tasks (classes, width) as (width, n_way). Reshaping scrambles the earlier ones."""
         filled = [self._padded(task) for task in later]
         if not self.reshapes:
             return [task.mT for task in filled]
         return [*(task.reshape(task.mT.shape) for task in filled[:-1]), *(task.mT for task in filled[-1:])]
 
     def _vectors(self, tasks: Tensor, key: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Vectors (tasks, width), and the newest task's (width,) to multiply them with."""
+        """Return task vectors (tasks, width), and the vector of the newest task (width,) to compare with."""
         vectors = self.shared(tasks).squeeze(-1)
         if not self.rectifies:
             return vectors, vectors[-1]
@@ -101,6 +104,6 @@ class TaskAttention(nn.Module):
         return dropout(vectors, self.dropout, part(key, 0)), newest
 
     def _padded(self, task: Tensor) -> Tensor:
-        """A task with fewer than N classes is filled up with its mean prototype."""
+        """Return a task with fewer than N classes, padded with its mean prototype."""
         missing = self.n_way - len(task)
         return torch.cat([task, task.mean(0, keepdim=True).expand(missing, -1)]) if missing else task

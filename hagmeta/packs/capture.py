@@ -1,6 +1,6 @@
-"""What a pack does again and again: on a GPU captured once a shape as a CUDA graph, and replayed.
+"""Capture repeated computations of a pack as CUDA graphs, one per shape, and replay them.
 
-An episode is some hundred small kernels, which take longer to launch one by one than to run.
+An episode consists of hundreds of small kernels. Launching them one by one takes longer than running them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from torch.utils._pytree import tree_leaves, tree_map
 from hagmeta.packs.pack import Pack
 
 Item = TypeVar("Item")
-AHEAD = 16  # items drawn before they are needed
+AHEAD = 16  # items to draw in advance
 _idle_streams: defaultdict[torch.device, list[torch.cuda.Stream]] = defaultdict(list)
 
 
 class Capture:
-    """Runs computations on a device; what is drawn for them changes from one run to the next.
+    """Runs computations on a device, with new inputs each time.
 
-    On a GPU the first run is an ordinary one, the second is captured, and later ones replay it: so what a
-    computation returns lasts until the next run only. On a CPU, and ``eager``, all runs are ordinary.
+    On a GPU, the first run is ordinary, the second is captured, and later ones replay the capture. The result
+    of a run is therefore valid only until the next run. On a CPU, and with ``eager``, all runs are ordinary.
     """
 
     def __init__(self, device: torch.device, *, eager: bool = False) -> None:
@@ -43,23 +43,29 @@ class Capture:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let go of what was captured, and of its memory."""
+        """Release the captured graphs and their memory."""
         self._captured.clear()
 
     def run(self, name: Hashable, compute: Callable[..., Any], drawn: tuple[Any, ...]) -> Any:
-        """``compute(*drawn)``, with what was drawn moved to the device; ``name`` tells computations apart."""
+        """Return ``compute(*drawn)`` with the inputs moved to the device.
+
+        Args:
+            name: Identifies the computation.
+            compute: The function to run.
+            drawn: Its inputs, which may have other values in each run.
+        """
         shape = (name, *(leaf.shape for leaf in tree_leaves(drawn)))
         if not self._captures or shape not in self._known:
             self._known.add(shape)
             return compute(*tree_map(self._moved, drawn))
         if shape not in self._captured:
             if not self._captured:
-                # Memory that ordinary runs and older captures have left cannot be had back during one.
+                # A capture cannot reclaim memory cached by ordinary runs and older captures.
                 torch.cuda.empty_cache()
             try:
                 self._captured[shape] = _Captured(compute, tree_map(self._own, drawn), self._pool)
             except BaseException:
-                self._pool = torch.cuda.graph_pool_handle()  # the other is not to be used again
+                self._pool = torch.cuda.graph_pool_handle()  # the old pool cannot be used again
                 raise
         return self._captured[shape].replay(drawn)
 
@@ -71,19 +77,19 @@ class Capture:
 
 
 class _Captured:
-    """One computation, with the place from which it reads what is drawn for it."""
+    """One captured computation and its input buffers."""
 
     def __init__(self, compute: Callable[..., Any], inputs: tuple[Any, ...], pool: Any) -> None:
-        self._compute = compute  # what it refers to must stay where it is
+        self._compute = compute  # keeps the tensors that it refers to at their addresses
         self._inputs = tree_leaves(inputs)
         self._graph = torch.cuda.CUDAGraph()
-        with _no_collection():  # an older graph that went away now would spoil this one
-            # Other threads may go on meanwhile with what a capture forbids.
+        with _no_collection():  # deleting an older graph during a capture would break it
+            # Other threads may continue with operations that a capture forbids.
             self._graph.capture_begin(pool, capture_error_mode="thread_local")
             try:
                 self._outputs = compute(*inputs)
             except BaseException:
-                with suppress(RuntimeError):  # the cause counts, not that the capture is now incomplete
+                with suppress(RuntimeError):  # report the cause, not the incomplete capture
                     self._graph.capture_end()
                 raise
             self._graph.capture_end()
@@ -107,10 +113,15 @@ def _no_collection() -> Iterator[None]:
 
 
 class Steps:
-    """Gradient steps of a pack with one optimizer, replayed where that can be.
+    """Gradient steps of a pack with one optimizer, replayed if possible.
 
-    Gradients are each step's own. Of parameters whose names begin with one of ``summed`` they add up. Those
-    whose names begin as in ``own`` have a rate and a weight decay of their own.
+    Args:
+        pack: The pack to train.
+        rate: The learning rate.
+        weight_decay: The weight decay.
+        capture: Runs the steps.
+        summed: Prefixes of parameters whose gradients add up over steps. Other gradients are reset.
+        own: Prefixes of parameters with a separate learning rate and weight decay.
     """
 
     def __init__(
@@ -126,17 +137,17 @@ class Steps:
         self._optimizer = pack.optimizer(rate, weight_decay, own)
         self._fresh = [value for name, value in pack.parameters.items() if not name.startswith(summed)]
         for name, value in pack.parameters.items():
-            # What is replayed adds to them where they are: they are never made anew.
+            # A replay adds to gradients in place, so they are allocated only once.
             value.grad = torch.zeros_like(value) if name.startswith(summed) else None
 
     def under(self, capture: Capture) -> Steps:
-        """The same optimizer's further steps, run by another capture."""
+        """Return further steps of the same optimizer, run by another capture."""
         further = copy(self)
         further._capture = capture
         return further
 
     def state(self) -> dict[str, Any]:
-        """What later steps depend on beside the parameters."""
+        """Return the state that later steps need in addition to the parameters."""
         summed = {
             name: value.grad
             for name, value in self._pack.parameters.items()
@@ -146,7 +157,7 @@ class Steps:
 
     @torch.no_grad()
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from such a state; before the first step."""
+        """Continue from ``state``. Call this before the first step."""
         self._optimizer.load_state_dict(state["optimizer"])
         for name, gradient in state["summed"].items():
             value = self._pack.parameters[name]
@@ -156,9 +167,13 @@ class Steps:
     def take(
         self, step: str, shared: tuple[Hashable, ...], fixed: tuple[Any, ...], drawn: tuple[Any, ...]
     ) -> Tensor:
-        """Descend the losses (pack,) of a module's step; returns its logits (pack, ...) until the next one.
+        """Take one gradient step, and return the logits (pack, ...), valid until the next step.
 
-        ``shared`` and ``fixed`` arguments (the latter with a pack axis) are the same things every time.
+        Args:
+            step: The name of the module's step that returns losses (pack,) and logits.
+            shared: Arguments that are the same objects in every step, shared by all seeds.
+            fixed: Arguments that are the same objects in every step, with a pack axis.
+            drawn: Arguments with new values in every step.
         """
 
         def compute(*drawn: Any) -> Tensor:
@@ -170,8 +185,8 @@ class Steps:
         return logits
 
     def _descend(self, losses: Tensor) -> None:
-        """One step of every seed: the sum hands each its own gradient."""
-        if not losses.requires_grad:  # of a method in which nothing learns
+        """Take one step for every seed. The gradient of the summed loss is separate for each seed."""
+        if not losses.requires_grad:  # the method has no trainable parameters
             return
         for value in self._fresh:
             value.grad = None
@@ -181,9 +196,9 @@ class Steps:
 
 @contextmanager
 def stream_of(device: torch.device) -> Iterator[None]:
-    """All of a run's work in one stream of its own: the default one cannot be captured.
+    """Run all work in a separate CUDA stream, since the default stream cannot be captured.
 
-    Later runs use it again, since cuBLAS keeps memory for every stream that it has met.
+    Later runs reuse the stream, because cuBLAS keeps memory for every stream that it has used.
     """
     if device.type != "cuda":
         yield
@@ -200,7 +215,7 @@ def stream_of(device: torch.device) -> Iterator[None]:
 
 
 def ahead(items: Iterable[Item], device: torch.device) -> Iterator[Item]:
-    """The same items; for a GPU they are drawn ahead by a thread, so that it never waits for them."""
+    """Return an iterator over ``items``. For a GPU, a thread draws them in advance."""
     return iter(items) if device.type != "cuda" else _drawn_ahead(items)
 
 
@@ -215,7 +230,7 @@ def _drawn_ahead(items: Iterable[Item]) -> Iterator[Item]:
                     return
                 ready.put((tree_map(_pinned, item), None))
             ready.put((None, StopIteration()))
-        except BaseException as error:  # raised again where the items are used
+        except BaseException as error:  # raised again in the consumer
             ready.put((None, error))
 
     thread = Thread(target=draw, daemon=True)
@@ -230,12 +245,12 @@ def _drawn_ahead(items: Iterable[Item]) -> Iterator[Item]:
             yield item
     finally:
         over = True
-        while thread.is_alive():  # it may be waiting for room
+        while thread.is_alive():  # it may be waiting for space in the queue
             while not ready.empty():
                 ready.get_nowait()
             thread.join(0.01)
 
 
 def _pinned(value: Any) -> Any:
-    """A tensor on the host where a GPU can read it while it works."""
+    """Return a host tensor in pinned memory, which a GPU can read asynchronously."""
     return value.pin_memory() if isinstance(value, Tensor) and value.device.type == "cpu" else value

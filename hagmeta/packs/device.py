@@ -1,4 +1,4 @@
-"""Which device to compute on."""
+"""Choose the device."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hagmeta.common.errors import UserError
 
 @cache
 def gpu_usable() -> bool:
-    """Whether there is a GPU, and what its kernels are written in."""
+    """Return whether there is a GPU and Triton is installed."""
     return torch.cuda.is_available() and find_spec("triton") is not None
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; `auto` is a GPU where there is one."""
+    """Return the device ``name``; `auto` means a GPU if there is one."""
     if name == "auto":
         name = "cuda" if gpu_usable() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device is cuda, but torch sees no CUDA device here; use --device cpu or auto.")
+        raise UserError("--device is cuda, but torch finds no CUDA device here; use --device cpu or auto.")
     if name == "cuda" and not gpu_usable():
         raise UserError(
             "--device is cuda, but Triton is not installed (it comes with PyTorch's CUDA builds for Linux); "

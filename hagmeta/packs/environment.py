@@ -1,4 +1,4 @@
-"""Where, with what and in how many seconds a run was made."""
+"""Measure the run time, and describe the machine and the software of a run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import torch
 
 
 class Clock:
-    """Seconds by phase: each seed is charged its share of the pack's."""
+    """Measures seconds by phase. Each seed gets an equal share of the time of its pack."""
 
     def __init__(self, pack: int, device: torch.device) -> None:
         self._pack, self._device = pack, device
-        self._now: tuple[str, float] | None = None  # the phase, and when it began
+        self._now: tuple[str, float] | None = None  # the current phase and its start
         self.seconds: dict[str, float] = {}
 
     @contextmanager
@@ -34,7 +34,7 @@ class Clock:
         self.seconds, self._now = self.so_far(), None
 
     def so_far(self) -> dict[str, float]:
-        """With the phase that goes on."""
+        """Return the seconds by phase, including the current phase."""
         if self._now is None:
             return self.seconds
         phase, start = self._now
@@ -43,13 +43,13 @@ class Clock:
         }
 
     def add(self, seconds: Mapping[str, float]) -> None:
-        """Those of a run that was cut off, and now goes on."""
+        """Add the seconds of an interrupted run that now continues."""
         for phase, spent in seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + spent
 
 
 def environment(device: torch.device, pack: int) -> dict[str, Any]:
-    """Where and with what a run was made."""
+    """Return a description of the machine and the software."""
     on_gpu = device.type == "cuda"
     peak = torch.cuda.max_memory_allocated(device) if on_gpu else 0
     return {
@@ -65,17 +65,17 @@ def environment(device: torch.device, pack: int) -> dict[str, Any]:
 
 
 def forget_peaks(device: torch.device) -> None:
-    """Peaks of memory are those of this run, also in a process that ran others before."""
+    """Reset peak memory statistics, so that they do not include earlier runs of the process."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-    with suppress(OSError):  # Linux alone lets a process reset its own
+    with suppress(OSError):  # only Linux supports this
         Path("/proc/self/clear_refs").write_text("5")
 
 
 @cache
 def code_version() -> str:
-    """The content of this package: changes with every change of its code."""
+    """Return a hash of the code of this package."""
     folder = Path(__file__).parent.parent
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
@@ -85,10 +85,10 @@ def code_version() -> str:
 
 @cache
 def commit() -> str | None:
-    """The checkout's commit, with a + where files differ from it; None outside a checkout."""
+    """Return the git commit, with a + if files were modified; None outside a checkout."""
     git = ["git", "-C", str(Path(__file__).parent)]
     try:
-        # Installed into an environment within another project's checkout, that project's commit is not ours.
+        # The package may be installed inside the checkout of another project, whose commit is not wanted.
         subprocess.run([*git, "ls-files", "--error-unmatch", __file__], capture_output=True, check=True)
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)

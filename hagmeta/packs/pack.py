@@ -1,4 +1,4 @@
-"""A pack: the parameters of several seeds, stacked, and run as one."""
+"""A pack: the stacked parameters of several seeds, which run as one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 Parameters = dict[str, Tensor]  # by name
-Step = str | Callable[..., Any]  # of a module: the name of one of its steps, or a function of the module
+Step = str | Callable[..., Any]  # the name of a step of a module, or a function of the module
 
 
 class Pack:
-    """Runs a module that is written for one seed for all of them; seeds never touch each other.
+    """Runs a module, written for one seed, for all seeds at once. Seeds never affect each other.
 
-    The pack axis of a parameter is its second to last, beside the columns: that is how ten seeds'
-    products with a sparse matrix are one product, without a copy.
+    The pack axis of a parameter is its second to last, next to the columns. The sparse products of ten seeds
+    then become one product without a copy.
     """
 
     def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
@@ -33,7 +33,13 @@ class Pack:
         self._axes = {name: value.dim() - 2 for name, value in self.parameters.items()}
 
     def run(self, step: Step, shared: tuple[Any, ...], *seedwise: Any) -> Any:
-        """``module.step(*shared, *seedwise)``, with a leading pack axis on ``seedwise`` and the result."""
+        """Return ``module.step(*shared, *seedwise)`` for every seed.
+
+        Args:
+            step: The step to run.
+            shared: Arguments that are the same for all seeds.
+            *seedwise: Arguments with a leading pack axis, as the result has.
+        """
 
         def one(parameters: Parameters, *arguments: Any) -> Any:
             return functional_call(self.template, parameters, (step, *shared, *arguments))
@@ -43,9 +49,12 @@ class Pack:
     def optimizer(
         self, rate: float, weight_decay: float, own: Mapping[str, tuple[float, float]] | None = None
     ) -> torch.optim.Optimizer:
-        """Adam is elementwise: one optimizer serves the pack, each seed as if it were alone.
+        """Return an Adam optimizer for the pack. Adam is elementwise, so seeds stay independent.
 
-        ``own`` has the rate and weight decay of parameters whose names begin so.
+        Args:
+            rate: The learning rate.
+            weight_decay: The weight decay.
+            own: Separate learning rates and weight decays by prefix of parameter names.
         """
         learning = {name: value for name, value in self.parameters.items() if value.requires_grad}
         on_gpu = all(value.is_cuda for value in learning.values())
@@ -66,27 +75,29 @@ class Pack:
         )
 
     def snapshot(self) -> Parameters:
+        """Return a copy of all parameters."""
         return {name: value.detach().clone() for name, value in self.parameters.items()}
 
     @torch.no_grad()
     def restore(self, state: Parameters) -> None:
+        """Set all parameters to those of a snapshot."""
         for name, value in self.parameters.items():
             value.copy_(state[name])
 
     def keep(self, state: Parameters, chosen: np.ndarray) -> None:
-        """Bring an older snapshot up to date, for those of the seeds that are chosen (pack,)."""
+        """Update the snapshot ``state`` in place for the ``chosen`` seeds, a mask (pack,)."""
         seeds = torch.from_numpy(chosen).unsqueeze(-1).to(self.device)
         for name, value in self.parameters.items():
             torch.where(seeds, value.detach(), state[name], out=state[name])
 
     @torch.no_grad()
     def assign(self, values: Parameters) -> None:
-        """Replace some parameters, given with a leading pack axis, as ``run`` returns them."""
+        """Replace some parameters. ``values`` have a leading pack axis, as ``run`` returns them."""
         for name, value in values.items():
             self.parameters[name].copy_(value.movedim(0, -2))
 
     def states(self) -> list[Parameters]:
-        """Each seed's own parameters."""
+        """Return the parameters of each seed."""
         return [
             {name: value.select(-2, index).detach().clone() for name, value in self.parameters.items()}
             for index in range(self.size)
@@ -94,7 +105,7 @@ class Pack:
 
 
 class EarlyStopping:
-    """Keeps every seed's best parameters; a seed that has stopped no longer changes its best."""
+    """Keeps the best parameters of every seed. A stopped seed no longer changes its best."""
 
     def __init__(self, pack: Pack, patience: int) -> None:
         self._pack, self._patience = pack, patience
@@ -107,7 +118,7 @@ class EarlyStopping:
         return bool((self._waited >= self._patience).all())
 
     def update(self, score: np.ndarray) -> None:
-        """Take in one validation score a seed."""
+        """Record one validation score per seed."""
         better = (score > self.best) & (self._waited < self._patience)
         self.best = np.where(better, score, self.best)
         self._waited = np.where(better, 0, self._waited + (self._waited < self._patience))
@@ -118,7 +129,7 @@ class EarlyStopping:
         return {"best": self.best, "waited": self._waited, "parameters": self._state}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
+        """Continue from ``state``."""
         self.best, self._waited = state["best"].numpy(), state["waited"].numpy()
         self._state = {name: state["parameters"][name].to(self._pack.device) for name in self._state}
 
@@ -127,12 +138,12 @@ class EarlyStopping:
 
 
 def stack(arrays: Iterable[np.ndarray]) -> Tensor:
-    """One array a seed to one tensor with a leading pack axis, on the host."""
+    """Stack one array per seed into a host tensor with a leading pack axis."""
     return torch.from_numpy(np.stack(list(arrays)))
 
 
 def stack_padded(arrays: Sequence[np.ndarray], filling: int | None = None) -> Tensor:
-    """As ``stack``, for rows of unequal length; the shorter end in their first element, or in ``filling``."""
+    """Stack rows of different lengths. Pad short rows with their first element, or with ``filling``."""
     longest = max(len(array) for array in arrays)
     fillings = [a[0] if filling is None else filling for a in arrays]
     pairs = zip(arrays, fillings, strict=True)
@@ -143,4 +154,4 @@ Progress = Callable[[str, int, int, dict[str, float]], None]
 
 
 def no_progress(phase: str, done: int, total: int, values: dict[str, float]) -> None:
-    """For callers that watch nothing."""
+    """Ignore progress."""

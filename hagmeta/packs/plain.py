@@ -1,4 +1,4 @@
-"""Plain mode's pack: one seed, whose module is called as any other, so that it can be stepped through."""
+"""The pack of plain mode: one seed, whose module is called directly, so that you can step through it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hagmeta.packs.pack import Pack, Parameters, Step
 
 
 class PlainPack(Pack):
-    """A pack of one: no ``vmap``, and parameters that are the module's own, without a pack axis.
+    """A pack of one seed without ``vmap``. Its parameters are those of the module, without a pack axis.
 
-    What goes into ``run`` and ``assign``, and what ``run`` returns, has a leading pack axis of one as in any
-    pack: who drives a pack need not know which it is.
+    Arguments and results of ``run`` and ``assign`` still have a leading pack axis of size one, so callers
+    need not distinguish the two kinds of packs.
     """
 
     def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
@@ -45,7 +45,7 @@ class PlainPack(Pack):
 
 
 def _alone(value: Tensor) -> Tensor:
-    """Without the pack axis, which must be one of one."""
+    """Remove the pack axis, which must have size one."""
     (alone,) = value.unbind()
     return alone
 

@@ -1,8 +1,7 @@
-"""Random numbers that depend on the seed and on what they are for, and on nothing else.
+"""Random numbers that depend only on the seed and their purpose.
 
-Every purpose has its own named stream, so that a method, an option or a phase never shifts another's
-draws. Dropout is drawn from a counter (SplitMix64), so that a mask is the same on every device and in
-every pack of seeds.
+Every purpose has a named stream, so a method, an option or a phase never changes the draws of another.
+Dropout uses a counter-based generator (SplitMix64), so a mask is the same on every device and in every pack.
 """
 
 from __future__ import annotations
@@ -27,34 +26,34 @@ MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:
-    """The seed's generator for one purpose: split, stream, episodes, ..."""
+    """Return the generator of ``seed`` for one purpose, such as split, stream or episodes."""
     return np.random.default_rng([seed, zlib.crc32(purpose.encode())])
 
 
 def seeded(seed: int, purpose: str, build: Callable[[], Built]) -> Built:
-    """``build()``, its initial parameters drawn for this seed and purpose."""
+    """Return ``build()`` with initial parameters drawn for this seed and purpose."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(stream(seed, purpose).integers(2**62)))
         return build()
 
 
 def keys(seeds: list[int], purpose: str) -> Tensor:
-    """One 64-bit key a seed: (seeds,)."""
+    """Return one 64-bit key per seed: (seeds,)."""
     return torch.tensor([int(stream(seed, purpose).integers(2**62)) for seed in seeds])
 
 
 def fold(key: Tensor, number: int) -> Tensor:
-    """Another key, for the ``number``-th use of this one; keys may be folded again."""
+    """Return another key for the ``number``-th use of ``key``. Keys may be folded repeatedly."""
     return _mix(key + (number + 1) * _FOLD % 2**63)
 
 
 def part(key: Tensor | None, number: int) -> Tensor | None:
-    """The same where there may be no key, in evaluation mode."""
+    """Return ``fold(key, number)``, or None without a key, as in evaluation mode."""
     return None if key is None else fold(key, number)
 
 
 def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
-    """Drop a share ``rate`` of ``values`` (rows, width) and scale the rest; without a key, do nothing.
+    """Drop a share ``rate`` of ``values`` (rows, width) and scale the others; without a key, do nothing.
 
     The rate is rounded to 1/256.
     """
@@ -65,9 +64,9 @@ def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
 
 
 def relu_dropout(values: Tensor, bias: Tensor, rate: float, key: Tensor | None) -> Tensor:
-    """``dropout(relu(values + bias))`` with few passes over large ``values`` (rows, width), and unscaled.
+    """Return ``dropout(relu(values + bias))`` without scaling, with few passes over ``values`` (rows, width).
 
-    A positive factor passes through ReLU: the caller applies ``dropout_scale`` where it costs nothing.
+    ReLU commutes with a positive factor, so the caller can apply ``dropout_scale`` where it costs nothing.
     """
     if key is None or rate == 0:
         return F.relu(values + bias)
@@ -76,12 +75,12 @@ def relu_dropout(values: Tensor, bias: Tensor, rate: float, key: Tensor | None) 
 
 
 def dropout_scale(rate: float, key: Tensor | None) -> float:
-    """What is kept is multiplied by this, so that means stay what they are."""
+    """Return the factor for kept values, which preserves their mean."""
     return 1.0 if key is None else _scale(rate)
 
 
 def dropout_threshold(rate: float) -> int:
-    """Random bytes below it drop."""
+    """Return the threshold: values with a random byte below it are dropped."""
     return round(rate * 256)
 
 
@@ -96,19 +95,19 @@ def _mix(word: Tensor) -> Tensor:
 
 
 def _kept(values: Tensor, key: Tensor, rate: float) -> Tensor:
-    """1 where to keep and 0 where to drop ``values`` (rows, [pack,] width): eight draws from each word."""
+    """Return 1 to keep and 0 to drop, for ``values`` (rows, [pack,] width). Each word gives eight draws."""
     rows, width = values.shape[0], values.shape[-1]
     words = -(-width // 8)
     counter = torch.arange(1, rows * words + 1, device=key.device).view(rows, 1, words)
     random_bytes = _mix(key.view(1, -1, 1) + counter * GOLDEN).view(torch.uint8)[..., :width]
     kept = torch.empty_like(values)
-    # As floats: multiplied at full speed.
+    # Floats, because they multiply at full speed.
     torch.ge(random_bytes.view_as(kept), dropout_threshold(rate), out=kept)
     return kept
 
 
 class _Dropout(torch.autograd.Function):
-    """Rows stay in front and the pack axis beside them, which is how the sparse products want them."""
+    """Dropout with rows first and the pack axis second, the layout of the sparse products."""
 
     @staticmethod
     def forward(values: Tensor, key: Tensor, rate: float) -> Tensor:

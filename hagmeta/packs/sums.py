@@ -1,4 +1,4 @@
-"""Sums that are faster by other means than theirs."""
+"""Fast sums."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 def sum_rows(values: Tensor) -> Tensor:
-    """(rows, ...) to (...): by a product with ones, in a quarter of the time that `sum` takes."""
+    """Sum (rows, ...) to (...) by a product with ones. It takes a quarter of the time of `sum`."""
     return (values.flatten(1).mT @ values.new_ones(len(values))).view(values.shape[1:])

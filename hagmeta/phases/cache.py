@@ -1,4 +1,4 @@
-"""Where what takes long to make, and is fixed by data, settings and seed, is shared by runs."""
+"""The cache in which runs share slow results that depend only on data, settings and seed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from hagmeta.common.files import written_whole
 from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.inputs import Inputs
 
-INPUTS_VERSION = 1  # raise it, and CACHE_VERSION of pretrain.py, when the same features would give others
+# Raise this, and CACHE_VERSION of pretrain.py, when the inputs computed from the same features change.
+INPUTS_VERSION = 1
 
 
 class Cache(NamedTuple):
-    """A folder, and what names the data that its contents were made from."""
+    """A cache folder, and the fingerprint of the dataset."""
 
     folder: Path
     fingerprint: str
 
 
 def shared_inputs(kind: str, graph: Graph, visible: np.ndarray, cache: Cache | None) -> Inputs:
-    """A seed's inputs, from what it sees (nodes,) at the start; an SVD takes about a second and is kept."""
+    """Return the inputs of a seed, computed from the nodes that are `visible` (nodes,) at the start.
+
+    An SVD takes about a second, so it is stored in `cache`.
+    """
     if cache is None or kind != "svd":
         return graph.inputs(kind, visible)
     digest = hashlib.sha256(f"inputs {INPUTS_VERSION} {kind} {cache.fingerprint}".encode())
@@ -41,5 +45,5 @@ def _read(path: Path) -> Inputs:
     try:
         with np.load(path) as file:
             return Inputs(**file)
-    except Exception as error:  # whatever the bytes provoke
-        raise UserError(f"the inputs {path} cannot be read; delete them and run again.") from error
+    except Exception as error:  # a damaged file can raise anything
+        raise UserError(f"cannot read the cached inputs {path}; delete the file and run again.") from error

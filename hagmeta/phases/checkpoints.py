@@ -1,4 +1,4 @@
-"""The state of a pack that trains, kept on disk now and then: a run that was cut off goes on from there."""
+"""Checkpoints: store the state of a training pack regularly, so that an interrupted run can continue."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ import torch
 from hagmeta.common.files import written_whole
 from hagmeta.packs.environment import code_version
 
-LEAST_SECONDS = 10.0  # between two
-COST_SHARE = 0.01  # of the time, at most, is spent on keeping them
+LEAST_SECONDS = 10.0  # minimum time between two checkpoints
+COST_SHARE = 0.01  # maximum share of the run time that checkpoints may take
 
-State = dict[str, Any]  # tensors, arrays, and plain values, in dicts and lists
+State = dict[str, Any]  # tensors, arrays and plain values, in dicts and lists
 
 
 class Checkpoints:
     """The last state of one pack, in one file.
 
-    The file is named by all that the state follows from, the code included: one that differs is not seen.
+    The file name is a hash of everything that the state depends on, including the code. So a checkpoint of
+    other code or settings is never loaded.
     """
 
     def __init__(
@@ -38,31 +39,34 @@ class Checkpoints:
         self._least, self._cost = least_seconds, 0.0
         self._last = time.monotonic()
         self._kept = self._read()
-        self.spent: Callable[[], dict[str, float]] = dict  # seconds by phase, to be kept with the state
+        self.spent: Callable[[], dict[str, float]] = dict  # returns seconds by phase, stored with the state
 
     @property
     def went_on_from(self) -> str:
-        """Where the run was cut off, for people; nothing where it was not."""
+        """Where the interrupted run stopped, as text for messages; empty if there is no checkpoint."""
         return str(self._kept["where"]) if self._kept else ""
 
     @property
     def spent_before(self) -> dict[str, float]:
-        """Seconds by phase of the run that was cut off."""
+        """Seconds by phase that the interrupted run spent."""
         return dict(self._kept["spent"]) if self._kept else {}
 
     def reached(self, phase: str) -> State | None:
-        """What was kept in a phase, if that is where the run was cut off."""
+        """Return the stored state if the run was interrupted in `phase`, else None."""
         return self._kept["state"] if self._kept and self._kept["phase"] == phase else None
 
     def keep(self, phase: str, where: str, make: Callable[[], State]) -> None:
-        """Keep the state, if it is time to; ``where`` tells people how far it is."""
+        """Store the state that `make` returns, unless the last checkpoint is recent.
+
+        `where` describes the progress, for messages.
+        """
         now = time.monotonic()
         if now - self._last < max(self._least, self._cost / COST_SHARE):
             return
         content = {"phase": phase, "where": where, "spent": self.spent(), "state": _as_tensors(make())}
         buffer = io.BytesIO()
         torch.save(content, buffer)
-        with suppress(OSError):  # a full disk costs the checkpoint, not the run
+        with suppress(OSError):  # a full disk must not stop the run
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(self.path) as partial:
                 partial.write_bytes(buffer.getbuffer())
@@ -70,19 +74,19 @@ class Checkpoints:
         self._cost = self._last - now
 
     def clear(self) -> None:
-        """The run is done."""
+        """Delete the checkpoint of a finished run."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
     def _read(self) -> State | None:
         try:
             return dict(torch.load(self.path, map_location="cpu", weights_only=True))
-        except Exception:  # none there, or damaged in whatever way: the run starts anew
+        except Exception:  # missing or damaged: the run starts from the beginning
             return None
 
 
 def _as_tensors(value: Any) -> Any:
-    """With tensors in place of arrays, which are all that may be read back safely."""
+    """Return `value` with arrays replaced by tensors, because `weights_only` loads no arrays."""
     if isinstance(value, np.ndarray):
         return torch.from_numpy(np.ascontiguousarray(value))
     if isinstance(value, Mapping):

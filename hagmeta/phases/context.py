@@ -1,4 +1,4 @@
-"""What the phases of a pack share: one graph, one scenario per seed, and what is made of them."""
+"""The objects that all phases of a pack share: the graph, one scenario per seed, and helpers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from hagmeta.sparse.graph import Graph
 
 @dataclass(frozen=True)
 class Context:
-    """One configuration and its seeds: how they run, what they know, and their tasks."""
+    """One configuration and its seeds, with helpers for execution, knowledge and tasks."""
 
     graph: Graph
     scenarios: Sequence[Scenario]
     settings: PhaseSettings
     runtime: Runtime
-    cache: Cache | None = None  # where inputs are shared that take long to make
+    cache: Cache | None = None  # where runs share inputs that are slow to compute
 
     @property
     def seeds(self) -> list[int]:
@@ -48,12 +48,12 @@ class Context:
 
     @cached_property
     def knowledge(self) -> KnowledgeSource:
-        """What is seen and known, and when."""
+        """The source of what is visible and known in each phase."""
         views = Views(self.graph, self.scenarios, self.settings, self.protocol, self.cache)
         return KnowledgeSource(self.graph, self.scenarios, self.settings, self.protocol, views)
 
     @cached_property
     def tasks(self) -> TaskMaker:
-        """The tasks that the method is given."""
+        """The maker of the method's tasks."""
         assert self.settings.n_way
         return TaskMaker(self.graph, self.scenarios, self.protocol, self.settings.n_way)

@@ -1,4 +1,4 @@
-"""What a pack sees and knows: in training, and in each session."""
+"""What a pack sees and knows in training and in each session."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from hagmeta.sparse.graph import ClassMeans, Graph, View
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What is seen and known for a while: through training, or in one session."""
+    """What is visible and known during training or one session."""
 
     view: View
     class_means: ClassMeans
-    averaged_over: tuple[tuple[np.ndarray, np.ndarray], ...]  # by seed, nodes and the labels they were given
-    all_averaged: bool = False  # every class met is known by an average, not only those known at the start
+    averaged_over: tuple[tuple[np.ndarray, np.ndarray], ...]  # per seed: nodes, and their given labels
+    all_averaged: bool = False  # all classes are known by averages, not only those known at the start
 
 
 @dataclass(frozen=True)
 class KnowledgeSource:
-    """Makes ``Knowledge`` of what the protocol allows to be seen and read."""
+    """Creates `Knowledge` from the nodes and labels that the protocol allows."""
 
     graph: Graph
     scenarios: Sequence[Scenario]
@@ -42,18 +42,18 @@ class KnowledgeSource:
 
     @property
     def oracle(self) -> bool:
-        """Whether the method knows the train labels of every class met."""
+        """Whether the method knows the train labels of every class seen so far."""
         return METHODS[self.settings.method].traits.oracle and self.protocol.has_oracles
 
     @property
     def knows_true_means(self) -> bool:
-        """Whether class means are those of all train nodes, also of classes known by supports."""
+        """Whether class means are over all train nodes, even for classes known by supports."""
         method = METHODS[self.settings.method]
         given = issubclass(method, KnowsTrueMeans) and method.knows_true_means(self.settings)
         return given and self.protocol.has_oracles
 
     def training(self) -> Knowledge:
-        """Return what is known in meta-training: of novel-test and held-out classes at most their nodes."""
+        """Return what is known in meta-training, without any label of novel-test or held-out classes."""
         training = METHODS[self.settings.method].training_of(self.settings)
         everything = training is MetaTraining.SUPERVISED or self.knows_true_means
         known = [
@@ -63,7 +63,7 @@ class KnowledgeSource:
         return self._knowledge([s.validation for s in self.scenarios], 0, known)
 
     def session(self, streams: Sequence[Stream], session: int) -> Knowledge:
-        """Return what is known in a session of ``streams``, one per seed."""
+        """Return what is known in `session` of `streams`, one per seed."""
         pairs = list(zip(self.scenarios, streams, strict=True))
         if self.oracle:
             return self.known_by(streams, session, [w.train_nodes_met(s, session) for w, s in pairs])
@@ -80,15 +80,15 @@ class KnowledgeSource:
         nodes: list[np.ndarray],
         labels: list[np.ndarray] | None = None,
     ) -> Knowledge:
-        """Return what is known in a session in which every class met is the average over some of ``nodes``.
+        """Return what is known in `session` if every class is the average over some of `nodes`.
 
-        ``labels`` are those that the nodes were given, which need not be true.
+        `labels` are the given labels of the nodes, which may be wrong.
         """
         return self._knowledge(streams, session, nodes, labels, all_averaged=True)
 
     @torch.no_grad()
     def propagated(self, pack: Pack, knowledge: Knowledge) -> Knowledge:
-        """Return ``knowledge`` with the features that no step changes, where the method caches them."""
+        """Return `knowledge` with cached features, if the method has features that no step changes."""
         if not issubclass(METHODS[self.settings.method], CachesFeatures):
             return knowledge
         propagated = pack.run("propagate", (self.graph,), knowledge.view)
@@ -112,7 +112,7 @@ class KnowledgeSource:
         return Knowledge(self.views.view(self.scenarios, seen), means, averaged_over, all_averaged)
 
     def _members(self, scenario: Scenario, nodes: np.ndarray, labels: np.ndarray) -> scipy.sparse.csr_matrix:
-        """Averages (classes, nodes) over some nodes, each counted with its class."""
+        """Return averaging weights (classes, nodes) over `nodes`, each assigned to its label."""
         share = 1 / np.bincount(labels, minlength=scenario.num_classes).clip(min=1)
         values = share[labels].astype(np.float32)
         shape = (scenario.num_classes, self.graph.num_nodes)

@@ -1,4 +1,4 @@
-"""What the gradient steps of a session learn from: labels that the protocol allows."""
+"""The training tasks of a session's gradient steps, made from labels that the protocol allows."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from hagmeta.sparse.graph import View
 
 
 class Lesson(ABC):
-    """What is learnt from in the steps of a session."""
+    """The training tasks for the gradient steps of a session."""
 
-    teaches = True  # whether there is anything to predict in it
+    teaches = True  # False if its tasks have nothing to predict
 
     @abstractmethod
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
-        """Get ready for a session's steps, which learn the supports of these streams."""
+        """Prepare for the steps of `session`, which learn the supports of `streams`."""
 
     def courses(self, steps: int) -> Sequence[int]:
-        """How many steps are taken between one beginning and the next, in a session of so many."""
+        """Split the number of `steps` of a session into parts. `begin` is called before each part."""
         return (steps,)
 
     @abstractmethod
     def task(self, session: int) -> tuple[Task, Tensor]:
-        """The task of one step, and the targets of its queries."""
+        """Return the task of one step, and the targets of its queries."""
 
-    def end(self) -> None:  # noqa: B027 (most have nothing to do)
-        """Let go of what a session's steps alone need."""
+    def end(self) -> None:  # noqa: B027 (most subclasses have nothing to do)
+        """Release what only the steps of a session need."""
 
     def state(self) -> list[Any]:
-        """What the lessons to come depend on."""
+        """Return the state on which later tasks depend, for checkpoints."""
         return []
 
     def load(self, state: list[Any]) -> None:
-        """Go on from such a state."""
+        """Continue from a state that `state` returned."""
         assert not state
 
 
 class HeldOutLesson(Lesson):
-    """In each step one support of every class plays the query and the others the support.
+    """In each step, one support of every class is the query and the others are the supports.
 
-    Classes known by averages add queries from their train nodes; to an oracle all classes are such. With
-    K = 1 nothing could be left of a support, so that new classes then take part as prototypes only; so do
-    classes met earlier where one label or none of them may be read again.
+    Classes known by averages add queries from their train nodes. For an oracle, all classes are such classes.
+    With K = 1 there is no support to hold out, so new classes take part as prototypes only. The same holds
+    for earlier classes if at most one of their labels may be read again.
     """
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
@@ -63,7 +63,7 @@ class HeldOutLesson(Lesson):
         self.rng = [random_stream(seed, f"finetune/{purpose}") for seed in context.seeds]
         self.pools: list[ClassPools] = []
         wanted, most = context.settings.query_shot or 1, context.protocol.most_rehearsed
-        self.queries = wanted if most is None else min(wanted, most)  # of a class known by its average
+        self.queries = wanted if most is None else min(wanted, most)  # per class known by its average
         self.teaches = self.queries > 0 or streams[0].support.shape[-1] > 1
 
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
@@ -97,7 +97,7 @@ class HeldOutLesson(Lesson):
             supports.append(levelled(earlier, own))
             queries.append(np.concatenate([of_known.ravel(), asked_earlier.ravel(), asked_own.ravel()]))
         classes = [s.met(session) for s in self.streams]
-        known, new = len(rows), len(classes[0]) - len(own)  # the positions at which the others begin
+        known, new = len(rows), len(classes[0]) - len(own)  # where earlier and new classes begin
         target = np.concatenate(
             [
                 np.repeat(rows, self.queries),
@@ -111,7 +111,7 @@ class HeldOutLesson(Lesson):
 
     @staticmethod
     def _divided(rng: np.random.Generator, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Supports (classes, shots) in a new order, in two: those that stay, and the one to ask, if any."""
+        """Shuffle supports (classes, shots). Return those that stay, and the held-out one, if any."""
         classes, shots = support.shape
         order = rng.permuted(np.tile(np.arange(shots), (classes, 1)), axis=1)
         shuffled, asked = np.take_along_axis(support, order, axis=1), int(shots > 1)
@@ -119,7 +119,7 @@ class HeldOutLesson(Lesson):
 
 
 class ReplayLesson(Lesson):
-    """Every step learns all of the new supports, and all that is kept of the classes met before."""
+    """Every step learns all new supports and all stored nodes of earlier classes."""
 
     def __init__(self, context: Context, memory: Memory) -> None:
         self.context, self.memory = context, memory
@@ -142,7 +142,7 @@ class ReplayLesson(Lesson):
 
 
 class AnswersLesson(Lesson):
-    """All labels that may be read, and what the method answers before the first step and halfway."""
+    """Steps learn all readable labels, and the method's predictions before the first step and halfway."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -165,6 +165,6 @@ class AnswersLesson(Lesson):
 
 @torch.no_grad()
 def recall(pack: Pack, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-    """What the model, as it is before the steps of a session or of its half, has to remember."""
+    """Return what the coming steps need of the current model (`Method.recall`)."""
     recalled: tuple[Tensor, ...] = pack.run("recall", (shared,), view, task)
     return recalled

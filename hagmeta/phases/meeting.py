@@ -1,4 +1,4 @@
-"""Classes that are met for the first time: a method with parameters for each class starts theirs."""
+"""Initialise the parameters of new classes, for methods that have parameters per class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hagmeta.protocol.scenario import Stream
 
 
 def meet(context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> None:
-    """Let a growing method start its parameters for the classes that a session brings it as new."""
+    """Let a growing method initialise its parameters for the new classes of `session`."""
     new = newcomers(context, streams, session)
     if new:
         shared = context.tasks.shared(knowledge, len(streams[0].known), session)
@@ -24,7 +24,7 @@ def meet(context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[S
 
 
 def meet_trained(context: Context, pack: Pack, training: Knowledge) -> None:
-    """The same for the classes that supervised training knows, before it begins."""
+    """Let a growing method initialise its parameters for the classes of supervised training."""
     if issubclass(context.method, Grows) and context.meta_training is MetaTraining.SUPERVISED:
         classes = stack(scenario.trained for scenario in context.scenarios).to(context.runtime.device)
         known = classes.shape[1]
@@ -39,7 +39,7 @@ def _grow(pack: Pack, shared: Shared, new: int, knowledge: Knowledge, task: Task
 
 
 def newcomers(context: Context, streams: Sequence[Stream], session: int) -> int:
-    """How many classes a session brings that a growing method has not met, in training or before."""
+    """Return how many classes of `session` are new to a growing method."""
     if not issubclass(context.method, Grows):
         return 0
     arrived = streams[0].arriving[session - 1] if session else streams[0].known

@@ -1,4 +1,4 @@
-"""The nodes that a replaying method keeps of the classes that it has met."""
+"""The nodes that a replay method keeps of earlier classes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hagmeta.protocol.scenario import Scenario, Stream
 
 
 class Memory:
-    """At most ``memory`` nodes a class, chosen by the method among those by which it learnt the class.
+    """At most `memory` nodes per class, chosen by the method from the labelled nodes of the class.
 
-    Nor more than the protocol lets be read again, which may be none.
+    It never holds more nodes than the protocol allows to read again, which may be none.
     """
 
     def __init__(self, context: Context, streams: Sequence[Stream]) -> None:
         self.context, self.streams = context, streams
         memory, most = context.settings.memory, context.protocol.most_rehearsed
         self.most = memory if most is None else min(memory, most)
-        self.kept: list[list[np.ndarray]] = [[] for _ in streams]  # by seed and session: (classes, nodes)
+        self.kept: list[list[np.ndarray]] = [[] for _ in streams]  # per seed and session: (classes, nodes)
 
     @torch.no_grad()
     def keep(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
-        """Choose among the nodes of the classes that a session brought, after it."""
+        """Choose nodes of the classes that arrived in `session`, after its steps."""
         context, streams = self.context, self.streams
         assert issubclass(context.method, Replays)
         if not self.most:
@@ -46,25 +46,25 @@ class Memory:
             ends = np.cumsum([len(of_class) for of_class in candidates])[:-1]
             embeddings, logits = (np.split(x[seed, nodes].cpu().numpy(), ends) for x in described)
             chosen = context.method.select(context.settings, embeddings, logits, size)
-            # A class with fewer nodes keeps them all, and the first of them twice: rows are of one length.
+            # A class with fewer nodes keeps all and repeats the first ones: rows must have equal length.
             rows = [np.resize(nodes[picks], size) for nodes, picks in zip(candidates, chosen, strict=True)]
             self.kept[seed].append(np.stack(rows))
 
     def nodes(self) -> list[np.ndarray]:
-        """All that is kept, one array a seed, in the order in which the classes were met."""
+        """Return all kept nodes, one array per seed, in order of class arrival."""
         return [np.concatenate([rows.ravel() for rows in kept]) for kept in self.kept]
 
     def targets(self) -> np.ndarray:
-        """The positions of their classes, which are the same for every seed."""
+        """Return the class positions of the kept nodes, which are the same for every seed."""
         counts = np.concatenate([np.full(len(rows), rows.shape[1]) for rows in self.kept[0]])
         return np.repeat(np.arange(len(counts)), counts)
 
     def labels(self, session: int) -> list[np.ndarray]:
-        """The classes that they were given as, one array a seed: of a mislabelled support not its own."""
+        """Return the given labels of the kept nodes, one array per seed. Mislabelled supports keep theirs."""
         return [stream.met(session)[self.targets()] for stream in self.streams]
 
     def _candidates(self, scenario: Scenario, stream: Stream, session: int) -> list[np.ndarray]:
-        """The labelled nodes of each class that a session brought: train nodes at first, then supports."""
+        """Return the labelled nodes of each class of `session`: train nodes in session 0, supports later."""
         if session:
             return list(stream.support[session - 1])
         return [self.context.protocol.labelled(scenario, np.array([c])) for c in stream.known]

@@ -1,4 +1,4 @@
-"""Meta-training: by graph pseudo-incremental learning (GPIL), or by what a compared method has instead."""
+"""Meta-training by graph pseudo-incremental learning (GPIL), or by the episodes of another method."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from hagmeta.sparse.graph import View
 
 
 class Episode(NamedTuple):
-    """One task of meta-training, with a leading pack axis on every tensor; the task lies on the host."""
+    """One meta-training task. Every tensor has a leading pack axis, and the task is in host memory."""
 
     shared: Shared
     view: View
     task: Task
     target: Tensor  # (pack, queries)
-    classes: np.ndarray  # (pack, classes) in the order in which the stream met them
+    classes: np.ndarray  # (pack, classes) in order of arrival
 
     def loss(self, pack: Pack, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses (pack,) and logits (pack, queries, classes) in training mode."""
+        """Return losses (pack,) and logits (pack, queries, classes) in training mode."""
         device = self.view.scale.device
         drawn = self.task.on(device), self.target.to(device), key.to(device)
         losses, logits = pack.run("loss", (self.shared,), self.view, *drawn)
         return losses, logits
 
     def learn(self, steps: Steps, key: Tensor) -> Tensor:
-        """One step down those losses; returns the logits, until the next."""
+        """Take one gradient step and return its logits, which are valid until the next step."""
         return steps.take("loss", (self.shared,), (self.view,), (self.task, self.target, key))
 
 
 def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
-    """Episodes without end: the sessions of one pseudo-stream after the other."""
+    """Yield episodes without end: the sessions of one pseudo-stream after another."""
     samplers = [EpisodeSampler(scenario, context.settings) for scenario in context.scenarios]
     base, sessions = len(context.scenarios[0].split.base), samplers[0].sessions
     while True:
@@ -67,7 +67,7 @@ def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]
 
 
 def few_shot_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
-    """N-way K-shot tasks without end, each of novel-train classes alone."""
+    """Yield N-way K-shot tasks of novel-train classes without end."""
     samplers = [TaskSampler(scenario, context.settings) for scenario in context.scenarios]
     shared = Shared(context.graph, knowledge.class_means, (samplers[0].ways,))
     while True:
@@ -78,7 +78,7 @@ def few_shot_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episod
 
 
 def supervised_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
-    """Batches without end: nodes of every class that training may know, each known by its average."""
+    """Yield batches without end, with nodes of all training classes, each known by its average."""
     samplers = [BatchSampler(scenario, context.settings) for scenario in context.scenarios]
     classes = np.stack([scenario.trained for scenario in context.scenarios])
     shared = context.tasks.shared(knowledge, classes.shape[1], 0)
@@ -96,7 +96,7 @@ def _episode(
     support: np.ndarray,
     query: np.ndarray,
 ) -> Episode:
-    """An episode of ``classes`` (pack, classes) with queries (pack, classes, shots)."""
+    """Return an episode of `classes` (pack, classes) with queries (pack, classes, shots)."""
     target = np.repeat(np.arange(classes.shape[1]), query.shape[2])
     nodes = query.reshape(len(query), -1)
     task = stacked(classes, averaged, support, nodes)
@@ -111,7 +111,7 @@ EPISODES = {
 
 
 class Answered(NamedTuple):
-    """An episode's queries (pack, queries), its classes (pack, classes), and the positions answered."""
+    """The queries (pack, queries) and classes (pack, classes) of an episode, and the predicted positions."""
 
     query: Tensor
     classes: np.ndarray
@@ -119,14 +119,14 @@ class Answered(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What meta-training leaves, beside the parameters."""
+    """The result of meta-training, in addition to the parameters."""
 
-    best: list[float | None]  # each seed's best validation accuracy, where there was any
+    best: list[float | None]  # best validation accuracy of each seed, if the protocol validates
     steps: Steps
-    answered: Sequence[Answered]  # a pseudo-stream, where the protocol does not validate
+    answered: Sequence[Answered]  # predictions for a pseudo-stream, if the protocol does not validate
 
     def answers_of(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """One seed's queries of that pseudo-stream, and the class given to each."""
+        """Return the queries of that pseudo-stream for one seed, and the predicted class of each."""
         queries = [each.query[seed].numpy() for each in self.answered]
         classes = [each.classes[seed][each.answer[seed].cpu().numpy()] for each in self.answered]
         return np.concatenate(queries), np.concatenate(classes)
@@ -138,7 +138,7 @@ class Trained(NamedTuple):
 def meta_train(
     context: Context, pack: Pack, progress: Progress, checkpoints: Checkpoints | None = None
 ) -> Trained:
-    """Train the pack, to each seed's best validation accuracy where the protocol validates."""
+    """Train the pack. If the protocol validates, keep the best parameters of each seed."""
     settings = context.settings
     with context.runtime.capture() as capture:
         steps = context.runtime.steps(pack, settings.learning_rate, capture)
@@ -151,7 +151,7 @@ def meta_train(
 
 
 def trained_before(context: Context, pack: Pack, state: State) -> Trained:
-    """What meta-training left in a run that was cut off after it; the parameters are the caller's."""
+    """Restore the result of meta-training from a checkpoint. The caller restores the parameters."""
     with context.runtime.capture() as capture:
         steps = context.runtime.steps(pack, context.settings.learning_rate, capture)
     steps.restore(state["steps"])
@@ -171,7 +171,7 @@ def _train_to_the_best(
     progress: Progress,
     checkpoints: Checkpoints | None,
 ) -> list[float | None]:
-    """Keep every seed's parameters of its best validation, whose accuracies are returned."""
+    """Train with early stopping, restore the best parameters, and return the best accuracies."""
     settings, training = context.settings, context.knowledge.propagated(pack, context.knowledge.training())
     validation = Validation(context, pack, capture)
     meet_trained(context, pack, training)
@@ -212,7 +212,7 @@ def _state(
 
 
 def _go_on(pack: Pack, steps: Steps, state: State) -> int:
-    """From a state in the midst of training; returns how many episodes are done."""
+    """Restore a state from the middle of training and return the number of finished episodes."""
     pack.restore(state["parameters"])
     steps.restore(state["steps"])
     return int(state["episodes"])
@@ -221,7 +221,10 @@ def _go_on(pack: Pack, steps: Steps, state: State) -> int:
 def _train_to_the_end(
     context: Context, pack: Pack, steps: Steps, progress: Progress, checkpoints: Checkpoints | None
 ) -> Sequence[Answered]:
-    """Train, and return the answers to a pseudo-stream: the last, or one after another training."""
+    """Train for all episodes and return the predictions for a pseudo-stream.
+
+    With GPIL it is the last pseudo-stream of training. Other methods get one after training.
+    """
     training = context.knowledge.propagated(pack, context.knowledge.training())
     meet_trained(context, pack, training)
     last = deque[Answered](maxlen=context.tasks.pseudo_sessions)
@@ -250,9 +253,9 @@ def _train_to_the_end(
 def _learnt(
     context: Context, training: Knowledge, steps: Steps, done: int
 ) -> Iterator[tuple[int, Episode, Tensor]]:
-    """The episodes not done yet, numbered, each once its step is taken, with its logits until the next.
+    """Take the steps of the remaining episodes, and yield number, episode and logits of each.
 
-    Those that are done are drawn again, which costs little, so that the others are the same as ever.
+    Finished episodes are drawn again, which is cheap, so that the random streams continue unchanged.
     """
     key = _dropout_key(context)
     episodes = context.runtime.ahead(islice(EPISODES[context.meta_training](context, training), done, None))

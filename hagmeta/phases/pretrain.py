@@ -1,4 +1,4 @@
-"""Pre-training: the encoder learns to classify nodes of known classes. Computed once, shared by all."""
+"""Pre-training: the encoder learns to classify nodes of known classes. Runs share the result."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from hagmeta.protocol.scenario import TRAIN, VAL, Scenario
 from hagmeta.sparse.graph import Graph, View
 
 EVALUATE_EVERY = 10  # epochs
-CACHE_VERSION = 1  # raise it when pre-training would give other parameters for the same settings
+CACHE_VERSION = 1  # raise this when pre-training gives other parameters for the same settings
 
 
 class Pretrainer(nn.Module):
-    """The encoder under a classifier."""
+    """The encoder with a classifier on top."""
 
     def __init__(self, num_inputs: int, num_classes: int, settings: PhaseSettings, seed: int) -> None:
         super().__init__()
@@ -65,7 +65,10 @@ class Pretrainer(nn.Module):
 
 
 def pretrained_encoders(context: Context, cache: Cache | None, progress: Progress) -> list[Parameters]:
-    """One encoder a scenario, from the cache where they are there. One process computes, others wait."""
+    """Return the encoder parameters of each scenario, from the cache if possible.
+
+    If several processes need the same encoder, one of them computes it and the others wait.
+    """
     scenarios = context.scenarios
     if cache is None:
         return _pretrain(context, scenarios, progress)
@@ -74,7 +77,7 @@ def pretrained_encoders(context: Context, cache: Cache | None, progress: Progres
         cache.folder / f"{_cache_key(cache.fingerprint, scenario, context)}.pt" for scenario in scenarios
     ]
     with ExitStack() as locks:
-        # In sorted order, so that two packs that share seeds cannot wait for each other.
+        # Locks are taken in sorted order, so that two packs that share seeds cannot deadlock.
         for path in sorted(paths):
             if not path.exists():
                 locks.enter_context(FileLock(path.with_suffix(".lock")))
@@ -104,7 +107,7 @@ def _pretrain(context: Context, scenarios: Sequence[Scenario], progress: Progres
 def _train(
     context: Context, scenarios: Sequence[Scenario], pack: Pack, capture: Capture, progress: Progress
 ) -> None:
-    """Train a pack to each seed's best validation accuracy."""
+    """Train a pack with early stopping, and restore the best parameters of each seed."""
     settings, graph, views = context.settings, context.graph, context.knowledge.views
     view = views.view(scenarios, [views.seen_first(scenario) for scenario in scenarios])
     supervision = zip(*(_supervision(scenario, context) for scenario in scenarios), strict=True)
@@ -130,9 +133,9 @@ def _train(
 
 
 def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Targets (nodes,), and the weights of the nodes to train and to validate on.
+    """Return targets (nodes,), and the weights of the nodes in training and in validation.
 
-    Over all nodes, so that the shapes, and with them every rounding, are those of the seed alone.
+    All arrays cover all nodes, so that shapes, and therefore rounding, do not depend on the other seeds.
     """
     classes = context.protocol.pretrain_classes(scenario)
     target = np.zeros(len(scenario.labels), dtype=np.int64)
@@ -141,7 +144,7 @@ def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.n
         nodes = scenario.nodes_of(classes, role)
         target[nodes] = scenario.positions(classes)[scenario.labels[nodes]]
         weight = np.zeros(len(scenario.labels), dtype=np.float32)
-        if context.settings.classifier == "cosine":  # every class weighs the same
+        if context.settings.classifier == "cosine":  # class-balanced
             sizes = np.bincount(target[nodes], minlength=len(classes))
             weight[nodes] = 1 / (len(classes) * sizes[target[nodes]])
         else:
@@ -151,11 +154,11 @@ def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.n
 
 
 def _cache_key(fingerprint: str, scenario: Scenario, context: Context) -> str:
-    """Names what pre-training depends on: the data, what is seen and supervised, the settings, the seed."""
+    """Return a hash of everything that pre-training depends on: data, visibility, labels, settings, seed."""
     runtime = context.runtime
-    device = runtime.device.type + " plain" * runtime.plain  # equal to rounding, not to the bit
+    device = runtime.device.type + " plain" * runtime.plain  # results differ by rounding
     digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
-    own = ENCODERS[context.settings.encoder].own_settings  # a plug-in's
+    own = ENCODERS[context.settings.encoder].own_settings  # only plug-ins have them
     groups = (EncoderSettings, PretrainSettings, *([own] if own else []))
     names = sorted(dict.fromkeys(item.name for group in groups for item in fields(group)))
     digest.update(str([(name, getattr(context.settings, name)) for name in names]).encode())
@@ -167,8 +170,10 @@ def _cache_key(fingerprint: str, scenario: Scenario, context: Context) -> str:
 def _read(path: Path, device: torch.device) -> Parameters:
     try:
         return torch.load(path, map_location=device, weights_only=True)
-    except Exception as error:  # torch.load raises whatever the bytes provoke
-        raise UserError(f"the pre-trained encoder {path} cannot be read; delete it and run again.") from error
+    except Exception as error:  # a damaged file can raise anything
+        raise UserError(
+            f"cannot read the pre-trained encoder {path}; delete the file and run again."
+        ) from error
 
 
 def _write(state: Parameters, path: Path) -> None:

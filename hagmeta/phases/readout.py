@@ -1,4 +1,4 @@
-"""From a method's logits to the scores that answer queries: adjusted, and smoothed over the graph."""
+"""Turn the logits of a method into scores: logit adjustment, and smoothing over the graph."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from hagmeta.sparse.graph import View
 
 
 class Labels(NamedTuple):
-    """One seed's labelled nodes that a method is handed in a session, each once, as they were given."""
+    """The labelled nodes of one seed in a session, without repetition, with the labels as given."""
 
     nodes: np.ndarray  # (labels,)
-    position: np.ndarray  # (labels,) of their classes among those met
+    position: np.ndarray  # (labels,) positions of their classes among all classes seen so far
 
 
 def smoothed(
@@ -34,31 +34,38 @@ def smoothed(
     labelled: Tensor,
     position: Tensor,
 ) -> Tensor:
-    """Return a method's scores (queries, classes), smoothed over what is visible.
+    """Return the scores (queries, classes) of `method`, smoothed over the visible graph.
 
-    ``adjustment`` is added to all logits. The nodes ``labelled`` (labels,) are of the classes at ``position``
-    (labels,).
+    Args:
+        method: the method of one seed.
+        shared: the graph and the class means.
+        share: the weight of the neighbours in each round.
+        view: the visible part of the graph.
+        task: the classes and queries.
+        adjustment: added to all logits (classes,).
+        labelled: the labelled nodes (labels,), whose scores are fixed.
+        position: the class positions of these nodes (labels,).
     """
     nodes = torch.arange(shared.graph.num_nodes, device=task.query.device)
-    everywhere = nodes + torch.zeros_like(task.query[:1])  # a row a seed, as queries have
+    everywhere = nodes + torch.zeros_like(task.query[:1])  # under vmap this has a row per seed, like queries
     (scores,) = method.logits(shared, view, (task._replace(query=everywhere),))
     scores = (scores + adjustment).softmax(-1)
     return smoothed_scores(shared.graph, view, scores, labelled, position, share)[task.query]
 
 
 class ReadOut:
-    """Scores of a stream's queries. With both settings off they are the method's logits."""
+    """Computes the scores of queries. With `smoothing` and `logit_adjustment` off they are the logits."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         settings = context.settings
         self._smoothing, self._tau = settings.smoothing, settings.logit_adjustment
-        # Where prototypes are all that is kept of a class: how many labels (pack, classes) they were made of.
+        # If only prototypes are kept of a class: the number of labels behind them (pack, classes).
         self.kept = np.empty((len(context.scenarios), 0), dtype=np.int64)
 
     @torch.no_grad()
     def scores(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task) -> Tensor:
-        """(pack, queries, classes), after a session's steps."""
+        """Return scores (pack, queries, classes) after the steps of a session."""
         scores: Tensor
         if not self._smoothing:
             (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
@@ -74,17 +81,20 @@ class ReadOut:
         return scores
 
     def confidence(self, scores: Tensor) -> Tensor:
-        """How probable the answers (pack, queries) are by these scores; smoothed ones are shares already."""
+        """Return the probability of each prediction (pack, queries), given `scores`."""
         return self._shares(scores).amax(-1)
 
     @torch.no_grad()
     def guesses(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task, count: int) -> Tensor:
-        """Visible nodes (pack, classes, count) without labels, most surely of the classes with supports."""
+        """Return the `count` most confident visible unlabelled nodes of each class with supports.
+
+        The result is (pack, classes, count).
+        """
         nodes = torch.arange(shared.graph.num_nodes, device=self._context.runtime.device)
         everywhere = task._replace(query=nodes.expand(pack.size, -1))
         few, kept = task.support.shape[1], self.kept
         shares = self._shares(self.scores(pack, shared, knowledge, everywhere))[..., -few:]
-        self.kept = kept  # of classes met earlier: those of the session are not learnt yet
+        self.kept = kept  # undo the update by `scores`, because the session is not finished
         free = knowledge.view.visible > 0
         for seed, each in enumerate(self._labels(knowledge, task)):
             free[seed, torch.from_numpy(each.nodes).to(free.device)] = False
@@ -95,24 +105,27 @@ class ReadOut:
         return scores / scores.sum(-1, keepdim=True) if self._smoothing else scores.softmax(-1)
 
     def _labels(self, knowledge: Knowledge, task: Task) -> Iterator[Labels]:
-        """Of the classes known by averages the nodes of these, of the others the supports; no others."""
+        """Yield the labelled nodes of each seed: those behind averages, and supports."""
         for seed, (nodes, labels) in enumerate(knowledge.averaged_over):
             classes, averaged, support = (part[seed].cpu().numpy() for part in task[:3])
             many = np.isin(labels, averaged)
             few = np.arange(len(classes) - len(support), len(classes))
             position = self._context.scenarios[seed].positions(classes)[labels[many]]
             every = np.concatenate([nodes[many], support.ravel()])
-            # Supports may stand there several times: see `levelled`.
+            # `levelled` repeats supports.
             once, first = np.unique(every, return_index=True)
             yield Labels(once, np.concatenate([position, np.repeat(few, support.shape[1])])[first])
 
     def _adjustment(self, labels: list[Labels], task: Task) -> Tensor:
-        """What is added to logits (pack, classes): Menon et al. (ICLR 2021), with the labels as the prior."""
+        """Return the logit adjustment (pack, classes) of Menon et al. (ICLR 2021).
+
+        The prior is the share of each class in the labels.
+        """
         classes = task.classes.shape[-1]
         counts = np.stack([np.bincount(each.position, minlength=classes) for each in labels])
         if self._context.tasks.keeps_prototypes:
             counts[:, : self.kept.shape[1]] = self.kept
             self.kept = counts
-        assert counts.all(), "every class met is known by a label"
+        assert counts.all(), "every class seen so far has a label"
         prior = counts / counts.sum(1, keepdims=True)
         return torch.from_numpy(-self._tau * np.log(prior)).to(self._context.runtime.device, torch.float32)

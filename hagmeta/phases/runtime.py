@@ -1,4 +1,4 @@
-"""How a pack runs: on which device, captured or not, and with which steps it learns."""
+"""How a pack runs: its device, CUDA graphs, and optimizer steps."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Runtime:
-    """Makes what runs the modules of a pack."""
+    """Creates the objects that run the modules of a pack."""
 
     device: torch.device
     settings: PhaseSettings
-    eager: bool = False  # on a GPU, nothing is captured
-    plain: bool = False  # one seed, its module called as any other, so that it can be stepped through
+    eager: bool = False  # do not use CUDA graphs
+    plain: bool = False  # one seed, without vmap, so that a debugger can step through it
 
     def pack(self, modules: Sequence[nn.Module]) -> Pack:
-        """Return what runs ``modules``, one per seed."""
+        """Return a pack that runs `modules`, one per seed."""
         return (PlainPack if self.plain else Pack)(modules, self.device)
 
     def capture(self) -> Capture:
-        """Return what runs the computations of a phase."""
+        """Return an object that captures and replays the computations of a phase, if possible."""
         return Capture(self.device, eager=self.eager or self.plain)
 
     def steps(self, pack: Pack, rate: float, capture: Capture) -> Steps:
-        """Return the steps that a pack of the method learns by, at the common ``rate``."""
+        """Return the optimizer steps of a pack, with the common learning rate `rate`."""
         method, decay = METHODS[self.settings.method], self.settings.weight_decay
         if not issubclass(method, HasOwnSteps):
             return Steps(pack, rate, decay, capture)
@@ -45,7 +45,7 @@ class Runtime:
         return Steps(pack, rate, decay, capture, method.sums_gradients(self.settings), own)
 
     def _own_steps(self, method: type[HasOwnSteps], rate: float) -> dict[str, tuple[float, float]]:
-        """Rate and weight decay of parameters with their own, where the common rate is ``rate``."""
+        """Return learning rate and weight decay by prefix, for parameters that do not use the common ones."""
         settings = self.settings
         return {
             prefix: (
@@ -56,5 +56,5 @@ class Runtime:
         }
 
     def ahead(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Return the same items, drawn before they are needed where that saves time."""
+        """Yield `items`, drawn in advance if that saves time."""
         return iter(items) if self.plain else ahead(items, self.device)

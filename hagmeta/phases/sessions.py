@@ -1,4 +1,4 @@
-"""The incremental sessions: what a model learns from a few labels, and what it answers then."""
+"""The incremental sessions: learn from a few labels, then classify the queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hagmeta.protocol.evaluator import Evaluator
 from hagmeta.protocol.scenario import Stream
 from hagmeta.sparse.graph import View
 
-# A tuple a seed: queries, the class given to each, and how probable that is, where the method tells.
+# A tuple per seed: queries, their predicted classes, and the probabilities of these, if there are any.
 Answers = list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]
 
 
@@ -44,10 +44,21 @@ def play(
     keep: Callable[[int, Callable[[], State]], None] | None = None,
     before: State | None = None,
 ) -> list[Evaluator]:
-    """Live through the streams: learn in every session and answer its queries, in the protocol's order.
+    """Play the streams: in each session, learn and classify the queries, in the order of the protocol.
 
-    ``keep`` is told of every session but the last, with what makes the state after it; from such a state,
-    ``before``, a pack that was cut off goes on.
+    Args:
+        context: the configuration, the graph and the scenarios.
+        pack: the methods, one per seed.
+        streams: the stream of each seed.
+        purpose: "test" or "validation"; it selects the random streams.
+        progress: a function that is called after every session.
+        snapshots: filled with embeddings, if given.
+        trained: the result of meta-training; required if the protocol scores while learning.
+        keep: called after every session but the last, with the session and a function that returns the state.
+        before: a state from which to continue.
+
+    Returns:
+        An evaluator with the predictions of each seed.
     """
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, context.scenarios, strict=True)]
     learner: _Learner
@@ -98,33 +109,33 @@ class _Learner(ABC):
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         self.context, self.streams = context, streams
         self.key = keys(context.seeds, f"dropout/{purpose}")
-        self.diagnosed: dict[str, np.ndarray] = {}  # of the last session, by name: a number a seed
+        self.diagnosed: dict[str, np.ndarray] = {}  # diagnostics of the last session: a number per seed
 
     @abstractmethod
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
-        """Learn what a session brings, and answer its queries."""
+        """Learn from the labels of `session`, and return the predictions for its queries."""
 
     @abstractmethod
     def state(self) -> State:
-        """What the sessions to come depend on, beside the parameters."""
+        """Return the state on which later sessions depend, without the parameters."""
 
     @abstractmethod
     def load(self, state: State) -> None:
-        """Go on from such a state."""
+        """Continue from a state that `state` returned."""
 
     @torch.no_grad()
     def _diagnose(self, pack: Pack, shared: Shared, view: View, task: Task) -> None:
-        """What the method has to tell of itself, now that a task is answered."""
+        """Store the diagnostics of the method after `task`."""
         found: dict[str, Tensor] = pack.run("diagnostics", (shared,), view, task)
         self.diagnosed = {name: values.cpu().numpy() for name, values in found.items()}
 
 
 class _AnsweringAfterLearning(_Learner):
-    """The queries are answered in evaluation mode, once the session's gradient steps are taken."""
+    """Predict in evaluation mode, after the gradient steps of the session."""
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         super().__init__(context, streams, purpose)
-        self.kept: tuple[Tensor, ...] = ()  # of classes met earlier, with a pack axis, where labels are not
+        self.kept: tuple[Tensor, ...] = ()  # `Method.keep` of earlier classes, with a pack axis
         self.read_out = ReadOut(context)
         self.memory: Memory | None = None
         self.lesson: Lesson
@@ -156,7 +167,7 @@ class _AnsweringAfterLearning(_Learner):
 
     @torch.no_grad()
     def _settled(self, pack: Pack, knowledge: Knowledge, session: int) -> Knowledge:
-        """The same, with what no step of the session changes."""
+        """Return `knowledge` with the statistics that no step of the session changes."""
         if not issubclass(self.context.method, Settles):
             return knowledge
         task, shared = self._task(knowledge, self.streams, session)
@@ -181,7 +192,7 @@ class _AnsweringAfterLearning(_Learner):
         self.step = state["step"]
 
     def _with_guesses(self, pack: Pack, knowledge: Knowledge, session: int) -> list[Stream]:
-        """The streams, with nodes beside a session's supports that the method takes for some."""
+        """Return the streams with self-training nodes added to the supports of `session`."""
         task, shared = self._task(knowledge, self.streams, session)
         earlier, own = self.streams[0].supports(session)
         count = self.context.settings.self_training + own.shape[1] - earlier.shape[1]
@@ -197,7 +208,7 @@ class _AnsweringAfterLearning(_Learner):
     def _take(
         self, number: int, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
     ) -> None:
-        """So many steps."""
+        """Take `number` gradient steps."""
         settings = self.context.settings
         shared = self.context.tasks.shared(knowledge, len(streams[0].known), session)
         self.lesson.begin(pack, shared, knowledge.view, streams, session)
@@ -220,7 +231,7 @@ class _AnsweringAfterLearning(_Learner):
         context = self.context
         task, shared = self._task(knowledge, streams, session)
         scores = self.read_out.scores(pack, shared, knowledge, task)
-        assert scores.shape[-1] == task.classes.shape[-1], "a method answers among all classes, kept ones too"
+        assert scores.shape[-1] == task.classes.shape[-1], "a method must score all classes, even kept ones"
         self._diagnose(pack, shared, knowledge.view, task)
         if context.tasks.keeps_prototypes:
             self.kept = pack.run("keep", (shared,), knowledge.view, task)
@@ -233,9 +244,10 @@ class _AnsweringAfterLearning(_Learner):
 
 
 class _AnsweringWhileLearning(_Learner):
-    """Answers are read in training mode from the pass whose loss, on the queries' labels, is then descended.
+    """Predict in training mode, in the same pass whose loss on the labels of the queries gives the step.
 
-    The optimizer of meta-training goes on. Session 0 has the answers to training's last pseudo-stream.
+    Only the released protocol does this, and it leaks labels. The optimizer of meta-training continues. The
+    predictions of session 0 are those for the last pseudo-stream of training.
     """
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str, trained: Trained) -> None:
@@ -270,7 +282,7 @@ class _AnsweringWhileLearning(_Learner):
         queries: list[np.ndarray],
         meanings: list[np.ndarray],
     ) -> tuple[Shared, Task, Tensor]:
-        """What the step on the labels of the queries is given: at last the positions (pack, queries)."""
+        """Return the arguments of the step on the queries: shared, task, and targets (pack, queries)."""
         context, streams = self.context, self.streams
         second = bool(context.settings.double_prototypes)
         averaged = [s.met(session if second else session - 1) for s in streams]
@@ -287,7 +299,7 @@ class _AnsweringWhileLearning(_Learner):
         return shared, task, stack(target)
 
     def _meanings(self, stream: Stream, session: int) -> np.ndarray:
-        """The class that each position stands for; -1 for the second prototypes of the new classes."""
+        """Return the class of each position; -1 for the second prototypes of new classes."""
         if not self.context.settings.double_prototypes:
             return stream.met(session)
         new = stream.arriving[session - 1]
@@ -295,6 +307,6 @@ class _AnsweringWhileLearning(_Learner):
 
 
 def _positions(meanings: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Labels as positions."""
+    """Return the position of each label in `meanings`."""
     order = np.argsort(meanings, kind="stable")
     return order[np.searchsorted(meanings[order], labels)]

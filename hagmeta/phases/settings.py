@@ -1,4 +1,4 @@
-"""The settings of the phases, and all that a phase may ask for."""
+"""The settings of pre-training, meta-training and sessions."""
 
 from __future__ import annotations
 
@@ -22,27 +22,30 @@ from hagmeta.protocol import ProtocolSettings
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Settings):
-    """The optimizer's, before the sessions; weight decay in them too."""
+    """Settings of the optimizer. `weight_decay` also applies in sessions."""
 
     learning_rate: float = setting(
-        0.005, "Adam's rate in pre-training and meta-training", above=0, at_most=HIGHEST_RATE
+        0.005, "Adam learning rate in pre-training and meta-training", above=0, at_most=HIGHEST_RATE
     )
-    weight_decay: float = setting(0.0005, "Adam's weight decay", at_least=0, at_most=HIGHEST_RATE)
+    weight_decay: float = setting(0.0005, "Adam weight decay", at_least=0, at_most=HIGHEST_RATE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainSettings(TrainingSettings):
-    """How long pre-training lasts."""
+    """Settings of pre-training."""
 
     pretrain_epochs: int = setting(
-        2000, "at most so many epochs of pre-training", at_least=0, at_most=MOST_STEPS
+        2000, "maximum number of pre-training epochs", at_least=0, at_most=MOST_STEPS
     )
     pretrain_patience: int = setting(
-        10, "stop after so many evaluations without a better one", at_least=1, at_most=MOST_STEPS
+        10,
+        "stop pre-training after this many evaluations without improvement",
+        at_least=1,
+        at_most=MOST_STEPS,
     )
     classifier: str = setting(
         BY_METHOD,
-        "over the encoder in pre-training: linear, or by cosine, labels smoothed and classes alike in weight",
+        "pre-training head: linear, or cosine with label smoothing and class-balanced loss",
         choices=("linear", "cosine"),
         birth="linear",
     )
@@ -50,40 +53,45 @@ class PretrainSettings(TrainingSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class MetaTrainingSettings(TrainingSettings):
-    """How long meta-training lasts."""
+    """Settings of meta-training."""
 
-    episodes: int = setting(1000, "at most so many episodes of meta-training", at_least=1, at_most=MOST_STEPS)
+    episodes: int = setting(1000, "maximum number of meta-training episodes", at_least=1, at_most=MOST_STEPS)
     validate_every: int = setting(25, "episodes between two validations", at_least=1, at_most=MOST_STEPS)
     patience: int = setting(
-        10, "stop meta-training after so many validations without a better", at_least=1, at_most=MOST_STEPS
+        10,
+        "stop meta-training after this many validations without improvement",
+        at_least=1,
+        at_most=MOST_STEPS,
     )
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "it is not meta-trained" if method.meta_training is MetaTraining.NONE else ""
+        return "the method is not meta-trained" if method.meta_training is MetaTraining.NONE else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings(Settings):
-    """The gradient steps of a session."""
+    """Settings of the gradient steps in a session."""
 
-    finetune_steps: int = setting(20, "gradient steps a session under strict", at_least=0, at_most=MOST_STEPS)
-    finetune_rate: float = setting(0.005, "Adam's rate in a session", above=0, at_most=HIGHEST_RATE)
+    finetune_steps: int = setting(
+        20, "gradient steps per session, under strict", at_least=0, at_most=MOST_STEPS
+    )
+    finetune_rate: float = setting(0.005, "Adam learning rate in the sessions", above=0, at_most=HIGHEST_RATE)
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
         none = method.session_learning is SessionLearning.NONE
-        return "it takes no gradient steps in sessions" if none else ""
+        return "the method takes no gradient steps in sessions" if none else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfTrainingSettings(Settings):
-    """Labels that a method gives itself (Li, Han and Wu, AAAI 2018)."""
+    """Settings of self-training (Li, Han and Wu, AAAI 2018)."""
 
     self_training: int = setting(
         0,
-        "visible nodes without labels that join a class's supports, those most surely of it by the method's "
-        "own answers; then it learns and answers again (0: none)",
+        "add this many visible unlabelled nodes to the supports of each class, by the method's most confident"
+        " predictions, then learn and predict again (0: off)",
         at_least=0,
         at_most=MOST_NODES,
         birth=0,
@@ -92,14 +100,14 @@ class SelfTrainingSettings(Settings):
     @classmethod
     def unused_by(cls, method: Any) -> str:
         if method.traits.oracle:
-            return "it knows all labels"
+            return "the method knows all labels"
         by_supports = method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT)
-        return "" if by_supports else "it does not learn from supports alone"
+        return "" if by_supports else "the method does not learn from supports alone"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeSettings(Settings):
-    """The prototypes of a session's new classes."""
+    """Settings of the prototypes of new classes."""
 
     double_prototypes: bool | None = setting(
         BY_METHOD,
@@ -109,34 +117,34 @@ class PrototypeSettings(Settings):
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "" if issubclass(method, HasPrototypes) else "it has no prototypes"
+        return "" if issubclass(method, HasPrototypes) else "the method has no prototypes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySettings(Settings):
-    """What is kept of classes for replay."""
+    """Settings of the replay memory."""
 
-    memory: int = setting(10, "nodes kept of a class for replay", at_least=1, at_most=10_000)
+    memory: int = setting(10, "nodes kept per class for replay", at_least=1, at_most=10_000)
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "" if issubclass(method, Replays) else "it replays nothing"
+        return "" if issubclass(method, Replays) else "the method does not use replay"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOutSettings(Settings):
-    """What is made of a method's logits before the queries of a session are answered."""
+    """Settings that turn the logits of a method into scores."""
 
     smoothing: float = setting(
         0.0,
-        "share of every node's scores that is taken from its visible neighbours, round by round (0: none)",
+        "smooth scores over the visible graph; neighbours get this weight in every round (0: off)",
         at_least=0,
         at_most=1,
         birth=0.0,
     )
     logit_adjustment: float = setting(
         0.0,
-        "so many times the logarithm of a class's share of the labels is taken off its logits (0: none)",
+        "subtract TAU x log(class share of the labels) from the logits, with this TAU (0: off)",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
         birth=0.0,
@@ -155,7 +163,7 @@ class PhaseSettings(
     MethodSettings,
     ProtocolSettings,
 ):
-    """All that the phases ask for."""
+    """All settings that the phases use."""
 
     @property
     def rehearsed(self) -> int | None:
@@ -166,9 +174,9 @@ class PhaseSettings(
 
     @cached_property
     def idle(self) -> dict[str, str]:
-        """Settings without effect next to the others, each with the setting that is why."""
+        """Settings that currently have no effect, each with the setting that causes this."""
         method, found = METHODS[self.method], dict[str, str]()
         for group in type(self).__mro__:
             if "without_effect" in vars(group) and not group.unused_by(method):  # type: ignore[attr-defined]
-                found = vars(group)["without_effect"](self) | found  # a method's own groups come first
+                found = vars(group)["without_effect"](self) | found  # a method's settings come first
         return found

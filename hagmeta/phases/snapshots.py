@@ -1,4 +1,4 @@
-"""Embeddings of a session's queries, kept so that they can be looked at afterwards."""
+"""Embeddings of the queries of a session, stored for later inspection."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ from hagmeta.protocol.scenario import Stream
 
 
 class Snapshots:
-    """Of every seed of a pack, after one session, in evaluation mode."""
+    """Embeddings of every seed of a pack after one session, in evaluation mode."""
 
     def __init__(self, session: int) -> None:
         self.session = session
-        self.arrays: list[dict[str, np.ndarray]] = []  # one a seed
+        self.arrays: list[dict[str, np.ndarray]] = []  # one dict per seed
 
     def load(self, state: list[dict[str, torch.Tensor]]) -> None:
-        """Those that a run had taken before it was cut off."""
+        """Restore the embeddings of an interrupted run."""
         self.arrays = [{name: array.numpy() for name, array in arrays.items()} for arrays in state]
 
     @torch.no_grad()
     def take(
         self, context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
     ) -> None:
-        """Called after every session; keeps one. Labels are for whoever looks at it: nothing learns here."""
+        """Store the embeddings if `session` is the chosen one. It is called after every session.
+
+        The stored labels are for inspection; nothing learns from them.
+        """
         if session != self.session:
             return
         queries = [stream.queries[session] for stream in streams]
@@ -50,14 +53,14 @@ class Snapshots:
 
 
 def to_bytes(arrays: dict[str, np.ndarray]) -> bytes:
-    """As an ``.npz`` file."""
+    """Return `arrays` as the bytes of an ``.npz`` file."""
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
     return content.getvalue()
 
 
 def _arrival(labels: np.ndarray, stream: Stream) -> np.ndarray:
-    """The session in which each label's class came."""
+    """Return the session in which the class of each label arrived."""
     arrived = np.zeros(len(labels), dtype=np.int64)
     for session, classes in enumerate(stream.arriving, start=1):
         arrived[np.isin(labels, classes)] = session

@@ -1,4 +1,4 @@
-"""The tasks that a method is given, with a row for each seed of a pack."""
+"""The tasks of a method, with a row for each seed of a pack."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hagmeta.protocol.episodes import PseudoStream
 from hagmeta.protocol.scenario import Scenario, Stream
 from hagmeta.sparse.graph import Graph
 
-Arrays = Sequence[np.ndarray] | np.ndarray  # one a seed
+Arrays = Sequence[np.ndarray] | np.ndarray  # one per seed
 
 
 def levelled(earlier: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Return supports (classes, shots) of two kinds in one array, repeated to one length.
+    """Return earlier and new supports (classes, shots) in one array.
 
-    That changes no mean.
+    Supports are repeated so that all rows have the same length. This does not change the means.
     """
     parts = [rows for rows in (earlier, own) if len(rows)] or [own]
     shots = math.lcm(*(rows.shape[1] for rows in parts))
@@ -30,13 +30,13 @@ def levelled(earlier: np.ndarray, own: np.ndarray) -> np.ndarray:
 
 
 def stacked(classes: Arrays, averaged: Arrays, support: Arrays, query: Arrays) -> Task:
-    """Return a task from one array per seed of each of its parts. It is on the host, where it was drawn."""
+    """Return a task in host memory, given each of its parts as one array per seed."""
     return Task(stack(classes), stack(averaged), stack(support), stack(query))
 
 
 @dataclass(frozen=True)
 class TaskMaker:
-    """Makes the tasks of episodes and sessions, and what their seeds share."""
+    """Creates the tasks of episodes and sessions, and the arguments that their seeds share."""
 
     graph: Graph
     scenarios: Sequence[Scenario]
@@ -45,18 +45,18 @@ class TaskMaker:
 
     @property
     def pseudo_sessions(self) -> int:
-        """Sessions of a pseudo-stream."""
+        """The number of sessions in a pseudo-stream."""
         return len(self.scenarios[0].meta_classes) // self.n_way
 
     @property
     def keeps_prototypes(self) -> bool:
-        """Whether no label of a class met earlier is read again: what was computed of it is all there is."""
+        """Whether no label of an earlier class may be read again, so that computed statistics are kept."""
         return self.protocol.most_rehearsed == 0
 
     def shared(self, knowledge: Knowledge, known: int, later: int) -> Shared:
-        """Return what seeds share, for ``known`` classes at the start and ``later`` tasks of N classes since.
+        """Return what seeds share, for `known` classes at the start and `later` tasks of N classes.
 
-        Of the known classes the base ones are one task and the others tasks of N, the last perhaps smaller.
+        The base classes are one task. The other known classes are tasks of N, and the last may be smaller.
         """
         base = len(self.scenarios[0].split.base)
         whole, rest = divmod(known - base, self.n_way)
@@ -64,7 +64,7 @@ class TaskMaker:
         return Shared(self.graph, knowledge.class_means, sizes)
 
     def episode(self, drawn: Sequence[PseudoStream], session: int) -> tuple[Task, np.ndarray]:
-        """Return the task of a pseudo-stream's session, and the targets of its queries."""
+        """Return the task of one session of a pseudo-stream, and the targets of its queries."""
         merged = session * self.n_way
         met = merged + self.n_way
         averaged = self.protocol.averaged_when_merged(merged)
@@ -79,10 +79,10 @@ class TaskMaker:
         return task, np.repeat(np.arange(count), drawn[0].query.shape[-1])
 
     def session(self, streams: Sequence[Stream], session: int, all_averaged: bool = False) -> Task:
-        """Return what is known after a session of ``streams``, with its queries.
+        """Return the classes known after `session` of `streams`, and its queries.
 
-        ``all_averaged`` is as in Knowledge. Where classes met earlier are known by their prototypes alone,
-        the caller adds these.
+        `all_averaged` is as in `Knowledge`. If only prototypes are kept of earlier classes, the caller adds
+        these.
         """
         known = 0 if session and self.keeps_prototypes else len(streams[0].known)
         averaged = [s.met(session) if all_averaged else s.known[:known] for s in streams]

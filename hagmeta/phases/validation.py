@@ -1,4 +1,4 @@
-"""Validation streams, answered without learning in them: what early stopping goes by."""
+"""Accuracy on validation streams without learning in their sessions, for early stopping."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hagmeta.protocol.scenario import Scenario
 
 
 class Validation:
-    """Each seed's validation stream, answered without learning in it: what early stopping goes by."""
+    """The validation stream of each seed, classified without learning in its sessions."""
 
     def __init__(self, context: Context, pack: Pack, capture: Capture) -> None:
         self._context, self._pack, self._capture = context, pack, capture
@@ -33,7 +33,7 @@ class Validation:
         if changes or any(newcomers(context, self._streams, session) for session in sessions):
             self._parts = [self._part([session]) for session in sessions]
         else:
-            # Where nothing changes on the way, one pass over the graph answers all sessions.
+            # Nothing changes between sessions, so one pass over the graph is enough for all of them.
             self._parts = [self._part(sessions)]
 
     def _part(self, sessions: list[int]) -> _Together:
@@ -49,19 +49,19 @@ class Validation:
         )
 
     def _truth(self, session: int) -> Tensor:
-        """The position of each query's class (pack, queries); -1 where a seed has fewer queries."""
+        """Return the class position of each query (pack, queries), padded with -1."""
         pairs = zip(self._context.scenarios, self._streams, strict=True)
         rows = [w.positions(s.met(session))[w.labels[s.queries[session]]] for w, s in pairs]
         return stack_padded(rows, filling=-1)
 
     def _asked(self, session: int) -> np.ndarray:
-        """Queries (pack, classes) of each class met by the last session, in that order."""
+        """Return the number of queries per class (pack, classes), in order of arrival."""
         pairs = zip(self._context.scenarios, self._streams, strict=True)
         return np.stack([_counts(w, s.met(self._last), s.queries[session]) for w, s in pairs])
 
     @torch.no_grad()
     def accuracy(self) -> np.ndarray:
-        """Of each seed, the macro accuracy's mean over its sessions: every class counts the same."""
+        """Return the macro accuracy of each seed, averaged over sessions. All classes have equal weight."""
         pack = self._pack
         before = pack.snapshot() if issubclass(self._context.method, Grows) else None
         kept: tuple[Tensor, ...] = ()
@@ -70,7 +70,7 @@ class Validation:
             meet(self._context, pack, part.knowledge, self._streams, part.sessions[0])
             count = partial(self._correct, part)
             counts, kept = self._capture.run(("validation", *part.sessions), count, (kept,))
-            kept = tuple(part.clone() for part in kept)  # what a capture returns does not last
+            kept = tuple(part.clone() for part in kept)  # the next replay overwrites the result of a capture
             right, asked = counts.cpu().numpy(), part.asked
             by_class = np.divide(right, asked, out=np.zeros(asked.shape), where=asked > 0)
             shares.append(by_class.sum(-1) / (asked > 0).sum(-1))
@@ -79,7 +79,7 @@ class Validation:
         return np.array([np.mean(row) for row in np.concatenate(shares, axis=1)])
 
     def _correct(self, part: _Together, kept: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Right answers (pack, sessions, classes), and what to keep of classes where labels are not."""
+        """Return correct predictions (pack, sessions, classes), and `Method.keep` if labels are gone."""
         arguments = (part.shared,), part.knowledge.view
         tasks = tuple(task._replace(kept=kept) for task in part.tasks)
         pairs = zip(self._pack.run("logits", *arguments, tasks), part.truth, strict=True)
@@ -89,10 +89,10 @@ class Validation:
         return counts, kept
 
     def _right(self, logits: Tensor, truth: Tensor) -> Tensor:
-        """(pack, classes): whole numbers, so that they do not depend on the order of the sum."""
+        """Return correct predictions (pack, classes) as integers, whose sum does not depend on the order."""
         right = (logits.argmax(-1) == truth).long()
         counts = right.new_zeros(len(right), len(self._streams[0].met(self._last)))
-        return counts.scatter_add(1, truth.clamp(min=0), right)  # where there is no query, none is right
+        return counts.scatter_add(1, truth.clamp(min=0), right)  # padding, -1, is never correct
 
 
 def _counts(scenario: Scenario, classes: np.ndarray, nodes: np.ndarray) -> np.ndarray:
@@ -101,7 +101,7 @@ def _counts(scenario: Scenario, classes: np.ndarray, nodes: np.ndarray) -> np.nd
 
 
 class _Together(NamedTuple):
-    """Sessions that are answered together."""
+    """Sessions that are classified in one pass."""
 
     knowledge: Knowledge
     shared: Shared

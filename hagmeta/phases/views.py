@@ -1,4 +1,4 @@
-"""What the seeds of a pack see of the graph, and how its features enter the first layer."""
+"""The visible graph of each seed, and the inputs of its first layer."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from hagmeta.sparse.inputs import Inputs, narrow_kind, width_of
 
 @dataclass(frozen=True)
 class Views:
-    """Makes views of a graph, with each seed's inputs in them."""
+    """Creates views of a graph, with the inputs of each seed."""
 
     graph: Graph
     scenarios: Sequence[Scenario]
     settings: PhaseSettings
     protocol: Protocol
-    cache: Cache | None = None  # where inputs are shared that take long to make
+    cache: Cache | None = None  # where runs share inputs that are slow to compute
 
     @property
     def sizes(self) -> Sizes:
-        """What a method must know of the data to make its parameters."""
+        """The sizes that a method needs to create its parameters."""
         scenario, n_way = self.scenarios[0], self.settings.n_way
         assert n_way
         return Sizes(
@@ -46,11 +46,11 @@ class Views:
         )
 
     def seen_first(self, scenario: Scenario) -> np.ndarray:
-        """Return which nodes (nodes,) are in the graph in training; those of held-out classes are not."""
+        """Return which nodes (nodes,) are visible in training. Nodes of held-out classes are not."""
         return self.protocol.visible(scenario, scenario.validation, 0)
 
     def view(self, scenarios: Sequence[Scenario], visible: Sequence[np.ndarray]) -> View:
-        """Return what some of the seeds see, from a boolean array (nodes,) of each."""
+        """Return the view of some seeds, given a boolean array (nodes,) for each."""
         inputs, narrow = self.inputs, self.narrow
         if len(scenarios) < len(self.scenarios):
             seeds = [scenario.seed for scenario in self.scenarios]
@@ -62,12 +62,12 @@ class Views:
 
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:
-        """How each seed's features enter the first layer, in all phases: by what it sees in training."""
+        """The inputs of the first layer of each seed, computed from the nodes visible in training."""
         return self._made(self.settings.inputs)
 
     @cached_property
     def narrow(self) -> tuple[Tensor, ...]:
-        """The same for inputs of few columns, where the method propagates such."""
+        """The reduced inputs of each seed, if the method propagates them."""
         method = METHODS[self.settings.method]
         if not issubclass(method, OnNarrowInputs) or self._refits_words:
             return ()
@@ -78,7 +78,7 @@ class Views:
 
     @property
     def _refits_words(self) -> bool:
-        """Whether those are made of the words that are visible at the time."""
+        """Whether reduced inputs are computed again from the words visible in each session."""
         method = METHODS[self.settings.method]
         refits = issubclass(method, OnNarrowInputs) and method.refits_words(self.settings)
         return refits and self.graph.has_counts

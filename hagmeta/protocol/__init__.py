@@ -1,4 +1,7 @@
-"""What may be seen, learnt from and asked: one file a protocol, and what a seed draws under it."""
+"""Protocols: which nodes and labels a model may see, learn from and predict.
+
+Each protocol has its own module. The other modules draw splits, streams and episodes for a seed.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,15 @@ PROTOCOLS = Registry("protocol", _PROTOCOLS, base=Protocol)
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolSettings(LabelSettings):
-    """The task, its labels, and the protocol that it is played by."""
+    """The task, the labels that may be used, and the protocol."""
 
     protocol: str = setting(
-        "strict", "strict leaks nothing; released is the authors' code", choices=PROTOCOLS
+        "strict",
+        "strict: no label or node leaks; released: the rules of the authors' code, which leak",
+        choices=PROTOCOLS,
     )
 
 
 def make_protocol(settings: ProtocolSettings) -> Protocol:
-    """The configured protocol."""
+    """Return the protocol that ``settings`` name."""
     return PROTOCOLS[settings.protocol](settings)

@@ -1,4 +1,7 @@
-"""What a protocol must say: what a model may see, learn from and be asked. The loops are in ``phases``."""
+"""The interface of protocols: which nodes and labels a model may see, learn from and predict.
+
+The loops that use a protocol are in ``hagmeta.phases``.
+"""
 
 from __future__ import annotations
 
@@ -16,49 +19,53 @@ from hagmeta.protocol.scenario import ClassNodes, Rehearsed, Scenario, Stream, S
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings(Settings):
-    """Which classes come when, with how many labels and queries."""
+    """The task: the order of classes, and the number of labels and queries."""
 
     classes: tuple[int, int, int] | None = setting(
-        None, "how many classes are base, novel-train and novel-test (default: the dataset's)"
+        None, "number of base, novel-train and novel-test classes (default: from the dataset)"
     )
     drop_small: bool = setting(False, "leave out classes with too few nodes instead of stopping")
     n_way: int | None = setting(
-        None, "new classes a session (default: the dataset's)", at_least=1, at_most=MOST_NODES
+        None, "new classes per session (default: from the dataset)", at_least=1, at_most=MOST_NODES
     )
     k_shot: int | None = setting(
-        None, "labelled nodes a new class (default: the dataset's)", at_least=1, at_most=MOST_NODES
+        None, "labelled nodes per new class (default: from the dataset)", at_least=1, at_most=MOST_NODES
     )
     sessions: int | None = setting(
-        None, "at most so many sessions (default: all that N allows)", at_least=1, at_most=MOST_NODES
+        None,
+        "maximum number of sessions (default: as many as N and the classes allow)",
+        at_least=1,
+        at_most=MOST_NODES,
     )
     query_shot: int | None = setting(
         None,
-        "training queries a class (default: K under strict, 20 under released)",
+        "training queries per class (default: K under strict, 20 under released)",
         at_least=1,
         at_most=MOST_NODES,
     )
     queries_per_class: int = setting(
         0,
-        "at most so many test nodes a class are asked under strict (0: all)",
+        "maximum number of test queries per class under strict (0: all test nodes)",
         at_least=0,
         at_most=MOST_NODES,
     )
     val_classes: int | str = setting(
         0,
-        "novel-train classes kept out of meta-training to validate on (0: validate on all), or half of them",
+        "number of novel-train classes held out of meta-training for validation, or half "
+        "(0: hold out none, validate on all)",
         words=("half",),
         at_least=0,
         at_most=MOST_NODES,
     )
     visibility: str = setting(
         "arriving",
-        "nodes and edges are there when their class is met (arriving), or all from the start (whole)",
+        "show nodes and edges when their class arrives (arriving), or all from the start (whole)",
         choices=("arriving", "whole"),
         birth="arriving",
     )
     mislabelled: int = setting(
         0,
-        "supports of every arriving class, in streams and episodes, that are nodes of another of its session",
+        "number of wrong supports per arriving class, taken from another class of the same session",
         at_least=0,
         at_most=MOST_NODES,
         birth=0,
@@ -67,31 +74,31 @@ class TaskSettings(Settings):
     def check(self) -> None:
         if self.classes is not None and not 1 <= min(self.classes) <= max(self.classes) <= MOST_NODES:
             raise UserError(
-                f"classes is {shown(self.classes)}: each of the three counts must be at least 1 and at most "
-                f"{MOST_NODES}."
+                f"classes is {shown(self.classes)}; expected three counts (base, novel-train, novel-test), "
+                f"each from 1 to {MOST_NODES}."
             )
 
     @property
     def held_out(self) -> int:
-        """So many classes to validate on, of resolved settings."""
+        """Return the number of held-out validation classes. Only resolved settings have it."""
         assert isinstance(self.val_classes, int)
         return self.val_classes
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSettings(TaskSettings):
-    """Which labels are learnt from, and which again, where the protocol leaves that open."""
+    """Which labels a method may use, and which it may use again, if the protocol leaves that open."""
 
     pretrain_on: str | None = setting(
         BY_METHOD,
-        "classes whose train labels pre-training learns from: base, or all known at session 0 "
-        "(default: known, unless the method's episodes train the encoder on the others)",
+        "classes to pre-train on: base, or all that are known at session 0 "
+        "(default: known, unless episodes of the method train the encoder on novel-train classes)",
         choices=("base", "known"),
         birth="base",
     )
     rehearsal: str = setting(
         "all",
-        "labels of a class that are read again after its session: all, none, or at most so many",
+        "labels per class that may be used again after its session: all, none, or a maximum number",
         words=("all", "none"),
         at_least=1,
         at_most=MOST_NODES,
@@ -100,20 +107,20 @@ class LabelSettings(TaskSettings):
 
     @property
     def rehearsed(self) -> int | None:
-        """So many labels of a class are read again at most; None: all of them."""
+        """Return the maximum number of labels per class that may be used again; None means all."""
         return {"all": None, "none": 0}[self.rehearsal] if self.rehearsal.isalpha() else int(self.rehearsal)
 
 
 class Protocol(ABC):
-    """Answers questions, for one configuration; it knows no method, no pack and no device."""
+    """The rules of one configuration. A protocol does not depend on methods, packs or devices."""
 
     name: ClassVar[str]
-    leaks: ClassVar[bool]  # whether what is scored was learnt from
-    revision: ClassVar[int] = 1  # raise it when the same settings would give other results
-    decides: ClassVar[Mapping[str, Any]] = {}  # settings that it fixes, whatever is configured
-    validates: ClassVar[bool]  # training is stopped, and settings can be chosen, by validation streams
-    scores_while_learning: ClassVar[bool]  # accuracy is read from the pass whose loss is then descended
-    has_oracles: ClassVar[bool]  # an oracle knows more than the other methods
+    leaks: ClassVar[bool]  # whether training uses labels that are scored later
+    revision: ClassVar[int] = 1  # increase it when the same settings give different results
+    decides: ClassVar[Mapping[str, Any]] = {}  # settings that the protocol overrides
+    validates: ClassVar[bool]  # validation streams exist: for early stopping and for tuning
+    scores_while_learning: ClassVar[bool]  # accuracy comes from the forward pass of a training step
+    has_oracles: ClassVar[bool]  # whether oracles see more labels than other methods
 
     def __init__(self, settings: LabelSettings) -> None:
         self.settings = settings
@@ -121,26 +128,26 @@ class Protocol(ABC):
     @classmethod
     @abstractmethod
     def default_query_shot(cls, k_shot: int) -> int:
-        """Training queries a class, where none are given."""
-
-    # Which classes can be used.
+        """Return the default number of training queries per class."""
 
     @property
     @abstractmethod
     def queries_needed(self) -> int:
-        """Queries that a class must have beside its supports."""
+        """Return the number of queries that each class needs in addition to its supports."""
 
     @abstractmethod
     def large_enough(self, counts: np.ndarray) -> np.ndarray:
-        """Which classes of so many nodes have enough for supports and queries."""
+        """Return a mask of classes with enough nodes for supports and queries.
 
-    # What is visible, and what is asked.
+        Args:
+            counts: The number of nodes of each class, (classes,).
+        """
 
     def visible(self, scenario: Scenario, stream: Stream, session: int) -> np.ndarray:
-        """Which nodes (nodes,) take part in the graph at a session. It says nothing of their labels.
+        """Return a mask (nodes,) of the nodes that are in the graph at ``session``. Labels stay hidden.
 
-        Where all is visible from the start, that is what the last session of the test stream sees, whichever
-        the stream: classes that never arrive stay out, so that either setting ends in the same graph.
+        With ``visibility=whole``, this is the graph of the last test session, for every stream. Classes that
+        never arrive stay out, so both settings end with the same graph.
         """
         if self.settings.visibility == "whole":
             return scenario.test.arrived(scenario.test.sessions)
@@ -148,43 +155,41 @@ class Protocol(ABC):
 
     @abstractmethod
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
-        """The nodes from which the supports of a class are drawn."""
+        """Return the nodes from which the supports of class ``c`` are drawn."""
 
     @property
     def most_rehearsed(self) -> int | None:
-        """At most so many labels of a class are read again after its session; None: all of them."""
+        """Return the maximum number of labels per class used after its session; None means all."""
         return None
 
     def rehearsed(self, plan: StreamPlan, seed: int) -> Rehearsed | None:
-        """The nodes of a stream's classes that they are read at, where it is not all."""
+        """Return the nodes of each class whose labels may be used again; None means all."""
         return None
 
     @abstractmethod
     def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-        """The queries of every session of a stream, 0 included, each ascending."""
-
-    # What training may read, and by what a class is known.
+        """Return the queries of every session of a stream, from session 0, each in ascending order."""
 
     @abstractmethod
     def pretrain_classes(self, scenario: Scenario) -> np.ndarray:
-        """Classes whose train labels pre-training learns from, and whose val labels stop it."""
+        """Return the classes to pre-train on. Their validation labels are used for early stopping."""
 
     @abstractmethod
     def labelled(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
-        """Nodes whose labels training may read, of some classes that it may know."""
+        """Return the nodes of ``classes`` whose labels training may use."""
 
     @abstractmethod
     def known_in_training(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
-        """The nodes over which ``classes`` are averaged in training."""
+        """Return the nodes whose mean represents each of ``classes`` in training."""
 
     @abstractmethod
     def known_in_session(self, scenario: Scenario, stream: Stream, session: int) -> np.ndarray:
-        """The nodes over which classes are averaged in a session."""
+        """Return the nodes whose mean represents the initially known classes in ``session``."""
 
     @abstractmethod
     def averaged_when_merged(self, merged: int) -> int:
-        """How many of the classes that a pseudo-stream has merged are known by averages, not by supports."""
+        """Return how many merged classes of a pseudo-stream are represented by means, not by supports."""
 
     def remarks(self) -> list[str]:
-        """What a user should know before a run."""
+        """Return notes for the user, shown before a run."""
         return []

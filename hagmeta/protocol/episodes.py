@@ -1,4 +1,4 @@
-"""What meta-training draws from the training labels: pseudo-streams, N-way K-shot tasks, batches."""
+"""Draw training data for meta-training: pseudo-streams, N-way K-shot tasks and batches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hagmeta.protocol.scenario import Scenario, mislabel
 
 @dataclass(frozen=True)
 class PseudoStream:
-    """Session i merges the i-th N classes of ``order``; their supports are kept for the later ones."""
+    """A simulated stream. Session i adds the i-th group of N classes in ``order``; supports stay the same."""
 
     order: np.ndarray  # (sessions * N,) novel-train classes
-    support: np.ndarray  # (sessions * N, K) nodes, a row a class of ``order``
-    query: np.ndarray  # (sessions, base + sessions * N, query_shot) nodes; no support among them
+    support: np.ndarray  # (sessions * N, K) nodes, one row per class of ``order``
+    query: np.ndarray  # (sessions, base + sessions * N, query_shot) nodes, without supports
 
 
 class EpisodeSampler:
-    """Draws one seed's pseudo-streams, whole streams at a time."""
+    """Draws the pseudo-streams of one seed."""
 
     def __init__(self, scenario: Scenario, settings: ProtocolSettings) -> None:
         assert settings.n_way and settings.k_shot and settings.query_shot
@@ -35,6 +35,7 @@ class EpisodeSampler:
         self.pools = training_pools(scenario, scenario.trained, settings)
 
     def draw(self) -> PseudoStream:
+        """Return the next pseudo-stream."""
         order = self.rng.permutation(len(self.novel))[: self.classes]
         rows = np.concatenate([np.arange(len(self.base)), len(self.base) + order])
         support = self.rng.random((len(rows), self.shots))
@@ -50,12 +51,12 @@ class EpisodeSampler:
 
 
 class TaskSampler:
-    """Draws one seed's N-way K-shot tasks, each of N novel-train classes; of two where N is 1."""
+    """Draws the N-way K-shot tasks of one seed, each with N novel-train classes, or two if N is 1."""
 
     def __init__(self, scenario: Scenario, settings: ProtocolSettings) -> None:
         assert settings.n_way and settings.k_shot and settings.query_shot
         self.classes = scenario.meta_classes
-        self.ways = min(max(settings.n_way, 2), len(self.classes))  # among one there is nothing to learn
+        self.ways = min(max(settings.n_way, 2), len(self.classes))  # one class gives no training signal
         self.shots, self.queries = settings.k_shot, settings.query_shot
         self.mislabelled = settings.mislabelled
         self.rng = random_stream(scenario.seed, "episodes/tasks")
@@ -63,7 +64,7 @@ class TaskSampler:
         self.pools = training_pools(scenario, self.classes, settings)
 
     def draw(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Classes (N,), supports (N, K) and queries (N, query_shot)."""
+        """Return classes (N,), supports (N, K) and queries (N, query_shot)."""
         rows = self.rng.permutation(len(self.classes))[: self.ways]
         nodes = self.pools.distinct(rows, self.rng.random((self.ways, self.shots + self.queries)))
         support = mislabel(nodes[:, : self.shots], self.mislabelled, self.mislabelled_rng)
@@ -71,7 +72,7 @@ class TaskSampler:
 
 
 class BatchSampler:
-    """Draws one seed's batches: some nodes of every class that training may know."""
+    """Draws the batches of one seed: some nodes of every training class."""
 
     def __init__(self, scenario: Scenario, settings: ProtocolSettings) -> None:
         assert settings.query_shot
@@ -80,19 +81,19 @@ class BatchSampler:
         self.pools = training_pools(scenario, self.classes, settings)
 
     def draw(self) -> np.ndarray:
-        """Nodes (classes, query_shot)."""
+        """Return nodes (classes, query_shot)."""
         rows = np.arange(len(self.classes))
         return self.pools.distinct(rows, self.rng.random((len(rows), self.queries)))
 
 
 def training_pools(scenario: Scenario, classes: np.ndarray, settings: ProtocolSettings) -> ClassPools:
-    """The nodes of each class whose labels training may read."""
+    """Return, for each class, the nodes whose labels training may use."""
     protocol = make_protocol(settings)
     return ClassPools([protocol.labelled(scenario, np.array([c])) for c in classes])
 
 
 class ClassPools:
-    """Labelled nodes by class, for drawing many distinct ones at once."""
+    """Labelled nodes by class, from which many distinct nodes can be drawn at once."""
 
     def __init__(self, pools: list[np.ndarray]) -> None:
         self.sizes = np.array([len(pool) for pool in pools])
@@ -101,15 +102,20 @@ class ClassPools:
             self.nodes[row, : len(pool)] = pool
 
     def distinct(self, rows: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-        """Nodes of the classes at ``rows``, distinct along the last axis of ``uniform`` (..., rows, m)."""
+        """Return nodes of the classes at ``rows``, distinct along the last axis.
+
+        Args:
+            rows: Positions of classes.
+            uniform: Uniform random numbers (..., rows, m).
+        """
         picks = sample_distinct(uniform, self.sizes[rows])
         return self.nodes[rows[:, None], picks]
 
 
 def sample_distinct(uniform: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Uniform numbers (..., classes, draws) to distinct positions below ``sizes`` (classes,).
+    """Map uniform numbers (..., classes, draws) to distinct positions below ``sizes`` (classes,).
 
-    The i-th draw picks one of the positions that are left, counted without those already taken.
+    The i-th draw picks one of the remaining positions.
     """
     draws = uniform.shape[-1]
     picks = (uniform * (sizes[:, None] - np.arange(draws))).astype(np.int64)

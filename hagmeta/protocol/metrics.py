@@ -1,7 +1,7 @@
-"""Summarise the predictions of a run in metrics.
+"""Compute metrics from the predictions of a run.
 
-Built-in metrics are the functions below with the decorator `_built_in`. To add one outside this package,
-subclass `Metric`:
+Built-in metrics are the functions below with the decorator `_built_in`. To add a metric outside this package,
+subclass `Metric`::
 
     class WorstClass(Metric):
         name, title, by_session = "worst_class", "worst class", False
@@ -29,52 +29,72 @@ from hagmeta.common.records import Record, opened
 from hagmeta.common.registry import Registry
 from hagmeta.protocol.predictions import ClassCounts, Predictions
 
-DIGITS = 6  # of accuracies by class, of which a record has thousands
+DIGITS = 6  # of accuracies by class; a record has thousands of them
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 Value = list[float | None] | float | None
 
 
 class Metric(ABC):
-    """Base class of additional metrics: one value per session or per run, from the predictions alone."""
+    """Base class of additional metrics. A metric computes one value per session or per run.
 
-    name: ClassVar[str]  # its key in records: lower-case letters, digits and _
-    title: ClassVar[str]  # as tables write it
-    by_session: ClassVar[bool]  # whether `compute` returns a list with one value per session
+    Attributes:
+        name: The key in records: lower-case letters, digits and underscores.
+        title: The name in tables.
+        by_session: Whether `compute` returns a list with one value per session.
+        higher_is_better: Whether larger values are better.
+        shown: Whether the report shows the metric in its table of other metrics.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    by_session: ClassVar[bool]
     higher_is_better: ClassVar[bool] = True
-    shown: ClassVar[bool] = True  # has a column in the report's table of other metrics
+    shown: ClassVar[bool] = True
 
     @abstractmethod
     def compute(self, predictions: Predictions) -> Value:
-        """Return one number, or one number per session; None where there is nothing to measure."""
+        """Compute the metric.
+
+        Args:
+            predictions: The predictions of all sessions of a run.
+
+        Returns:
+            One number, or a list with one number per session. Use None where the metric is undefined.
+        """
 
     @classmethod
     def declared(cls) -> MetricDeclaration:
-        """Return how to read its values, or raise a UserError that names what is missing or wrong."""
+        """Return the declaration of the metric.
+
+        Raises:
+            UserError: An attribute is missing or invalid.
+        """
         for key, kind in {"name": str, "title": str, **dict.fromkeys(_SWITCHES, bool)}.items():
             value = getattr(cls, key, None)
             if not isinstance(value, kind) or (not value and kind is str):
                 raise UserError(
-                    f"metric {cls.__name__}: its {key} is {shown(value)}; set it to a {kind.__name__}."
+                    f"metric {cls.__name__}: {key} is {shown(value)}; expected a {kind.__name__}."
                 )
         if not NAME.fullmatch(cls.name):
             raise UserError(
-                f"metric {cls.__name__}: its name is {shown(cls.name)}; use lower-case letters, digits and _."
+                f"metric {cls.__name__}: name is {shown(cls.name)}; "
+                "expected lower-case letters, digits and _."
             )
         return MetricDeclaration(cls.name, cls.title, cls.by_session, cls.higher_is_better, shown=cls.shown)
 
 
 _SWITCHES = ("by_session", "higher_is_better", "shown")
-_COMPUTED: dict[str, Callable[[Predictions], Any]] = {}  # the built-in ones, in the order of a record
-METRICS: Registry[type[Metric]]  # below, when all built-in metrics are known
+_COMPUTED: dict[str, Callable[[Predictions], Any]] = {}  # built-in metrics, in the order of a record
+METRICS: Registry[type[Metric]]  # defined below, after all built-in metrics
 _BUILT_IN: dict[str, type[Metric]] = {}
 
 
 def metrics_of(predictions: Predictions, metrics: Mapping[str, type[Metric]] | None = None) -> dict[str, Any]:
     """Return the values of all built-in metrics, and of additional ``metrics``, by name.
 
-    "Base" are the classes known at session 0, "novel" all that came later; values before any novel class are
-    None. Macro metrics are means over classes; a class without queries in a session does not count there.
+    Base classes are those known at session 0; novel classes arrive later. Values are None before the first
+    novel class. Macro metrics are means over classes. They ignore classes without queries in a session.
     """
     built_in = {name: compute(predictions) for name, compute in _COMPUTED.items()}
     return built_in | _additional(predictions, metrics or {})
@@ -84,9 +104,9 @@ def with_metrics(record: Record, predictions: Predictions, metrics: Mapping[str,
     """Return a record with the values and declarations of additional metrics.
 
     Args:
-        record: of the run that gave the predictions; it may have additional metrics already.
-        predictions: of all its sessions.
-        metrics: classes by the identity of their code, such as ``Mine@0123456789ab``.
+        record: The record of a run. It may already have additional metrics.
+        predictions: The predictions of all sessions of this run.
+        metrics: Metric classes by the identity of their code, such as ``Mine@0123456789ab``.
     """
     if not metrics:
         return record
@@ -95,7 +115,7 @@ def with_metrics(record: Record, predictions: Predictions, metrics: Mapping[str,
     }
     taken = [name for name in said if name in record and name not in record.get("metrics", {})]
     if taken:
-        raise UserError(f"metric {taken[0]}: records have another value of this name. Rename the metric.")
+        raise UserError(f"metric {taken[0]}: records already have a value with this name. Rename the metric.")
     more = _additional(predictions, metrics) | {"metrics": record.get("metrics", {}) | said}
     return cast(Record, opened(record) | more)
 
@@ -107,7 +127,7 @@ def _additional(predictions: Predictions, metrics: Mapping[str, type[Metric]]) -
         declared = metric.declared()
         if declared.name in reserved or declared.name in found:
             whose = "a built-in value" if declared.name in reserved else "another metric"
-            raise UserError(f"metric {declared.name}: {whose} has this name. Rename the metric.")
+            raise UserError(f"metric {declared.name}: {whose} already has this name. Rename the metric.")
         found[declared.name] = _checked(
             declared, _computed(identity, metric, predictions), len(predictions.true)
         )
@@ -119,22 +139,25 @@ def _computed(identity: str, metric: type[Metric], predictions: Predictions) -> 
         return metric().compute(predictions)
     except UserError:
         raise
-    except Exception as error:  # of other people's code
+    except Exception as error:  # plug-ins may raise anything
         reason = " ".join(str(error).split())
-        raise UserError(f"the metric {identity}: {type(error).__name__}: {reason}") from error
+        raise UserError(f"metric {identity}: {type(error).__name__}: {reason}") from error
 
 
 def _checked(declared: MetricDeclaration, value: Any, sessions: int) -> Value:
-    """Return the value in plain Python numbers, or raise a UserError that names the metric."""
+    """Return ``value`` as plain Python numbers, or raise an error that names the metric."""
     if not declared.by_session:
         return _number(declared.name, value)
     if not isinstance(value, list | tuple | np.ndarray):
         raise UserError(
-            f"metric {declared.name}: it returned {shown(value)}; return a list of {sessions} values, "
+            f"metric {declared.name}: compute returned {shown(value)}; expected a list of {sessions} values, "
             "one per session."
         )
     if len(value) != sessions:
-        raise UserError(f"metric {declared.name}: it returned {len(value)} values for {sessions} sessions.")
+        raise UserError(
+            f"metric {declared.name}: compute returned {len(value)} values; expected {sessions}, "
+            "one per session."
+        )
     return [_number(declared.name, each) for each in value]
 
 
@@ -142,12 +165,12 @@ def _number(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if not isinstance(value, Real | np.number) or isinstance(value, bool) or not math.isfinite(value):
-        raise UserError(f"metric {name}: it returned {shown(value)}; return finite numbers, or None.")
+        raise UserError(f"metric {name}: compute returned {shown(value)}; expected finite numbers or None.")
     return float(value)
 
 
 def _built_in(compute: Callable[[Predictions], Any]) -> Callable[[Predictions], Any]:
-    """Register the computation of the built-in metric that is declared by the function's name."""
+    """Register ``compute`` as the built-in metric with the name of the function."""
     declared = declaration(compute.__name__)
     members = {**vars(declared), "__doc__": compute.__doc__, "compute": lambda self, given: compute(given)}
     _COMPUTED[declared.name] = compute
@@ -157,7 +180,7 @@ def _built_in(compute: Callable[[Predictions], Any]) -> Callable[[Predictions], 
 
 @_built_in
 def accuracy(predictions: Predictions) -> list[float]:
-    """Return the share of right answers by session, every query counted the same."""
+    """Return the share of correct predictions by session. Every query has the same weight."""
     return [float(correct.mean()) for correct in predictions.correct()]
 
 
@@ -169,7 +192,7 @@ def base_accuracy(predictions: Predictions) -> list[float]:
 
 @_built_in
 def novel_accuracy(predictions: Predictions) -> list[float | None]:
-    """Return the accuracy after each session on all novel classes met by then."""
+    """Return the accuracy after each session on all novel classes so far."""
     known = len(predictions.known)
     rest = predictions.counts()[1:]
     return [None, *(float(of.right[known:].sum() / of.asked[known:].sum()) for of in rest)]
@@ -177,7 +200,7 @@ def novel_accuracy(predictions: Predictions) -> list[float | None]:
 
 @_built_in
 def new_accuracy(predictions: Predictions) -> list[float | None]:
-    """Return the accuracy after each session on the classes that it brought."""
+    """Return the accuracy after each session on the classes that arrived in it."""
     return [None, *(row[-1] for row in matrix(predictions)[1:])]
 
 
@@ -190,7 +213,7 @@ def harmonic(predictions: Predictions) -> list[float | None]:
 
 @_built_in
 def matrix(predictions: Predictions) -> list[list[float]]:
-    """Return M[t][j]: the accuracy after session t on the classes that session j brought."""
+    """Return M[t][j]: the accuracy after session t on the classes that arrived in session j."""
     known, n_way = len(predictions.known), predictions.arriving.shape[1]
 
     def by_task(counts: np.ndarray) -> np.ndarray:
@@ -201,14 +224,14 @@ def matrix(predictions: Predictions) -> list[list[float]]:
 
 @_built_in
 def pd(predictions: Predictions) -> float:
-    """Return the performance drop: accuracy at session 0 less that at the last."""
+    """Return the performance drop (PD): accuracy at session 0 minus accuracy at the last session."""
     curve = accuracy(predictions)
     return curve[0] - curve[-1]
 
 
 @_built_in
 def rpd(predictions: Predictions) -> float | None:
-    """Return the drop by the accuracy at session 0; None where that is 0."""
+    """Return PD divided by the accuracy at session 0; None if that accuracy is 0."""
     first = accuracy(predictions)[0]
     return pd(predictions) / first if first else None
 
@@ -222,7 +245,7 @@ def average_accuracy(predictions: Predictions) -> float:
 
 @_built_in
 def forgetting(predictions: Predictions) -> list[float]:
-    """Return for each task but the last: the best accuracy it ever had, less the one it ends with."""
+    """Return the forgetting of each task except the last: its best accuracy minus its final accuracy."""
     rows = matrix(predictions)
     last = len(rows) - 1
     return [max(rows[t][j] for t in range(j, last)) - rows[last][j] for j in range(last)]
@@ -230,9 +253,9 @@ def forgetting(predictions: Predictions) -> list[float]:
 
 @_built_in
 def backward_transfer(predictions: Predictions) -> float | None:
-    """Return BWT = 1/T sum over tasks j < T of M[T][j] - M[j][j]; None where there is one task only.
+    """Return BWT = 1/T sum over tasks j < T of M[T][j] - M[j][j]; None if there is only one task.
 
-    Lopez-Paz and Ranzato, 2017. It is below zero where tasks are forgotten.
+    Lopez-Paz and Ranzato, 2017. Negative values mean forgetting.
     """
     rows = matrix(predictions)
     last = len(rows) - 1
@@ -241,25 +264,25 @@ def backward_transfer(predictions: Predictions) -> float | None:
 
 @_built_in
 def macro_accuracy(predictions: Predictions) -> list[float | None]:
-    """Return the mean over the classes met of their accuracies."""
+    """Return the mean accuracy over all classes so far."""
     return [_mean(values) for values in _by_class(predictions)]
 
 
 @_built_in
 def macro_f1(predictions: Predictions) -> list[float | None]:
-    """Return the mean over the classes met of 2 TP / (2 TP + FP + FN)."""
+    """Return the mean of 2 TP / (2 TP + FP + FN) over all classes so far."""
     return [_mean(f1_scores(of)) for of in predictions.counts()]
 
 
 @_built_in
 def macro_base_accuracy(predictions: Predictions) -> list[float | None]:
-    """Return the mean over the classes known at session 0 of their accuracies."""
+    """Return the mean accuracy over the classes known at session 0."""
     return [_mean(values[: len(predictions.known)]) for values in _by_class(predictions)]
 
 
 @_built_in
 def macro_novel_accuracy(predictions: Predictions) -> list[float | None]:
-    """Return the mean over the novel classes met of their accuracies."""
+    """Return the mean accuracy over all novel classes so far."""
     return [_mean(values[len(predictions.known) :]) for values in _by_class(predictions)]
 
 
@@ -272,7 +295,7 @@ def macro_harmonic(predictions: Predictions) -> list[float | None]:
 
 @_built_in
 def class_accuracy(predictions: Predictions) -> list[list[float | None]]:
-    """Return the accuracy by session and class, in the order of `classes_met`; None: no query."""
+    """Return the accuracy by session and class, in the order of `classes_met`; None without queries."""
     return [
         [None if np.isnan(value) else round(float(value), DIGITS) for value in values]
         for values in _by_class(predictions)
@@ -286,19 +309,19 @@ def classes_met(predictions: Predictions) -> list[int]:
 
 
 def harmonic_mean(base: float | None, novel: float | None) -> float | None:
-    """Return the harmonic mean of two shares; zero where either is."""
+    """Return the harmonic mean of two accuracies; 0 if either is 0."""
     if base is None or novel is None:
         return None
     return 2 * base * novel / (base + novel) if base + novel else 0.0
 
 
 def f1_scores(counts: ClassCounts) -> np.ndarray:
-    """Return 2 TP / (2 TP + FP + FN) by class; NaN for a class without queries."""
+    """Return 2 TP / (2 TP + FP + FN) by class; NaN for classes without queries."""
     return _ratio(2 * counts.right, counts.asked + counts.given, counts.asked)
 
 
 def _by_class(predictions: Predictions) -> list[np.ndarray]:
-    """Return by session the accuracy of each class met, in the order of meeting."""
+    """Return the accuracy of each class by session, in the order in which classes are met."""
     return [_ratio(of.right, of.asked, of.asked) for of in predictions.counts()]
 
 

@@ -1,4 +1,4 @@
-"""What a run has answered, query by query: all that its metrics are made of, in memory and as a file."""
+"""The predictions of a run for every query, in memory and as a file. All metrics derive from them."""
 
 from __future__ import annotations
 
@@ -12,37 +12,47 @@ from hagmeta.common.errors import UserError
 
 
 class ClassCounts(NamedTuple):
-    """Of each class met by a session, in the order in which they are met."""
+    """Counts for each class up to a session, in the order in which classes are met."""
 
     asked: np.ndarray  # queries of the class
-    given: np.ndarray  # queries that were taken for it
-    right: np.ndarray  # queries that are both
+    given: np.ndarray  # queries predicted as the class
+    right: np.ndarray  # queries of the class predicted correctly
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """The queries of every session so far, the class given to each, and its own."""
+    """The queries of every session, with predicted and true classes.
 
-    known: np.ndarray  # (classes,) met at session 0
-    arriving: np.ndarray  # (sessions, N) classes
-    queries: list[np.ndarray] = field(default_factory=list)  # by session, as the next two
-    predicted: list[np.ndarray] = field(default_factory=list)  # -1 where the answer is no class
+    Attributes:
+        known: The classes (classes,) known at session 0.
+        arriving: The classes (sessions, N) that arrive in each later session.
+        queries: The nodes that were classified, by session.
+        predicted: Their predicted classes, by session; -1 if the prediction is not a class.
+        true: Their true classes, by session.
+    """
+
+    known: np.ndarray
+    arriving: np.ndarray
+    queries: list[np.ndarray] = field(default_factory=list)
+    predicted: list[np.ndarray] = field(default_factory=list)
     true: list[np.ndarray] = field(default_factory=list)
 
     def add(self, queries: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> None:
-        """The next session's."""
+        """Add the predictions of the next session."""
         self.queries.append(queries)
         self.predicted.append(predicted)
         self.true.append(true)
 
     def met(self, session: int) -> np.ndarray:
+        """Return all classes up to ``session``, in the order in which they are met."""
         return np.concatenate([self.known, self.arriving[:session].ravel()])
 
     def correct(self) -> list[np.ndarray]:
+        """Return whether each prediction is correct, by session."""
         return [given == true for given, true in zip(self.predicted, self.true, strict=True)]
 
     def counts(self) -> list[ClassCounts]:
-        """By session."""
+        """Return the counts of each class, by session."""
         return [self._counts(session) for session in range(len(self.true))]
 
     def _counts(self, session: int) -> ClassCounts:
@@ -54,10 +64,10 @@ class Predictions:
         return ClassCounts(count(true), count(predicted), count(true[true == predicted]))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As a file keeps them: a row a query and session, and a row a class in the order of meeting.
+        """Return the arrays of a file: one row per query and session, and one row per class.
 
-        A query's rows stand together, since it is mostly answered alike from session to session: that is
-        what makes the file small.
+        Rows are sorted by query. Predictions of a query rarely change between sessions, so the file
+        compresses well.
         """
         session = np.repeat(np.arange(len(self.queries)), [len(asked) for asked in self.queries])
         rows = {
@@ -77,7 +87,7 @@ class Predictions:
 
 
 def from_arrays(arrays: dict[str, np.ndarray]) -> Predictions:
-    """What ``arrays`` had; within a session by query."""
+    """Return the predictions in ``arrays``, sorted by query within a session."""
     session, arrived = arrays["session"], arrays["arrived"]
     classes = arrays["classes"].astype(np.int64)
     arriving = classes[arrived > 0].reshape(int(arrived.max()), -1)
@@ -89,18 +99,22 @@ def from_arrays(arrays: dict[str, np.ndarray]) -> Predictions:
 
 
 def read_predictions(path: Path) -> Predictions:
-    """The predictions of a run (``StudyFolder.predictions_of``), or a UserError that names the file."""
+    """Read the predictions of a run from the file ``StudyFolder.predictions_of``.
+
+    Raises:
+        UserError: The file is missing or damaged.
+    """
     try:
         with np.load(path) as arrays:
             return from_arrays(dict(arrays))
     except FileNotFoundError:
-        raise UserError(f"{path}: the predictions of this run were not kept.") from None
-    except Exception as error:  # a damaged archive raises what it likes
-        raise UserError(f"{path}: not whole ({error}); the run's record is not touched by that.") from None
+        raise UserError(f"{path}: no such file; the predictions of this run were not saved.") from None
+    except Exception as error:  # a damaged archive raises many kinds of errors
+        raise UserError(f"{path}: damaged file ({error}); the record of the run is not affected.") from None
 
 
 def _narrow(column: np.ndarray) -> np.ndarray:
-    """In the smallest integers that hold it."""
+    """Return ``column`` in the smallest sufficient integer type."""
     largest = int(column.max())
     extreme = min(int(column.min()), -largest - 1) if column.min() < 0 else largest
     return column.astype(np.min_scalar_type(extreme))

@@ -1,4 +1,4 @@
-"""What the authors' published code does, so that its tables can be compared with. It leaks."""
+"""The protocol of the authors' published code, to compare with the tables of the paper. It leaks."""
 
 from __future__ import annotations
 
@@ -9,42 +9,46 @@ import numpy as np
 from hagmeta.protocol.base import Protocol
 from hagmeta.protocol.scenario import ClassNodes, Scenario, Stream, StreamPlan
 
-QUERIES = 20  # a class, as the authors' code draws them
+QUERIES = 20  # per class, as in the authors' code
 
 
 class Released(Protocol):
-    """Queries come from all nodes of a class, training nodes included; a met class is the mean of them all.
+    """The rules of the authors' code. They leak.
 
-    A session's accuracy is read in training mode from the very pass whose loss, on the query labels, then
-    takes one gradient step. A_0 is the query accuracy of the last pseudo-stream of meta-training. A method
-    without pseudo-streams in its training answers one after it.
+    Queries come from all nodes of a class, including training nodes. The prototype of a known class is the
+    mean of all its nodes.
 
-    In the sessions a new class has two prototypes there: that of its supports, which is right, and the mean
-    of all its nodes, which is counted wrong (the list of known classes is extended before it is used). That
-    costs the authors' figures several points and is kept, since the paper's tables were made so; methods that
-    are not built on HAG-Meta's prototypes are spared it, and the others can be (``double_prototypes``).
+    The accuracy of a session comes from a forward pass in training mode. The loss of this pass uses the query
+    labels, and one gradient step follows. A_0 is the query accuracy of the last pseudo-stream of
+    meta-training. A method that trains without pseudo-streams is scored on one after training.
+
+    In the sessions, a new class has two prototypes. The prototype of its supports counts as correct. The mean
+    of all its nodes counts as an error, because the code extends the list of known classes too early. This
+    costs the authors' figures several points. We keep it, because the tables of the paper were made this way.
+    It applies only to methods built on HAG-Meta's prototypes, and ``double_prototypes`` turns it off.
 
     The encoder and both attentions have the form of the authors' code (``decides``):
-    - the adjacency is normalised over the whole graph, and masked without being normalised again;
-    - NLA multiplies scores by the logarithm of the degree in the whole graph, without self-loop, and its
-      weights are shares of a sum. The logarithm of no neighbours makes the authors' results NaN: here such a
-      node counts as one with a single neighbour;
-    - TLA has two layers for the base classes, reshapes the prototypes of earlier tasks where it should
-      transpose them, puts ReLU and dropout on tasks' vectors, and draws that of the newest a second time;
-    - TLA's gradients are never set to zero, so that they add up over meta-training and sessions.
-    Six steps of it are those of the authors' code, number by number (tests/hagmeta/methods/test_parity.py).
+
+    - The adjacency matrix is normalised over the whole graph, then masked without another normalisation.
+    - NLA multiplies scores by the logarithm of the degree in the whole graph, without self-loop. Its weights
+      are shares of a sum. For nodes without neighbours, the authors' results become NaN; here such a node
+      counts as having one neighbour.
+    - TLA has two layers for the base classes. It reshapes the prototypes of earlier tasks where it should
+      transpose them. It applies ReLU and dropout to task vectors, and draws dropout twice for the newest.
+    - TLA's gradients are never reset to zero, so they add up over meta-training and sessions.
+
+    Six steps match the authors' code number by number (tests/hagmeta/methods/test_parity.py).
     """
 
     name = "released"
     leaks = True
-    revision = (
-        3  # the first had the attentions of `strict`, the second broke ties between class sizes by name
-    )
+    # Revision 1 had the attentions of `strict`; revision 2 broke ties between class sizes by name.
+    revision = 3
     decides: ClassVar = {
         "pretrain_on": "known",
         "rehearsal": "all",
-        "mislabelled": 0,  # a class met is known by all its nodes, which would tell the wrong ones
-        "smoothing": 0.0,  # answers are those of the pass that learns
+        "mislabelled": 0,  # a known class is the mean of all its nodes, which would reveal wrong supports
+        "smoothing": 0.0,  # predictions come from the training pass
         "logit_adjustment": 0.0,
         "self_training": 0,
         "normalisation": "whole",
@@ -57,7 +61,7 @@ class Released(Protocol):
     }
     validates = False
     scores_while_learning = True
-    has_oracles = False  # every class met is known by all its nodes, to everyone
+    has_oracles = False  # every method sees all nodes of known classes
 
     @classmethod
     def default_query_shot(cls, k_shot: int) -> int:
@@ -69,7 +73,7 @@ class Released(Protocol):
         return max(self.settings.query_shot, QUERIES)
 
     def large_enough(self, counts: np.ndarray) -> np.ndarray:
-        """Supports and queries come from all nodes of a class."""
+        """Return a mask of classes with enough nodes. Supports and queries come from all of them."""
         assert self.settings.k_shot
         return counts >= self.settings.k_shot + self.queries_needed
 
@@ -77,7 +81,7 @@ class Released(Protocol):
         return nodes.members[c]
 
     def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-        """Anew in each session, from all nodes of a class but its supports."""
+        """Draw new queries in each session, from all nodes of a class except its supports."""
         queries = []
         for number in range(len(plan.arriving) + 1):
             met = np.concatenate([plan.known, plan.arriving[:number].ravel()])
@@ -103,4 +107,4 @@ class Released(Protocol):
         return merged
 
     def remarks(self) -> list[str]:
-        return ["the released protocol leaks: it trains on the queries that it is scored on"]
+        return ["the released protocol leaks: it trains on the queries that it scores"]

@@ -1,4 +1,4 @@
-"""From a seed to its classes and nodes: which are base, novel-train, novel-test; train, val, test."""
+"""Draw the split of a seed: base, novel-train and novel-test classes; train, val and test nodes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hagmeta.packs.randomness import stream
 from hagmeta.protocol import PROTOCOLS, ProtocolSettings, make_protocol
 from hagmeta.protocol.scenario import CONTEXT, TEST, TRAIN, VAL, Split, held_out_size
 
-LEAST_BASE = 2  # classes: with one there is nothing to pre-train
+LEAST_BASE = 2  # base classes; pre-training needs at least two
 
 
 def make_split(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Split:
-    """Draw one seed's classes and roles."""
+    """Draw the roles of classes and nodes for ``seed``."""
     usable = usable_classes(dataset, settings)
     assert settings.classes is not None
     num_base, num_train, num_test = settings.classes
     if sum(settings.classes) > len(usable):
         raise UserError(
             f"classes {num_base} + {num_train} + {num_test} is more than the {len(usable)} usable classes "
-            f"of {dataset.name} (it has {dataset.num_classes}); give smaller counts with --classes B T E."
+            f"of {dataset.name} (it has {dataset.num_classes}); use smaller counts in --classes B T E."
         )
     rng = stream(seed, "split")
     counts = dataset.class_sizes
@@ -39,13 +39,17 @@ def make_split(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Split
 
 
 def class_members(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
-    """The nodes of every class, ascending; those without a label are in none."""
+    """Return the nodes of every class in ascending order, without unlabelled nodes."""
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.searchsorted(labels[order], np.arange(num_classes)))[1:]
 
 
 def usable_classes(dataset: Dataset, settings: ProtocolSettings) -> np.ndarray:
-    """Classes large enough for K supports and the queries; smaller ones stop or are dropped."""
+    """Return the classes with enough nodes for K supports and the queries.
+
+    Raises:
+        UserError: Some classes are too small and ``drop_small`` is off.
+    """
     protocol = make_protocol(settings)
     counts = dataset.class_sizes
     enough = protocol.large_enough(counts)
@@ -55,8 +59,8 @@ def usable_classes(dataset: Dataset, settings: ProtocolSettings) -> np.ndarray:
         more = f" and {len(small) - 5} more" if len(small) > 5 else ""
         raise UserError(
             f"{len(small)} classes of {dataset.name} have too few nodes for {settings.k_shot} supports and "
-            f"{protocol.queries_needed} queries: {named}{more}. Leave them out with --drop-small, or lower "
-            f"--k-shot or query_shot."
+            f"{protocol.queries_needed} queries: {named}{more}. Leave them out with --drop-small, or use "
+            f"smaller values of --k-shot or query_shot."
         )
     return np.flatnonzero(enough)
 
@@ -64,21 +68,21 @@ def usable_classes(dataset: Dataset, settings: ProtocolSettings) -> np.ndarray:
 def proposed_classes(
     dataset: Dataset, n_way: int, k_shot: int, protocol: str = "strict", query_shot: int | None = None
 ) -> tuple[int, int, int]:
-    """Propose how many classes are base, novel-train and novel-test, as the embedded datasets have them.
+    """Propose numbers of base, novel-train and novel-test classes, similar to the embedded datasets.
 
-    About a quarter of the classes is novel-train and half is novel-test, in whole sessions of N. The others
-    are base, which are the largest. Classes too small for the shots and queries do not count; a run has to
-    leave them out (``drop_small``).
+    About a quarter of the classes becomes novel-train and half becomes novel-test, in whole sessions of N.
+    The other classes, the largest, become base. Classes with too few nodes do not count; leave them out of a
+    run with ``drop_small``.
 
     Args:
-        dataset: the graph.
-        n_way: new classes per session.
-        k_shot: labelled nodes per new class.
-        protocol: the name of the protocol, which decides how many nodes a class needs.
-        query_shot: training queries per class; without it, the protocol's default.
+        dataset: The graph.
+        n_way: New classes per session.
+        k_shot: Labelled nodes per new class.
+        protocol: The name of the protocol, which decides how many nodes a class needs.
+        query_shot: Training queries per class. The default is that of the protocol.
 
     Returns:
-        The three counts: what ``classes`` is in a configuration.
+        The three counts, to use as the setting ``classes``.
     """
     queries = query_shot or PROTOCOLS[protocol].default_query_shot(k_shot)
     settings = ProtocolSettings(n_way=n_way, k_shot=k_shot, query_shot=queries, protocol=protocol)
@@ -88,7 +92,7 @@ def proposed_classes(
         raise UserError(
             f"{dataset.name} has {usable} classes with enough nodes for {k_shot}-shot (of "
             f"{dataset.num_classes}); {n_way}-way needs {needed}: {LEAST_BASE} base, {n_way} novel-train and "
-            f"{n_way} novel-test. Lower n_way or k_shot."
+            f"{n_way} novel-test. Use a smaller n_way or k_shot."
         )
     novel_train = max(1, round(usable / 4 / n_way)) * n_way
     base = min(max(LEAST_BASE, usable // 4), usable - novel_train - n_way)

@@ -1,4 +1,4 @@
-"""The sequence of sessions that one seed's model lives through, drawn."""
+"""Draw the streams of sessions of a seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hagmeta.protocol.splits import class_members, make_split
 
 
 def make_scenario(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Scenario:
-    """Draw one seed's split and streams."""
+    """Draw the split and the streams of ``seed``."""
     assert settings.n_way and settings.k_shot
     split = make_split(dataset, settings, seed)
     nodes = ClassNodes(class_members(dataset.labels, dataset.num_classes), split.role)
@@ -43,39 +43,47 @@ def make_scenario(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Sc
 
 
 def half_of(novel_train: int, n_way: int) -> int:
-    """Half of the novel-train classes in whole sessions of N; N are left to train on at least."""
+    """Return half of the novel-train classes, in whole sessions of N. At least N remain for training."""
     if novel_train < 2 * n_way:
         raise UserError(
-            f"val_classes is half, but {novel_train} novel-train classes are too few for n_way = {n_way} of "
-            "them to validate on and as many to train on."
+            f"val_classes is half, but {novel_train} novel-train classes are too few for n_way = {n_way}; "
+            f"expected at least {2 * n_way}: {n_way} for validation and {n_way} for training."
         )
     return novel_train // 2 // n_way * n_way
 
 
 def check_ways(settings: ProtocolSettings) -> None:
-    """Refuse an N that the class split cannot feed, and more wrong labels than a class can bear."""
+    """Raise an error if N, sessions, val_classes or mislabelled do not fit the class split."""
     assert settings.classes and settings.n_way and settings.k_shot
     _, novel_train, novel_test = settings.classes
     n_way, sessions, val_classes = settings.n_way, settings.sessions, settings.held_out
     k_shot, mislabelled = settings.k_shot, settings.mislabelled
     kept = novel_train - val_classes
     if mislabelled and n_way < 2:
-        raise UserError(f"mislabelled is {mislabelled}, but with n_way 1 a session has no other class.")
+        raise UserError(
+            f"mislabelled is {mislabelled}, but with n_way 1 a session has no other class; "
+            "expected n_way of at least 2."
+        )
     if mislabelled and mislabelled >= k_shot:
-        raise UserError(f"mislabelled is {mislabelled}; it must be below k_shot, {k_shot}.")
+        raise UserError(f"mislabelled is {mislabelled}; expected less than k_shot, which is {k_shot}.")
     if n_way > novel_test:
-        raise UserError(f"n_way is {n_way}, but only {novel_test} classes are novel-test.")
+        raise UserError(
+            f"n_way is {n_way}, but only {novel_test} classes are novel-test; "
+            "use a smaller n_way, or more novel-test classes."
+        )
     if n_way > kept:
         raise UserError(
             f"n_way is {n_way}, but meta-training has only {kept} classes "
-            f"({novel_train} novel-train less {val_classes} val_classes)."
+            f"({novel_train} novel-train minus {val_classes} val_classes); use a smaller n_way."
         )
     if val_classes and val_classes < n_way:
-        raise UserError(f"val_classes is {val_classes}; a validation session needs n_way = {n_way} of them.")
+        raise UserError(
+            f"val_classes is {val_classes}; expected 0 or at least n_way = {n_way}, for one session."
+        )
     if sessions and sessions * n_way > novel_test:
         raise UserError(
             f"{sessions} sessions of {n_way} classes need {sessions * n_way} "
-            f"novel-test classes; there are {novel_test}."
+            f"novel-test classes, but there are {novel_test}; use fewer sessions."
         )
 
 
@@ -85,17 +93,25 @@ def _in_sessions(classes: np.ndarray, n_way: int) -> np.ndarray:
 
 
 class _Builder:
-    """Draws one stream's supports and queries from the seed's generator for it."""
+    """Draws the supports and queries of one stream."""
 
     def __init__(self, settings: ProtocolSettings, nodes: ClassNodes, purpose: str, seed: int) -> None:
         self.protocol, self.k_shot, self.nodes = make_protocol(settings), settings.k_shot, nodes
         self.seed, self.mislabelled = seed, settings.mislabelled
         self.mislabelled_rng = random_stream(seed, f"{purpose}/mislabelled")
         self.rng = random_stream(seed, purpose)
-        self.query_rng = random_stream(seed, f"{purpose}/queries")  # fewer sessions leave them as they are
+        # A separate generator, so that the number of sessions does not change the queries.
+        self.query_rng = random_stream(seed, f"{purpose}/queries")
 
     def stream(self, known: np.ndarray, there: np.ndarray, arriving: np.ndarray, role: int) -> Stream:
-        """A stream whose ``there`` classes have arrived at its start, with queries of one role."""
+        """Return a stream.
+
+        Args:
+            known: The classes that the model knows at session 0.
+            there: The classes whose nodes are in the graph at session 0.
+            arriving: The classes (sessions, N) of later sessions.
+            role: The role of the queries.
+        """
         support = np.array([[self._support(c) for c in session] for session in arriving])
         support = mislabel(support, self.mislabelled, self.mislabelled_rng)
         arrival = np.full(len(self.nodes.role), NEVER, dtype=np.int16)
@@ -105,7 +121,7 @@ class _Builder:
         for c in there:
             arrival[self.nodes.members[c]] = 0
         readable_from = arrival.copy()
-        arrival[self.nodes.role == CONTEXT] = 0  # there from the start; no label of theirs is ever read
+        arrival[self.nodes.role == CONTEXT] = 0  # visible from the start; they have no labels to read
         plan = StreamPlan(self.nodes, known, arriving, support, role)
         queries = self.protocol.queries(plan, self.query_rng)
         rehearsed = self.protocol.rehearsed(plan, self.seed)

@@ -1,4 +1,4 @@
-"""The paper's text with nothing leaking, which the tests prove."""
+"""The protocol of the paper's text, without leaks. Tests prove that nothing leaks."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from hagmeta.protocol.scenario import (
 
 
 class Strict(Protocol):
-    """Labels of train nodes are learnt from, val nodes chosen by, test nodes asked, each after the learning.
+    """Methods train on train nodes, choose by validation nodes, and are scored on test nodes afterwards.
 
-    A class known at the start is known by its train nodes, one that arrives by its K supports, for ever, as
-    far as `rehearsal` lets labels be read again after the session of their class (0, of those known at the
-    start): all, at most M a class, or none. Of none, what was computed in that session is kept.
+    A class known at session 0 is represented by its train nodes. A class that arrives later is represented by
+    its K supports. The setting `rehearsal` decides which labels may be used again after the session of their
+    class: all, at most M per class, or none. With none, a method keeps what it computed in that session.
     """
 
     name = "strict"
     leaks = False
-    revision = 2  # the first broke ties between class sizes by name, and validated by queries, not by classes
-    # Degrees in the whole graph would tell of nodes that are not visible yet.
+    # Revision 1 broke ties between class sizes by name, and averaged validation over queries, not classes.
+    revision = 2
+    # Degrees in the whole graph would reveal nodes that are not visible yet.
     decides: ClassVar = {"normalisation": "visible", "nla_degree": "visible", "double_prototypes": False}
     validates = True
     scores_while_learning = False
@@ -58,7 +59,7 @@ class Strict(Protocol):
         return self.settings.rehearsed
 
     def rehearsed(self, plan: StreamPlan, seed: int) -> Rehearsed | None:
-        """At most M nodes a class, drawn for the class: the same ones whatever else the stream brings."""
+        """Draw at most M nodes per class. The draw depends only on the seed and the class."""
         most = self.most_rehearsed
         if most is None:
             return None
@@ -72,7 +73,7 @@ class Strict(Protocol):
         return Rehearsed(known, np.array(support, dtype=np.int64))
 
     def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-        """The nodes of one role, or ``queries_per_class`` of a class, the same in every session."""
+        """Return all nodes of one role, or ``queries_per_class`` per class, the same in every session."""
         most = self.settings.queries_per_class or None
 
         def of(classes: np.ndarray) -> list[np.ndarray]:

@@ -1,7 +1,7 @@
-"""Graph attention on a GPU in one pass over the edges, in Triton: nothing is kept for an edge.
+"""Graph attention on a GPU in one pass over the edges, in Triton, without memory per edge.
 
-Weights of edges are computed again on the way back, from each target's normaliser. A node's neighbours are
-worked off by one program, the nodes with most of them first; all sums are in a fixed order.
+The backward pass computes edge weights again from the normaliser of each target. One program processes all
+neighbours of a node; nodes with most neighbours come first. All sums have a fixed order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-GATHERED = 16  # neighbours at a time
+GATHERED = 16  # neighbours per step
 SLOPE = tl.constexpr(0.2)  # of the leaky ReLU
 
 
@@ -26,9 +26,10 @@ def forward(
     source: Tensor,
     target: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """What each node (nodes, pack, width) attends to, and its normalisers (nodes, pack, heads).
+    """Return the attention output (nodes, pack, width) and the normalisers (nodes, pack, heads).
 
-    The scores (nodes, pack, heads) of an edge's two ends are added. ``order`` says which nodes come first.
+    The score of an edge is the sum of ``source`` and ``target`` (nodes, pack, heads) at its two ends.
+    ``order`` is the order in which nodes are processed.
     """
     out, normaliser = torch.zeros_like(mapped), torch.zeros_like(target)
     arguments = (offsets, columns, order, visible, mapped, source, target, out, normaliser)
@@ -39,7 +40,10 @@ def forward(
 def backward(
     offsets: Tensor, columns: Tensor, order: Tensor, visible: Tensor, known: Sequence[Tensor], grad: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of ``mapped``, ``source`` and ``target``; ``known`` are these and what ``forward`` gave."""
+    """Return the gradients of ``mapped``, ``source`` and ``target``.
+
+    ``known`` are these three and the two results of ``forward``.
+    """
     mapped, source, target, out, normaliser = known
     heads = target.shape[-1]
     inner = (grad * out).unflatten(-1, (heads, -1)).sum(-1)
@@ -52,7 +56,7 @@ def backward(
 
 
 def fits(width: int, heads: int) -> bool:
-    """Whether these kernels can do it: they count in powers of two."""
+    """Return whether the kernels support this shape: both numbers must be powers of two."""
     return all(number & (number - 1) == 0 for number in (width, heads))
 
 
@@ -75,7 +79,7 @@ def _sizes(mapped: Tensor, target: Tensor) -> dict[str, int]:
 
 @triton.jit
 def _place(offsets, order, visible, nodes, heads: tl.constexpr, width: tl.constexpr):
-    """What a program works on; a node that cannot be seen has no entries."""
+    """Return the row and the entries that a program processes. Invisible nodes have no entries."""
     row, seed = tl.load(order + tl.program_id(0)).to(tl.int64), tl.program_id(1)
     head = tl.arange(0, heads)
     column = head[:, None] * width + tl.arange(0, width)[None, :]
@@ -89,7 +93,7 @@ def _neighbours(
     columns, visible, nodes, pack, seed, head, column, first, end,
     heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
 ):  # fmt: skip
-    """Which of the next neighbours are there and can be seen, and where their scores and numbers lie."""
+    """Return a mask of the visible next neighbours, and the addresses of their scores and values."""
     entry = first + tl.arange(0, gathered)
     other = tl.load(columns + entry, entry < end, 0).to(tl.int64)
     seen = tl.load(visible + seed * nodes + other, entry < end, 0.0) != 0.0
@@ -100,7 +104,7 @@ def _neighbours(
 
 @triton.jit
 def _weights(score, shift, seen):
-    """On the way back: the slopes (gathered, heads) of the leaky ReLU, and the weights of the edges."""
+    """Return, for the backward pass, the slopes (gathered, heads) of the leaky ReLU and the edge weights."""
     slope = tl.where(score > 0, 1.0, SLOPE)
     return slope, tl.where(seen[:, None], tl.exp(score * slope - shift), 0.0)
 
@@ -123,14 +127,14 @@ def _attend(
         score = tl.where(score > 0, score, SLOPE * score)
         score = tl.where(seen[:, None], score, float("-inf"))
         raised = tl.maximum(largest, tl.max(score, 0))
-        shift = tl.where(raised == float("-inf"), 0.0, raised)  # none was seen so far
+        shift = tl.where(raised == float("-inf"), 0.0, raised)  # no visible neighbour so far
         weight = tl.exp(score - shift[None, :])
         before = tl.exp(largest - shift)
         taken = tl.load(mapped + places, seen[:, None, None], 0.0)
         total = total * before + tl.sum(weight, 0)
         summed = summed * before[:, None] + tl.sum(weight[:, :, None] * taken, 0)
         largest = raised
-    if end > start:  # what is not written is zero
+    if end > start:  # the output is initialised with zeros
         tl.store(out + (row * pack + seed) * (heads * width) + column, summed / total[:, None])
         tl.store(normaliser + (row * pack + seed) * heads + head, largest + tl.log(total))
 
@@ -163,7 +167,7 @@ def _to_sources(
     nodes, pack,
     heads: tl.constexpr, width: tl.constexpr, gathered: tl.constexpr,
 ):  # fmt: skip
-    """The adjacency is symmetric: those that a node attends to are those that attend to it."""
+    """Compute gradients at sources. The adjacency matrix is symmetric, so targets are the neighbours."""
     row, seed, head, column, start, end = _place(offsets, order, visible, nodes, heads, width)
     here = (row * pack + seed) * heads
     own = tl.load(source + here + head)

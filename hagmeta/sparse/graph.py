@@ -1,4 +1,4 @@
-"""The graph on its device, and what a seed can see of it."""
+"""The graph on its device, and the part of it that each seed sees."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING or gpu_usable():
 
 @dataclass(frozen=True, kw_only=True)
 class GraphSettings(InputSettings):
-    """What is propagated, and what that is normalised by."""
+    """The inputs and the normalisation of propagation."""
 
     normalisation: str = setting(
         "visible",
-        "degrees that normalise what is visible of the graph: its own, or those of the whole graph",
+        "degrees that normalise propagation: those of the visible graph, or of the whole graph",
         choices=("visible", "whole"),
         birth="visible",
     )
 
 
 class View(NamedTuple):
-    """What can be seen: other nodes, such as those of classes not yet met, and their edges take no part."""
+    """The visible part of the graph, without nodes of future classes and without their edges."""
 
     visible: Tensor  # (nodes,) 1 or 0
-    scale: Tensor  # (nodes,) visible / sqrt(neighbours + 1): the visible ones, or all
+    scale: Tensor  # (nodes,) visible / sqrt(neighbours + 1), counting visible neighbours or all
     log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
-    propagated: tuple[Tensor, ...] = ()  # what no step changes, once for all of them
-    settled: tuple[Tensor, ...] = ()  # what no step of a session changes, once its labels are known
-    inputs: tuple[Tensor, ...] = ()  # ``Inputs``, words and rows, where features do not enter as they are
-    narrow: tuple[Tensor, ...] = ()  # the same for few columns, of methods that propagate them as they are
+    propagated: tuple[Tensor, ...] = ()  # values that no step changes, computed once
+    settled: tuple[Tensor, ...] = ()  # values that are fixed within a session, once its labels are known
+    inputs: tuple[Tensor, ...] = ()  # ``Inputs`` (words and rows), unless features are raw
+    narrow: tuple[Tensor, ...] = ()  # inputs with few columns, for methods that propagate raw inputs
 
 
 class Graph:
-    """Adjacency and features, the same for every seed and never rebuilt: only the view changes."""
+    """Adjacency matrix and features, shared by all seeds. Only the view changes."""
 
     adjacency: SymmetricMatrix
     features: SparseMatrix | DenseMatrix | PlainMatrix
@@ -75,28 +75,28 @@ class Graph:
             self.features = SparseMatrix(dataset.features, self.device)
 
     def view(self, visible: np.ndarray) -> View:
-        """Views of a pack, (pack, nodes) each, from a boolean array of that shape."""
+        """Return the views of a pack from a boolean array (pack, nodes)."""
         mask = torch.from_numpy(visible).to(self.device, torch.float32)
-        degree = self.adjacency.product(mask.T.contiguous()).T.contiguous()  # self included
+        degree = self.adjacency.product(mask.T.contiguous()).T.contiguous()  # includes the node itself
         counted = degree if self.normalisation == "visible" else self.degree
         scale = mask / counted.clamp(min=1).sqrt()
         return View(mask, scale, degree.clamp(min=1).log())
 
     def inputs(self, kind: str, visible: np.ndarray) -> Inputs:
-        """A seed's inputs that are not raw, on the host, from what it sees (nodes,) at the start."""
+        """Return the tf-idf or svd inputs of a seed, on the host, fitted on its ``visible`` nodes."""
         return make_inputs(kind, self._host_features, visible)
 
     def mapped(self, weight: Tensor, view: View) -> Tensor:
-        """The inputs of every node times a weight (inputs, width)."""
+        """Return the inputs of every node times ``weight`` (inputs, width)."""
         if not view.inputs:
             return matmul(self.features, weight)
         words, rows = view.inputs
-        # Factors come second: a product lies in memory as its first operand does, seeds beside the columns.
+        # Factors come second: a product has the memory layout of its first operand (seeds next to columns).
         weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
         return matmul(self.features, weight) * rows.unsqueeze(-1)
 
     def dense_inputs(self, view: View, nodes: Tensor) -> Tensor:
-        """Return the inputs of some nodes (nodes,) of one seed, written out: (nodes, inputs)."""
+        """Return the dense inputs (nodes, inputs) of some nodes of one seed."""
         features = self._host_features[nodes.cpu().numpy()]
         if not view.inputs:
             dense = features if isinstance(features, np.ndarray) else features.toarray()
@@ -107,11 +107,11 @@ class Graph:
         return torch.from_numpy(weighed).to(self.device, torch.float32) * rows[nodes].unsqueeze(-1)
 
     def narrow_inputs(self, view: View, weight: Tensor) -> Tensor:
-        """The narrow inputs (`View.narrow`) of every node times a weight; zeros where it is out of sight."""
+        """Return the narrow inputs (`View.narrow`) of every node times ``weight``; 0 for invisible nodes."""
         return self.mapped(weight, view._replace(inputs=view.narrow)) * view.visible.unsqueeze(-1)
 
     def narrow_words(self, view: View, rows: Tensor) -> Tensor:
-        """The same transposed, where words are weighed one by one: (nodes, width) to (features, width)."""
+        """Return the transposed product for inputs weighted by word: (nodes, width) to (features, width)."""
         assert isinstance(self.features, (SparseMatrix, PlainSparseMatrix)), "words are sparse"
         words, scale = view.narrow
         rows = rows * (scale * view.visible).unsqueeze(-1)
@@ -119,26 +119,26 @@ class Graph:
 
     @cached_property
     def degree(self) -> Tensor:
-        """(nodes,) Neighbours in the whole graph, and the node itself."""
+        """Return the number (nodes,) of neighbours in the whole graph plus one."""
         return torch.from_numpy(self.loops.sum(1).A1).to(self.device, torch.float32)
 
     @cached_property
     def log_degree(self) -> Tensor:
-        """(nodes,) log(neighbours in the whole graph); of a node without any 0, as of one with one."""
+        """Return log(neighbours in the whole graph), (nodes,); 0 for nodes without neighbours."""
         return (self.degree - 1).clamp(min=1).log()
 
     def host_scale(self, visible: np.ndarray) -> np.ndarray:
-        """A seed's ``View.scale`` (nodes,), on the host."""
+        """Return ``View.scale`` (nodes,) of a seed on the host."""
         counted = visible if self.normalisation == "visible" else np.ones_like(visible)
         scale: np.ndarray = visible / np.sqrt(np.maximum(self.loops @ counted.astype(np.float32), 1))
         return scale
 
     def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
-        """Kipf and Welling's propagation among the visible nodes, times ``factor``."""
+        """Return the propagation of Kipf and Welling among visible nodes, times ``factor``."""
         return aggregate(self.adjacency, _scaled(view, factor), hidden)
 
     def aggregate_at(self, hidden: Tensor, view: View, nodes: Tensor) -> Tensor:
-        """The same for a few nodes (nodes,) only."""
+        """Return the propagation for some nodes (nodes,) only."""
         return aggregate_at(self.adjacency, view.scale, hidden, nodes)
 
     def neighbour_means(self, hidden: Tensor, view: View) -> Tensor:
@@ -159,7 +159,7 @@ class Graph:
     def hidden_layer(
         self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
     ) -> Tensor:
-        """Kipf and Welling's propagation with a bias, ReLU and, where there is a key, dropout."""
+        """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key."""
         scale = dropout_scale(rate, key)
         if not self.adjacency.on_gpu:
             return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
@@ -169,11 +169,11 @@ class Graph:
         return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, dropout_threshold(rate))
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
-        """Averages over nodes, one matrix (classes, nodes) a seed, under a view of them."""
+        """Return class means. ``members`` has one matrix (classes, nodes) of weights per seed."""
         return ClassMeans(self, members, visible)
 
     def attends_in_one_pass(self, width: int, heads: int) -> bool:
-        """Whether graph attention of this shape needs nothing kept for an edge."""
+        """Return whether graph attention of this shape can run without memory per edge."""
         return self.adjacency.on_gpu and attention_kernels.fits(width, heads)
 
     @cached_property
@@ -182,55 +182,58 @@ class Graph:
 
 
 def _scaled(view: View, factor: float) -> Tensor:
-    """The weights of a propagation times ``factor``: each edge has them at both ends."""
+    """Return propagation weights that give ``factor`` times the result. Each edge uses them at both ends."""
     return view.scale if factor == 1 else view.scale * math.sqrt(factor)
 
 
 def _unweighted(view: View) -> View:
-    """Make propagation a plain sum over the visible nodes."""
+    """Return a view whose propagation is a plain sum over visible nodes."""
     return view._replace(scale=view.visible)
 
 
 def neighbour_shares(scale: Tensor) -> Tensor:
-    """Return 1 / neighbours, from a ``View.scale`` of any shape; 0 for invisible nodes and those without."""
+    """Return 1 / neighbours from a ``View.scale``; 0 for invisible nodes and nodes without neighbours."""
     neighbours = torch.where(scale > 0, scale, 1).pow(-2).round() - 1
     return torch.where(neighbours > 0, 1 / neighbours.clamp(min=1), 0)
 
 
 class ClassMeans:
-    """Averages embeddings over the nodes that a class is known by."""
+    """Averages embeddings over the labelled nodes of each class."""
 
     def __init__(self, graph: Graph, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> None:
         self._graph, self._members, self._visible = graph, members, visible
 
     @cached_property
     def direct(self) -> SeedwiseMatrix | PlainSparseMatrix:
-        """(classes, nodes): for embeddings that are there for every node."""
+        """Return the averaging matrix (classes, nodes) for embeddings of all nodes."""
         return SeedwiseMatrix(self._members, self._graph.device)
 
     @cached_property
     def aggregated(self) -> SeedwiseMatrix | PlainMatrix:
-        """The same after ``Graph.aggregate``: a last, linear layer need not be run for every node."""
+        """Return the averaging matrix after ``Graph.aggregate``.
+
+        With it, a last linear layer need not run for every node.
+        """
         if self._graph.adjacency.on_gpu:
             return SeedwiseMatrix.from_transposed(self._aggregated_transposed())
         return SeedwiseMatrix(self._members_aggregated(), self._graph.device)
 
     @cached_property
     def neighbouring(self) -> SeedwiseMatrix | PlainMatrix:
-        """The same after ``Graph.neighbour_means``."""
+        """Return the averaging matrix after ``Graph.neighbour_means``."""
         if self._graph.adjacency.on_gpu:
             return SeedwiseMatrix.from_transposed(self._neighbouring_transposed())
         return SeedwiseMatrix(self._members_neighbouring(), self._graph.device)
 
     @cached_property
     def most_labels(self) -> int:
-        """How many nodes all classes are averaged over, in the seed that has most."""
+        """Return the number of averaged nodes of all classes, in the seed with most of them."""
         return max(members.nnz for members in self._members)
 
     def nodes(self, classes: Tensor, multiple: int) -> tuple[Tensor, Tensor]:
-        """The nodes (classes, most) that some classes are averaged over, ascending, and what each counts.
+        """Return the averaged nodes (classes, most) of some classes, ascending, and their weights.
 
-        ``most`` is a multiple of that number. Where a class has fewer nodes, others stand that count nothing.
+        ``most`` is a multiple of ``multiple``. Classes with fewer nodes are padded with nodes of weight 0.
         """
         share, nodes = self.shares(classes).sort(stable=True, dim=-1, descending=True)
         longest = max(int(np.diff(members.indptr).max()) for members in self._members)
@@ -238,13 +241,13 @@ class ClassMeans:
         return nodes[:, :most], share[:, :most]
 
     def shares(self, classes: Tensor) -> Tensor:
-        """What each node counts for some classes: (classes, nodes)."""
+        """Return the weight of each node for some classes: (classes, nodes)."""
         rows = torch.arange(self._members[0].shape[0], device=classes.device)
         chosen = (rows.unsqueeze(-1) == classes).to(torch.float32)
         return matmul_transposed(self.direct, chosen).mT
 
     def _members_aggregated(self) -> list[scipy.sparse.csr_matrix]:
-        """One matrix (classes, nodes) a seed, computed on the host."""
+        """Return one matrix (classes, nodes) per seed, computed on the host after ``Graph.aggregate``."""
         loops = self._graph.loops
         matrices = []
         for members, visible in zip(self._members, self._visible, strict=True):
@@ -265,7 +268,7 @@ class ClassMeans:
         return matrices
 
     def _aggregated_transposed(self) -> Tensor:
-        """(nodes, pack, classes), computed on the device: on large graphs much faster."""
+        """Return (nodes, pack, classes), computed on the device, which is much faster on large graphs."""
         return self._graph.adjacency.scaled_product(self._graph.view(self._visible).scale, self._averages())
 
     def _neighbouring_transposed(self) -> Tensor:
@@ -275,7 +278,7 @@ class ClassMeans:
         return self._graph.adjacency.scaled_product(view.visible, weighed) - weighed
 
     def _averages(self) -> Tensor:
-        """Return the averages themselves as (nodes, pack, classes), on the device."""
+        """Return the averaging weights as (nodes, pack, classes) on the device."""
         device, pack = self._graph.device, len(self._members)
         averages = torch.zeros(self._graph.num_nodes, pack, self._members[0].shape[0], device=device)
         for seed, members in enumerate(self._members):
@@ -286,7 +289,7 @@ class ClassMeans:
 
 
 class EdgeIndex:
-    """Every directed edge, loops included, as incidence matrices: gathering and summing are products."""
+    """All directed edges and self-loops as incidence matrices, so that gather and sum are products."""
 
     def __init__(
         self,
@@ -299,7 +302,7 @@ class EdgeIndex:
         ones = np.ones(count, dtype=np.float32)
         shape = (loops.shape[0], count)
         self.into = matrix(scipy.sparse.csr_matrix((ones, number, loops.indptr), shape=shape), device)
-        # The adjacency is symmetric: the edges that leave a node are the reverses of those that enter it.
+        # The adjacency matrix is symmetric, so edges out of a node are the reverses of edges into it.
         numbered = scipy.sparse.csr_matrix((number + 1, loops.indices, loops.indptr), shape=loops.shape)
         reverse = numbered.T.tocsr().data - 1
         self.out_of = matrix(scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device)

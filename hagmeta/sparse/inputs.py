@@ -1,11 +1,11 @@
-"""How node features enter the first layer: as they are, or weighed as the words of documents are.
+"""Inputs of the first layer: raw features, or weighted word counts.
 
-    tf-idf   every word times its inverse document frequency, rows at unit length
-    svd      those rows in the basis of their first right singular vectors, at unit length again
+- tf-idf: every word times its inverse document frequency, rows normalised to unit length;
+- svd: these rows in the basis of their first right singular vectors, normalised again.
 
-Both are linear in the features but for a factor a row, so that nothing is made that has a row a node and a
-seed: seeds share the sparse features, and each weighs its first layer's parameters instead. Frequencies and
-basis are of the nodes that a seed sees at the start; to nodes that come later they are applied as they are.
+Both are linear in the features, up to a factor per row. So all seeds share the sparse features, and each seed
+applies its weights to the parameters of its first layer. No array with a row per node and seed is needed.
+Frequencies and basis are fitted on the nodes that a seed sees at the start. Later nodes use the same fit.
 """
 
 from __future__ import annotations
@@ -22,50 +22,50 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.settings import BY_METHOD, Settings, setting
 from hagmeta.datasets.base import Dataset
 
-BASIS = 128  # singular vectors, where there are as many features
-LEAST = 1e-6  # a unit row that the basis sees less of than this has none of its words
+BASIS = 128  # number of singular vectors, if there are as many features
+LEAST = 1e-6  # a unit row with a smaller projection onto the basis has none of its words
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputSettings(Settings):
-    """What the first layer is given."""
+    """The inputs of the first layer."""
 
     inputs: str = setting(
         BY_METHOD,
-        "features as they are or, where they are counts, by tf-idf or its svd over the nodes there at first",
+        "features as given (raw) or, for word counts, tf-idf or its SVD, fitted on the initial nodes",
         choices=("raw", "tf-idf", "svd"),
         birth="raw",
     )
 
 
 class Inputs(NamedTuple):
-    """With features X (nodes, features), a seed's inputs are ``diag(rows) @ X @ words``."""
+    """The inputs of a seed are ``diag(rows) @ X @ words`` for features X (nodes, features)."""
 
-    words: np.ndarray  # (features, width); (features,) where it is diagonal
+    words: np.ndarray  # (features, width), or (features,) if it is diagonal
     rows: np.ndarray  # (nodes,)
 
 
 def width_of(inputs: str, num_features: int) -> int:
-    """How many inputs the first layer has: the same for every seed."""
+    """Return the number of inputs of the first layer. It is the same for every seed."""
     return min(BASIS, num_features) if inputs == "svd" else num_features
 
 
 def narrow_kind(has_counts: bool) -> str:
-    """The inputs of few columns, for methods that need such; what are not counts can only be raw."""
+    """Return the kind of inputs with few columns. Features that are not counts stay raw."""
     return "svd" if has_counts else "raw"
 
 
 def check_inputs(inputs: str, dataset: Dataset) -> None:
-    """Refuse inputs that a dataset's features do not allow."""
+    """Raise an error if the features of ``dataset`` do not allow ``inputs``."""
     if inputs != "raw" and not dataset.has_counts:
         raise UserError(
-            f"inputs is {inputs!r}; the features of {dataset.name} are not counts (a sparse matrix without "
-            f"negative numbers), so that it must be 'raw' there."
+            f"inputs is {inputs!r}, but the features of {dataset.name} are not counts (a sparse matrix "
+            f"without negative numbers); expected 'raw'."
         )
 
 
 def make_inputs(inputs: str, features: scipy.sparse.csr_matrix, visible: np.ndarray) -> Inputs:
-    """By the visible nodes (nodes,) alone; on the host, so that they are the same for any device and pack."""
+    """Fit inputs on the ``visible`` nodes. This runs on the host, so any device and pack gets the same."""
     features = features.astype(np.float64)
     words = _inverse_frequencies(features[visible])
     weighed = features @ scipy.sparse.diags(words)
@@ -79,17 +79,17 @@ def make_inputs(inputs: str, features: scipy.sparse.csr_matrix, visible: np.ndar
 
 
 def _inverse_frequencies(seen: scipy.sparse.csr_matrix) -> np.ndarray:
-    """log((1 + nodes) / (1 + nodes that have the word)) + 1."""
+    """Return log((1 + nodes) / (1 + nodes that have the word)) + 1."""
     frequency = np.bincount(seen.indices, minlength=seen.shape[1])
     weights: np.ndarray = np.log((1 + seen.shape[0]) / (1 + frequency)) + 1
     return weights
 
 
 def _singular_vectors(rows: scipy.sparse.csr_matrix, width: int) -> np.ndarray:
-    """The first right singular vectors (columns, width); where there are fewer, zeros stand for the rest.
+    """Return the first right singular vectors (columns, width), padded with zeros if there are fewer.
 
-    The largest entry of each is positive. On one thread: such small products are many times faster so, and
-    the result does not depend on how many there are.
+    The largest entry of each vector is positive. The computation uses one thread: small products are much
+    faster this way, and the result does not depend on the number of threads.
     """
     basis = np.zeros((rows.shape[1], width))
     words = np.flatnonzero(np.bincount(rows.indices, minlength=rows.shape[1]))
@@ -110,6 +110,6 @@ def _singular_vectors(rows: scipy.sparse.csr_matrix, width: int) -> np.ndarray:
 
 
 def _reciprocals(lengths: np.ndarray, least: float = 0.0) -> np.ndarray:
-    """1 / length; 0 where there is none to speak of."""
+    """Return 1 / length; 0 where the length is at most ``least``."""
     there = lengths > least
     return np.where(there, 1 / np.where(there, lengths, 1), 0)

@@ -1,8 +1,8 @@
-"""Sparse products on a GPU, in Triton, which comes with PyTorch's CUDA builds.
+"""Sparse products on a GPU in Triton, which comes with PyTorch's CUDA builds.
 
-Columns are worked off in slabs, of two seeds mostly: what a slab gathers then stays in the cache.
-Rows are cut into segments, so that one with very many entries keeps no others waiting; their sums are added
-in a fixed order, so that a product is the same to the bit whenever it is computed.
+Columns are processed in slabs, usually of two seeds, so that gathered values stay in the cache. Rows are cut
+into segments, so that one very long row does not delay the others. Sums are added in a fixed order, so that
+results are reproducible bit for bit.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from hagmeta.packs import randomness
 LONGEST_SEGMENT = 512  # entries
 WIDEST_SLAB = 64  # columns, of as many seeds as they hold
 GATHERED = 8  # entries at a time
-LONG_ROW = 16  # entries; for a product with longer ones two warps are faster than one
+LONG_ROW = 16  # entries; for longer rows, two warps are faster than one
 
-# What a kernel reads must be a constant of its own kind.
+# Triton kernels can only read constants of this type.
 GOLDEN = tl.constexpr(randomness.GOLDEN)
 MIX_1 = tl.constexpr(randomness.MIX_1)
 MIX_2 = tl.constexpr(randomness.MIX_2)
 
 
 class Segments(NamedTuple):
-    """How the rows of a sparse matrix are cut."""
+    """The segments into which the rows of a sparse matrix are cut."""
 
     row: Tensor  # (segments,)
     start: Tensor  # (segments + 1,) entries
-    slot: Tensor  # (segments,) where a cut row's part is put down; -1 for the whole rows
+    slot: Tensor  # (segments,) slot for the partial sum of a cut row; -1 for whole rows
     cut_row: Tensor  # (cut rows,)
     cut_start: Tensor  # (cut rows + 1,) slots
     slots: int
-    warps: int  # by how long rows are
+    warps: int  # depends on the length of rows
 
 
 def cut(offsets: np.ndarray, device: torch.device) -> Segments:
-    """Segments of rows that begin at ``offsets`` (rows + 1,)."""
+    """Cut rows that begin at ``offsets`` (rows + 1,) into segments."""
     length = np.diff(offsets)
     pieces = np.maximum(1, -(-length // LONGEST_SEGMENT))
     row = np.repeat(np.arange(len(length)), pieces)
@@ -68,11 +68,11 @@ def cut(offsets: np.ndarray, device: torch.device) -> Segments:
 
 
 class Finish(NamedTuple):
-    """What a hidden layer does after the sum: adds a bias, applies ReLU and drops out."""
+    """The operations of a hidden layer after the sum: bias, ReLU and dropout."""
 
     bias: Tensor  # (pack, width)
     key: Tensor | None  # (pack,)
-    threshold: int  # of 256: smaller random bytes drop
+    threshold: int  # from 0 to 256; values with smaller random bytes are dropped
 
 
 def product(
@@ -84,9 +84,9 @@ def product(
     scale: Tensor | None = None,
     finish: Finish | None = None,
 ) -> Tensor:
-    """A sparse matrix times ``dense`` (columns, pack, width), to (rows, pack, width).
+    """Multiply a sparse matrix by ``dense`` (columns, pack, width); return (rows, pack, width).
 
-    ``scale`` (pack, nodes) weighs the columns and rows of a square one, each seed's by its own.
+    ``scale`` (pack, nodes) weights the columns and rows of a square matrix, separately for each seed.
     """
     dense = dense.contiguous()
     _, pack, width = dense.shape
@@ -96,7 +96,7 @@ def product(
     seeds = min(triton.next_power_of_2(pack), max(1, WIDEST_SLAB // slab))
     slabs = triton.cdiv(width, slab)
     blocks = triton.cdiv(pack, seeds) * slabs
-    # Triton wants a pointer in every place; those of what is not there are never followed.
+    # Triton needs a pointer for every argument; pointers of absent arguments are never read.
     tail = (
         dense if scale is None else scale,
         dense if finish is None else finish.bias,
@@ -132,7 +132,7 @@ def _slab(
     block, pack,
     width: tl.constexpr, slabs: tl.constexpr, slab: tl.constexpr, seeds: tl.constexpr,
 ):  # fmt: skip
-    """The seeds and columns of a block; which of them there are, and where they lie within a row."""
+    """Return the seeds and columns of a block, a mask of the existing ones, and their positions in a row."""
     seed = (block // slabs) * seeds + tl.arange(0, seeds)
     column = (block % slabs) * slab + tl.arange(0, slab)
     inside = (seed < pack)[:, None] & (column < width)[None, :]
@@ -153,7 +153,7 @@ def _sum_segments(
     start, end = tl.load(segment_start + segment), tl.load(segment_start + segment + 1)
     slot = tl.load(segment_slot + segment)
     if scaled:
-        # Nothing reaches a node that no seed here can see.
+        # Skip nodes that no seed of this block can see.
         seen = tl.load(scale + seed * nodes + row, seed < pack, 0.0)
         end = tl.where(tl.max(seen, 0) == 0.0, start, end)
     total = tl.zeros((gathered, seeds, slab), tl.float32)
@@ -208,7 +208,7 @@ def _put(
     summed, row, seed, column, inside, within, out, scale, bias, key, threshold, pack, nodes,
     width: tl.constexpr, scaled: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
 ):  # fmt: skip
-    """Write a row of sums (seeds, slab), scaled and finished."""
+    """Scale, finish and write a row of sums (seeds, slab)."""
     if scaled:
         summed = summed * tl.load(scale + seed * nodes + row, seed < pack, 0.0)[:, None]
     if finished:
@@ -226,7 +226,7 @@ def _put(
 
 
 def largest(offsets: Tensor, columns: Tensor, values: Tensor) -> Tensor:
-    """The largest of the ``values`` (columns, width) that each row has; -inf for a row that has none."""
+    """Return the maximum of ``values`` (columns, width) over each row; -inf for empty rows."""
     rows, width = len(offsets) - 1, values.shape[1]
     out = values.new_empty(rows, width)
     slab = triton.next_power_of_2(width)
@@ -255,9 +255,9 @@ def _largest(
 
 
 def at_rows(offsets: Tensor, columns: Tensor, scale: Tensor, dense: Tensor, chosen: Tensor) -> Tensor:
-    """Some rows (pack, rows) of each seed's product: ``dense`` (nodes, pack, width) to (pack, rows, width).
+    """Compute the ``chosen`` rows of each seed's product: (nodes, pack, width) to (pack, rows, width).
 
-    Columns are weighed by ``scale`` (pack, nodes), rows are not.
+    ``scale`` (pack, nodes) weights columns but not rows.
     """
     pack, rows = chosen.shape
     width = dense.shape[-1]
@@ -271,7 +271,7 @@ def at_rows(offsets: Tensor, columns: Tensor, scale: Tensor, dense: Tensor, chos
 
 
 def from_rows(offsets: Tensor, columns: Tensor, scale: Tensor, part: Tensor, chosen: Tensor) -> Tensor:
-    """The transposed of ``at_rows``: ``part`` (pack, rows, width) to (nodes, pack, width)."""
+    """Compute the transposed of ``at_rows``: ``part`` (pack, rows, width) to (nodes, pack, width)."""
     pack, rows = chosen.shape
     width, nodes = part.shape[-1], scale.shape[1]
     out = part.new_zeros(nodes, pack, width)
@@ -285,7 +285,7 @@ def from_rows(offsets: Tensor, columns: Tensor, scale: Tensor, part: Tensor, cho
 
 @triton.jit
 def _chosen_row(offsets, chosen, rows, width: tl.constexpr, slab: tl.constexpr):
-    """A program's seed and columns, where its row's entries are, and where it lies among the chosen ones."""
+    """Return the seed and columns of a program, the entries of its row, and its place among chosen rows."""
     number, seed, column = tl.program_id(0), tl.program_id(1), tl.arange(0, slab)
     row = tl.load(chosen + seed * rows + number)
     start, end = tl.load(offsets + row), tl.load(offsets + row + 1)
@@ -296,7 +296,7 @@ def _chosen_row(offsets, chosen, rows, width: tl.constexpr, slab: tl.constexpr):
 def _neighbours(
     columns, scale, pack, nodes, seed, column, first, end, width: tl.constexpr, gathered: tl.constexpr
 ):  # fmt: skip
-    """Where the next neighbours' numbers lie, which of them are there and can be seen, and their weights."""
+    """Return the addresses of the next neighbours, a mask of the visible ones, and their weights."""
     entry = first + tl.arange(0, gathered)
     source = tl.load(columns + entry, entry < end, 0)
     factor = tl.load(scale + seed * nodes + source, entry < end, 0.0)

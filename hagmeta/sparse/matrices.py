@@ -1,4 +1,4 @@
-"""Constant matrices, each with the product that is fastest on its device."""
+"""Constant matrices with the fastest product on each device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Rows(NamedTuple):
 
     offsets: Tensor  # (rows + 1,)
     columns: Tensor  # (entries,)
-    values: Tensor | None  # (entries,); None where all are 1
+    values: Tensor | None  # (entries,); None if all are 1
     segments: kernels.Segments | None  # on a GPU
 
 
@@ -39,25 +39,25 @@ def _rows_of(matrix: scipy.sparse.csr_matrix, device: torch.device) -> _Rows:
 
 
 def _rows_on_gpu(row: Tensor, column: Tensor, value: Tensor, rows: int) -> _Rows:
-    """From entries that lie there, in the order of their rows."""
+    """Build rows on the GPU from entries that are sorted by row."""
     offsets = F.pad(torch.bincount(row, minlength=rows).cumsum(0), (1, 0)).int()
     return _Rows(offsets, column.int(), value, kernels.cut(offsets.cpu().numpy(), row.device))
 
 
 class SparseMatrix:
-    """A constant sparse matrix, multiplied by what is fastest on its device."""
+    """A constant sparse matrix."""
 
     def __init__(self, matrix: scipy.sparse.csr_matrix, device: torch.device) -> None:
         self._source = matrix
         self.shape: tuple[int, int] = matrix.shape
         self.device = device
         self._rows = _rows_of(matrix, device)
-        if self.on_gpu:  # all of it now: made in the middle of a vmap or a capture, it would not outlast that
+        if self.on_gpu:  # build it now: built inside a vmap or a capture, it would not outlive that
             _ = self._columns
 
     @cached_property
     def _columns(self) -> _Rows:
-        """The rows of the transposed one."""
+        """Return the rows of the transposed matrix."""
         return _rows_of(self._source.T.tocsr(), self.device)
 
     @property
@@ -66,14 +66,14 @@ class SparseMatrix:
 
     @property
     def transposed(self) -> SparseMatrix:
-        """Made anew each time: two that refer to each other stay in memory until Python looks for such."""
+        """Return the transposed matrix. It is not cached: a reference cycle would delay its release."""
         return _FromRows(self.shape[::-1], self._columns, self._rows)
 
     def product(self, dense: Tensor) -> Tensor:
-        """(columns, width) to (rows, width)."""
+        """Multiply: (columns, width) to (rows, width)."""
         if self.on_gpu:
             return _gpu_product(self._rows, dense.unsqueeze(1)).squeeze(1)
-        # On a CPU three times as fast as `csr @ dense` (benchmarks/sparse_kernels.py).
+        # On a CPU, this is three times as fast as `csr @ dense` (benchmarks/sparse_kernels.py).
         return F.embedding_bag(
             self._rows.columns,
             dense,
@@ -84,7 +84,7 @@ class SparseMatrix:
         )
 
     def row_maximum(self, values: Tensor) -> Tensor:
-        """The largest entry that each row would sum: (columns, width) to (rows, width)."""
+        """Return the maximum instead of the sum over each row: (columns, width) to (rows, width)."""
         if self.on_gpu:
             return kernels.largest(self._rows.offsets, self._rows.columns, values)
         gathered = values[self._rows.columns]
@@ -100,7 +100,7 @@ def _gpu_product(
 
 
 class _FromRows(SparseMatrix):
-    """A sparse matrix of which both sides are there already."""
+    """A sparse matrix whose rows and columns are already on the device."""
 
     def __init__(self, shape: tuple[int, int], rows: _Rows, columns: _Rows) -> None:
         self.shape, self.device = shape, rows.offsets.device
@@ -115,21 +115,24 @@ class SymmetricMatrix(SparseMatrix):
         return self._rows
 
     def scaled_product(self, scale: Tensor, dense: Tensor, finish: kernels.Finish | None = None) -> Tensor:
-        """diag(scale) @ self @ diag(scale) @ dense: (pack, rows) and (rows, pack, width) to the latter.
+        """Return diag(scale) @ self @ diag(scale) @ dense, on a GPU in one pass.
 
-        On a GPU, in one pass; ``finish`` is what a hidden layer does after it.
+        Args:
+            scale: Weights (pack, rows).
+            dense: Values (rows, pack, width). The result has the same shape.
+            finish: What a hidden layer does after the product.
         """
         return _gpu_product(self._rows, dense, scale.contiguous(), finish)
 
     @cached_property
     def attention(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What the kernels of attention go by: where rows begin, their entries, the longest rows first."""
+        """Return row offsets, columns, and the order of rows by length for the attention kernels."""
         offsets, columns = self._rows.offsets, self._rows.columns
         length = offsets[1:] - offsets[:-1]
         return offsets, columns, length.argsort(descending=True, stable=True).int()
 
     def rows(self, chosen: Tensor, weights: Tensor) -> RowSlice | _RowsOnDevice:
-        """For each seed of a pack its chosen rows (pack, rows), entries weighed by column (pack, columns)."""
+        """Return the ``chosen`` rows (pack, rows) of each seed, weighted by column (pack, columns)."""
         offsets, columns = self._rows.offsets, self._rows.columns
         if self.on_gpu:
             return _RowsOnDevice(offsets, columns, weights.contiguous(), chosen)
@@ -147,10 +150,10 @@ class SymmetricMatrix(SparseMatrix):
 
 @dataclass(frozen=True)
 class RowSlice:
-    """Some rows of a sparse matrix, chosen anew in every step; column c of seed s is c * pack + s."""
+    """Some rows of a sparse matrix, chosen in every step. Column c of seed s is c * pack + s."""
 
     row: Tensor  # (entries,)
-    start: Tensor  # (rows,) where each row's entries begin
+    start: Tensor  # (rows,) first entry of each row
     column: Tensor  # (entries,)
     value: Tensor  # (entries,)
     shape: tuple[int, int]
@@ -175,7 +178,7 @@ class _RowSliceTransposed:
 
 @dataclass(frozen=True)
 class _RowsOnDevice:
-    """The same on a GPU, without looking at how many entries there are."""
+    """Some rows of a sparse matrix on a GPU, without knowing the number of entries."""
 
     offsets: Tensor
     columns: Tensor
@@ -202,7 +205,7 @@ class _RowsOnDeviceTransposed:
 
 
 class DenseMatrix:
-    """A constant dense matrix behind the same two operations."""
+    """A constant dense matrix with the interface of ``SparseMatrix``."""
 
     def __init__(self, matrix: Tensor) -> None:
         self._matrix = matrix
@@ -217,14 +220,14 @@ class DenseMatrix:
 
 
 class SeedwiseMatrix:
-    """One sparse matrix a seed of the pack, all of one shape, multiplied in one product."""
+    """One sparse matrix per seed of a pack, all of the same shape, multiplied in one product."""
 
     def __init__(self, matrices: list[scipy.sparse.csr_matrix], device: torch.device) -> None:
         pack = len(matrices)
         rows, columns = matrices[0].shape
         blocks = []
         for seed, matrix in enumerate(matrices):
-            # Column c of seed s stands at c * pack + s: the pack axis lies beside the columns.
+            # Column c of seed s is at c * pack + s, so that the pack axis is next to the columns.
             indices = matrix.indices.astype(np.int64) * pack + seed
             blocks.append(
                 scipy.sparse.csr_matrix((matrix.data, indices, matrix.indptr), shape=(rows, columns * pack))
@@ -234,7 +237,7 @@ class SeedwiseMatrix:
 
     @classmethod
     def from_transposed(cls, dense: Tensor) -> SeedwiseMatrix:
-        """From each seed's transposed matrix (columns, pack, rows), dense and on the device."""
+        """Build it from the transposed matrices (columns, pack, rows) of all seeds, dense on the device."""
         matrix = cls.__new__(cls)
         matrix.columns, matrix.pack, matrix.rows = dense.shape
         flat = dense.flatten(0, 1)

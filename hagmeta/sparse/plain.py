@@ -1,7 +1,7 @@
-"""Plain mode's graph: what ``Graph`` computes, in ordinary operations of torch and for one seed.
+"""The graph of plain mode: the computations of ``Graph`` in ordinary torch operations, for one seed.
 
-Nothing here needs ``vmap`` or a kernel, so that a debugger, a ``print`` or a profiler sees every step.
-Results are those of a pack of one seed, up to the order in which numbers are added.
+It uses no ``vmap`` and no kernels, so debuggers, ``print`` and profilers see every step. Results equal those
+of a pack with one seed, up to the order of sums.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hagmeta.sparse.plain_matrix import PlainDenseMatrix, PlainSparseMatrix
 
 
 class PlainGraph(Graph):
-    """The same graph; a view has a pack axis of one, until ``PlainPack.run`` takes it off."""
+    """The graph of plain mode. Views have a pack axis of size one, which ``PlainPack.run`` removes."""
 
-    adjacency: PlainSparseMatrix  # type: ignore[assignment]  # only attention in one pass wants the kernels'
+    adjacency: PlainSparseMatrix  # type: ignore[assignment]  # only one-pass attention needs the kernels
 
     def _put_on_device(self, dataset: Dataset) -> None:
         self.adjacency = PlainSparseMatrix(self.loops, self.device)
@@ -56,7 +56,7 @@ class PlainGraph(Graph):
 
 
 class PlainClassMeans(ClassMeans):
-    """Averages of the only seed."""
+    """Class means of a single seed."""
 
     @cached_property
     def direct(self) -> PlainSparseMatrix:

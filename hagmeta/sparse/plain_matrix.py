@@ -1,4 +1,4 @@
-"""Constant matrices of plain mode: their products are ordinary operations of torch, which autograd knows."""
+"""Constant matrices of plain mode. Their products are ordinary torch operations with autograd."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 
 
 class PlainMatrix(ABC):
-    """A constant matrix that multiplies what belongs to one seed."""
+    """A constant matrix that multiplies the values of one seed."""
 
     @abstractmethod
     def product(self, dense: Tensor) -> Tensor:
-        """(columns, width) to (rows, width), differentiable any number of times."""
+        """Multiply (columns, width) to (rows, width). The product is differentiable any number of times."""
 
 
 class PlainDenseMatrix(PlainMatrix):
-    """All its entries."""
+    """A dense matrix."""
 
     def __init__(self, matrix: Tensor) -> None:
         self._matrix = matrix
@@ -30,7 +30,7 @@ class PlainDenseMatrix(PlainMatrix):
 
 
 class PlainSparseMatrix(PlainMatrix):
-    """The entries that are not zero, each with its row and its column."""
+    """A sparse matrix in COO format."""
 
     def __init__(self, matrix: scipy.sparse.csr_matrix, device: torch.device) -> None:
         entries = matrix.tocoo()
@@ -49,7 +49,7 @@ class PlainSparseMatrix(PlainMatrix):
         return torch.sparse.mm(self._matrix.to(dense.dtype), dense)
 
     def row_maximum(self, values: Tensor) -> Tensor:
-        """The largest of the values (columns, width) that each row sums; not differentiable."""
+        """Return the maximum of ``values`` (columns, width) over each row; not differentiable."""
         row, column = self._matrix.indices()
         gathered = values.detach().index_select(0, column)
         lowest = gathered.new_full((self._matrix.shape[0], values.shape[1]), -torch.inf)

@@ -1,7 +1,7 @@
-"""Products of constant matrices with the variables of a pack of seeds, differentiable.
+"""Differentiable products of constant matrices with the variables of a pack of seeds.
 
-A method multiplies for one seed. Under ``torch.func.vmap`` the pack's columns are laid side by side,
-so that ten seeds are one product of ten times the width.
+Methods multiply for one seed. Under ``torch.func.vmap``, the columns of all seeds are placed side by side, so
+ten seeds become one product of ten times the width.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING or gpu_usable():
 
 
 def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | PlainMatrix, dense: Tensor) -> Tensor:
-    """``matrix @ dense`` (columns, width), differentiable in ``dense`` and written for one seed."""
+    """Return ``matrix @ dense`` for one seed; differentiable in ``dense`` (columns, width)."""
     if isinstance(matrix, PlainMatrix):
         return matrix.product(dense)
     result: Tensor
@@ -34,7 +34,7 @@ def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | PlainMatrix, de
 
 
 def matmul_transposed(matrix: SeedwiseMatrix | PlainSparseMatrix, dense: Tensor) -> Tensor:
-    """``matrix.T @ dense`` (rows, width), of a seed's own matrix."""
+    """Return ``matrix.T @ dense`` for the matrix of one seed, with ``dense`` (rows, width)."""
     if isinstance(matrix, PlainSparseMatrix):
         return matrix.transposed.product(dense)
     result: Tensor = _SeedwiseProduct.apply(matrix, dense, True)
@@ -42,7 +42,7 @@ def matmul_transposed(matrix: SeedwiseMatrix | PlainSparseMatrix, dense: Tensor)
 
 
 def row_maximum(incidence: SparseMatrix | PlainSparseMatrix, values: Tensor) -> Tensor:
-    """The largest of the values (columns, width) that each row sums; not differentiable."""
+    """Return the maximum of ``values`` (columns, width) over each row; not differentiable."""
     if isinstance(incidence, PlainSparseMatrix):
         return incidence.row_maximum(values)
     result: Tensor = _RowMaximum.apply(incidence, values)
@@ -50,7 +50,7 @@ def row_maximum(incidence: SparseMatrix | PlainSparseMatrix, values: Tensor) -> 
 
 
 def _side_by_side(function: type[torch.autograd.Function], matrix: Any, dense: Tensor) -> tuple[Tensor, int]:
-    """A function of columns, for a pack's (columns, pack, width) at once; with the axis of the pack."""
+    """Apply ``function`` to (columns, pack, width) at once; return the result and its pack axis."""
     return function.apply(matrix, dense.flatten(1)).unflatten(1, dense.shape[1:]), 1
 
 
@@ -93,13 +93,13 @@ class _Product(torch.autograd.Function):
 
 
 def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
-    """diag(scale) @ adjacency @ diag(scale) @ hidden, for every row; ``scale`` (rows,) is constant."""
+    """Return diag(scale) @ adjacency @ diag(scale) @ hidden. ``scale`` (rows,) is constant."""
     result: Tensor = _Aggregate.apply(adjacency, scale, hidden)
     return result
 
 
 def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
-    """The same, for a few rows (rows,) only."""
+    """Return ``aggregate`` for some rows (rows,) only."""
     result: Tensor = _AggregateAt.apply(adjacency, scale, hidden, rows, False)
     return result
 
@@ -138,7 +138,7 @@ def hidden_layer(
     key: Tensor | None,
     threshold: int,
 ) -> Tensor:
-    """ReLU and dropout of ``aggregate`` plus a bias (width,), unscaled; on a GPU, in one pass."""
+    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU in one pass."""
     result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, threshold)
     return result
 
@@ -185,9 +185,10 @@ class _HiddenLayer(torch.autograd.Function):
 def attend(
     adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
 ) -> Tensor:
-    """Attention (nodes, width) among visible neighbours, on a GPU in one pass; it has one derivative only.
+    """Return the attention (nodes, width) over visible neighbours, on a GPU in one pass.
 
-    The scores of an edge's ends are ``source`` and ``target`` (nodes, heads).
+    The score of an edge is the sum of ``source`` and ``target`` (nodes, heads) at its ends. The function can
+    be differentiated only once.
     """
     result: Tensor = _Attention.apply(adjacency, visible, mapped, source, target)[0]
     return result
@@ -230,15 +231,15 @@ class _Attention(torch.autograd.Function):
 
 
 class _UnderVmap(torch.autograd.Function):
-    """What differs from seed to seed and is only ever computed for a whole pack, in ``vmap``.
+    """Base class of functions with a matrix per seed, which run only under ``vmap`` over a pack.
 
-    A gradient that is taken inside of ``vmap`` (MAML's inner steps) comes through ``backward`` and is the
-    transposed product; one taken outside goes through what ``vmap`` has computed.
+    A gradient inside ``vmap`` (MAML's inner steps) uses ``backward``, which is the transposed product. A
+    gradient outside differentiates the operations of ``vmap``.
     """
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
-        raise RuntimeError("runs under vmap over a pack only")
+        raise RuntimeError("this function runs only under vmap over a pack")
 
 
 class _AggregateAt(_UnderVmap):

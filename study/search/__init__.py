@@ -1,6 +1,6 @@
-"""Hyperparameter searches, from their first sample to the table.
+"""Run hyperparameter searches, from the first sample to the table.
 
-``workflow`` calls the rest: ``history`` proposes samples and keeps what they found, ``running`` gets them to
-the machines, ``objective`` scores them. ``confirmation`` runs the best of each search on fresh seeds, and
-``overlap`` counts how many of those seeds' test labels the search has known.
+``workflow`` calls the other modules. ``history`` proposes samples and keeps their results, ``running`` runs
+them on Ray Tune, and ``objective`` scores them. ``confirmation`` runs the best sample of each search on fresh
+seeds. ``overlap`` counts how many test labels of those seeds the search has used.
 """

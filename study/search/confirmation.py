@@ -1,4 +1,4 @@
-"""What searches come to: the best of each on fresh seeds, as a space of its own, and how it was found."""
+"""Confirm searches: write the best sample of each as a search space for fresh seeds, and a summary."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Choice:
     """The best sample of a search."""
 
     history: SearchHistory
-    config: RunConfig  # without classes held out
+    config: RunConfig  # with no held-out classes
     validation: float
 
     @property
     def values(self) -> dict[str, Any]:
-        """Of what was sampled."""
+        """The values of the sampled settings."""
         return {item.key: getattr(self.config, item.key) for item in self.history.cell.dimensions}
 
 
 def choices_of(histories: Sequence[SearchHistory]) -> list[Choice]:
-    """One a search, but for those all of whose samples failed."""
+    """Return the best sample of each search that has a successful one."""
     found = [(history, history.best()) for history in histories]
     return [
         Choice(history, resolve(replace(best[0], val_classes=0)), best[1]) for history, best in found if best
@@ -45,16 +45,16 @@ def choices_of(histories: Sequence[SearchHistory]) -> list[Choice]:
 
 
 def fresh_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
-    """Seeds that the search never saw."""
+    """Return seeds that the search has not used."""
     return tuple(range(max(seeds) + 1, max(seeds) + 1 + FRESH_SEEDS))
 
 
 def write_best(space: Space, choices: Sequence[Choice], store: Store) -> None:
-    """``best.yaml``: a search space of one case a search, which repeats the confirmation."""
+    """Write ``best.yaml``: a search space with one case per search, which repeats the confirmation."""
     assert space.search is not None
     lines = [
         f"# Chosen by {IN_WORDS}.",
-        f"description: The best of {space.search.samples} samples a search of {space.name}, on fresh seeds",
+        f"description: The best of {space.search.samples} samples per search of {space.name}, on fresh seeds",
         "cases:",
         *(f"  - {_in_a_line(_case(choice))}" for choice in choices),
         f"seeds: {list(fresh_seeds(space.seeds))}",
@@ -65,8 +65,8 @@ def write_best(space: Space, choices: Sequence[Choice], store: Store) -> None:
 
 def _case(choice: Choice) -> dict[str, Any]:
     settings = choice.config.canonical()
-    told = dict.fromkeys([*IDENTITY, *choice.config.given(), *choice.values])
-    return {key: settings[key] for key in told}
+    keys = dict.fromkeys([*IDENTITY, *choice.config.given(), *choice.values])
+    return {key: settings[key] for key in keys}
 
 
 def _in_a_line(case: dict[str, Any]) -> str:
@@ -74,7 +74,7 @@ def _in_a_line(case: dict[str, Any]) -> str:
 
 
 def overlaps(choices: Sequence[Choice], seeds: Sequence[int]) -> list[str]:
-    """A line for each dataset, or each way in which its classes are split."""
+    """Return a line on the overlap for each dataset and each way in which its classes are split."""
     found: dict[tuple[Any, ...], str] = {}
     for choice in choices:
         config = choice.config
@@ -92,7 +92,7 @@ def overlaps(choices: Sequence[Choice], seeds: Sequence[int]) -> list[str]:
 def summary(
     space: Space, histories: Sequence[SearchHistory], choices: Sequence[Choice], overlapping: Sequence[str]
 ) -> dict[str, Any]:
-    """What a report says of the searches, as plain values."""
+    """Return what a report needs to know about the searches, as plain values."""
     assert space.search is not None
     chosen = {choice.history.cell.name: choice for choice in choices}
     return {

@@ -1,8 +1,9 @@
-"""The searches of a launch, one a configuration: what each is, what it proposes, and what it has found.
+"""Keep the searches of a launch, one per configuration: propose samples and store their results.
 
-A sample has a number. The first has the defaults. The values of another follow from the search, from its
-number, and from what samples with lower numbers have found: a search that was killed goes on as if it had not
-been, and one that runs beside others proposes what it would alone. Test labels play no part.
+Samples are numbered, and the first one has the default values. The values of any other sample depend only on
+the search, its number, and the results of samples with lower numbers. So a search that was killed continues
+with the same samples, and searches that run at the same time do not affect each other. Test labels are not
+used.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ from study.plan import Trial
 from study.space import Dimension, Space
 from study.store import Store
 
-STARTUP = 10  # samples drawn at random, before what was found counts
-AT_ONCE = 4  # a later sample is drawn when all but so many before it have ended: so many run side by side
+STARTUP = 10  # samples drawn at random, before results count
+AT_ONCE = 4  # samples of one search that run at once; a sample waits for all but the last 3 before it
 # Memory grows with these.
 WIDTHS = ("hidden", "embedding", "query_shot", "inner_steps", "smoothing", "self_training")
 
 
 @dataclass(frozen=True)
 class SearchCell:
-    """One search. All of it is its identity: with other ranges or seeds it is another."""
+    """One search, identified by all its fields: with other ranges or seeds it is another search."""
 
     given: RunConfig
     seeds: tuple[int, ...]
     dimensions: tuple[Dimension, ...]
     objective: str
     title: str = field(compare=False)  # for people
-    graph: str = ""  # the data's fingerprint, where a search on another graph of this name is there already
+    graph: str = ""  # the fingerprint of the data, if another graph of this name was searched before
 
     @cached_property
     def config(self) -> RunConfig:
@@ -54,7 +55,7 @@ class SearchCell:
 
     @cached_property
     def name(self) -> str:
-        """Of its study in Optuna's storage: readable, and no other's."""
+        """The unique, readable name of the study in Optuna's storage."""
         ranges = [(item.key, item.kind, item.values) for item in self.dimensions]
         whole = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective, self.defaults]
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
@@ -63,9 +64,9 @@ class SearchCell:
 
     @property
     def question(self) -> str:
-        """What is searched for: other ranges, seeds or samples are another answer to it."""
-        told = {key: self._fixed[key] for key in (*IDENTITY, *self.config.given()) if key in self._fixed}
-        return json.dumps(told, sort_keys=True)
+        """The settings that define the task of the search; ranges, seeds and samples are not part of it."""
+        asked = {key: self._fixed[key] for key in (*IDENTITY, *self.config.given()) if key in self._fixed}
+        return json.dumps(asked, sort_keys=True)
 
     @cached_property
     def _fixed(self) -> dict[str, Any]:
@@ -74,22 +75,22 @@ class SearchCell:
         return {key: value for key, value in self.config.canonical().items() if key not in open_to_it}
 
     def sample(self, values: dict[str, Any]) -> RunConfig:
-        """The configuration with these values."""
+        """Return the configuration with these `values`."""
         return resolve(replace(self.given, **values))
 
     @cached_property
     def usual(self) -> Trial:
-        """What a sample is taken for before its values are known."""
+        """The trial that represents a sample before its values are known."""
         return Trial(self.config, self.seeds)
 
     def largest(self) -> Trial:
-        """What a sample must have room for."""
+        """Return the trial that needs the most memory."""
         widest = {item.key: max(item.values) for item in self.dimensions if item.key in WIDTHS}
         return Trial(self.sample(widest), self.seeds)
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """What is tried first: the values without a search, as far as they are in the ranges."""
+        """The values of the first sample: the defaults, as far as they are in the ranges."""
         values = {item: getattr(self.config, item.key) for item in self.dimensions}
         return {item.key: value for item, value in values.items() if item.holds(value)}
 
@@ -99,35 +100,37 @@ class SearchCell:
 
 
 class SearchHistory:
-    """What a search has found: in Optuna's storage, sample by sample as they end."""
+    """The results of a search, stored by Optuna as soon as each sample ends."""
 
     def __init__(self, cell: SearchCell, samples: int, study: optuna.Study | None) -> None:
         self.cell, self._samples, self._study = cell, samples, study
         known = study.get_trials(states=[TrialState.COMPLETE]) if study else []
         by_number = {trial.user_attrs["sample"]: trial for trial in known}
         self.found: dict[int, FrozenTrial] = {n: by_number[n] for n in range(samples) if n in by_number}
-        self.values = {number: trial.params for number, trial in self.found.items()}  # and of those running
-        self.failed: dict[int, str] = {}  # in this launch, and why: the next one tries again
+        self.values = {
+            number: trial.params for number, trial in self.found.items()
+        }  # also of running samples
+        self.failed: dict[int, str] = {}  # the reasons, in this launch; the next launch tries again
 
     @property
     def missing(self) -> list[int]:
-        """Samples that have not ended well."""
+        """The numbers of samples without a result."""
         return [number for number in range(self._samples) if number not in self.found]
 
     def is_ready(self, number: int) -> bool:
-        """Whether a sample can be drawn: all that it goes by have ended."""
+        """Return whether a sample can be drawn, because all samples that it depends on have ended."""
         before = range(number - AT_ONCE + 1) if number >= STARTUP else range(0)
         return all(each in self.found or each in self.failed for each in before)
 
     def draw(self, number: int) -> dict[str, Any]:
-        """The values of a sample, those before it having been drawn."""
+        """Return the values of a sample; all samples before it must have been drawn."""
         seed = hashlib.sha256(f"{self.cell.name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(
             seed=int.from_bytes(seed[:4]), n_startup_trials=STARTUP - AT_ONCE + 1, constant_liar=True
         )
         past = optuna.create_study(direction="maximize", sampler=sampler)
         for earlier in range(number):
-            if earlier > number - AT_ONCE:  # it may still run, and counts as if it did
+            if earlier > number - AT_ONCE:  # it may still be running, and always counts as running
                 past.add_trial(self._trial(self.values[earlier], state=TrialState.RUNNING))
             elif earlier in self.found:
                 past.add_trial(self._trial(self.values[earlier], value=self.found[earlier].value))
@@ -137,17 +140,18 @@ class SearchHistory:
         return self.values[number]
 
     def tell(self, number: int, value: float) -> None:
-        """A sample ended well."""
+        """Store the objective `value` of a sample."""
         trial = self._trial(self.values[number], value=value, user_attrs={"sample": number})
         self._keep(trial)
         self.found[number] = trial
 
     def tell_failure(self, number: int, reason: str) -> None:
+        """Store that a sample failed, and keep the `reason` for this launch."""
         self._keep(self._trial(self.values[number], state=TrialState.FAIL, user_attrs={"sample": number}))
         self.failed[number] = reason
 
     def best(self) -> tuple[RunConfig, float] | None:
-        """The sample with the highest objective, the first of equals; None where none ended well."""
+        """Return the sample with the highest objective, the first among equals; None if all failed."""
         if not self.found:
             return None
         objectives = {number: float(self.found[number].value or 0) for number in sorted(self.found)}
@@ -163,17 +167,23 @@ class SearchHistory:
 
 
 def open_histories(space: Space, store: Store, *, make: bool = True) -> list[SearchHistory]:
-    """Of the search for each configuration, from the study's ``optuna.db``, which is made or left unmade."""
+    """Open the history of the search for each configuration, in the study's ``optuna.db``.
+
+    Args:
+        space: The space of the searches.
+        store: The folder of the study.
+        make: Whether to create what does not exist yet.
+    """
     assert space.search is not None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     path = store.folder.resolve() / "optuna.db"
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}") if make or path.exists() else None
     there = optuna.get_all_study_names(storage) if storage else []
     whole = [config.canonical() for config in space.resolved]
-    told = dict.fromkeys(["dataset", "method", *_differing_within_datasets(whole)])
+    named = dict.fromkeys(["dataset", "method", *_differing_within_datasets(whole)])
     histories = []
     for config, settings in zip(space.configs, whole, strict=True):
-        title = " ".join(str(settings[key]) for key in told if key in settings)
+        title = " ".join(str(settings[key]) for key in named if key in settings)
         cell = SearchCell(config, space.seeds, _dimensions(space, config), space.search.objective, title)
         graph = store.graphs.get(cell.config.dataset, "")
         if storage and graph and cell.name in there:
@@ -191,13 +201,13 @@ def open_histories(space: Space, store: Store, *, make: bool = True) -> list[Sea
 
 
 def _differing_within_datasets(configs: list[dict[str, Any]]) -> Iterator[str]:
-    """The settings that tell the searches on a dataset apart; what it decides itself does not."""
+    """Yield the settings that differ between searches on the same dataset."""
     for dataset in dict.fromkeys(config["dataset"] for config in configs):
         yield from differing([config for config in configs if config["dataset"] == dataset])
 
 
 def _dimensions(space: Space, config: RunConfig) -> tuple[Dimension, ...]:
-    """What is sampled for a configuration, on its data: features that are no counts have one way to enter."""
+    """Return what a search samples for a configuration; ``inputs`` only varies for count features."""
     found = space.dimensions(config)
     if any(dimension.key == "inputs" for dimension in found) and not data.load(config.dataset).has_counts:
         return tuple(dimension for dimension in found if dimension.key != "inputs")

@@ -1,4 +1,4 @@
-"""What a sample of a search is judged by: how its validation streams went, in the terms of test streams."""
+"""Score a sample of a search by its validation streams, with the metrics of test streams."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from collections.abc import Sequence
 from hagmeta.common.records import Record, opened
 
 PARTS = ("last", "average")
-IN_WORDS = (
-    "the mean of macro accuracy at the last session and on average over the sessions of validation streams, "
-    "with session learning"
-)
+IN_WORDS = "the mean of last-session and average macro accuracy on validation streams, with session learning"
 
 
 def is_scored(record: Record) -> bool:
-    """Samples of the first versions were judged by other figures."""
+    """Return whether a record has the figures of the objective; those of early versions do not."""
     return all((record["validation"] or {}).get(part) is not None for part in PARTS)
 
 
 def objective(records: Sequence[Record]) -> float:
-    """Of a sample, over its seeds."""
+    """Return the objective of a sample, as the mean over the `records` of its seeds."""
     figures = [opened(record)["validation"][part] for record in records for part in PARTS]
     return float(sum(figures) / len(figures))

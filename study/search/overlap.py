@@ -1,7 +1,8 @@
-"""How much of what the fresh seeds ask about the search has known by its labels, under its own seeds.
+"""Measure how many test labels of the fresh seeds the search has already used under its seeds.
 
-Every seed splits the same graph anew. So a test node of a fresh seed may have been a train or a val node
-when settings were chosen. No parameter learns from that; the choice of settings may.
+Every seed splits the same graph differently. So a test node of a fresh seed may have been a train or
+validation node when settings were chosen. No parameter learns from that label, but the choice of settings
+may depend on it.
 """
 
 from __future__ import annotations
@@ -20,23 +21,32 @@ from hagmeta.protocol.streams import make_scenario
 
 
 class Overlap(NamedTuple):
-    """Shares, on average over the fresh seeds."""
+    """Shares, averaged over the fresh seeds."""
 
     nodes: float  # of their test nodes: train or val nodes of a known class under some seed of the search
     classes: float  # of the classes that arrive: base or novel-train under some seed of the search
 
     def __str__(self) -> str:
         return (
-            f"of the fresh seeds' test nodes {100 * self.nodes:.0f} % were train or validation nodes of "
-            f"known classes under a seed of the search, and of their novel-test classes "
-            f"{100 * self.classes:.0f} % were base or novel-train there: settings, not parameters, were "
-            "chosen with those labels"
+            f"{100 * self.nodes:.0f} % of the test nodes of the fresh seeds were train or validation nodes "
+            f"of known classes under a seed of the search. {100 * self.classes:.0f} % of their novel-test "
+            "classes were base or novel-train classes there. Those labels influenced the choice of settings, "
+            "but no parameter"
         )
 
 
 def overlap(dataset: Dataset, config: RunConfig, search: Sequence[int], fresh: Sequence[int]) -> Overlap:
-    """Of a configuration's split under the search's seeds with that under fresh ones."""
-    config = resolve(replace(config, val_classes=0))  # classes held out are novel-train, and scored on
+    """Return the overlap of the splits under `search` seeds with those under `fresh` seeds.
+
+    Args:
+        dataset: The graph.
+        config: The configuration whose splits are compared.
+        search: Seeds of the search.
+        fresh: Seeds of the confirmation.
+    """
+    config = resolve(
+        replace(config, val_classes=0)
+    )  # held-out classes are novel-train classes, and the search scores them
     seen = np.zeros(dataset.num_nodes, dtype=bool)
     met = np.zeros(dataset.num_classes, dtype=bool)
     for seed in search:

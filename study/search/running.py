@@ -1,6 +1,6 @@
-"""Hyperparameter searches on Ray Tune: the samples of all of them in one run, so that no slot is idle.
+"""Run the samples of all searches in one Ray Tune run, so that no slot is idle.
 
-What is proposed, and what is kept of it, is in ``history``; this is how the samples get to the machines.
+``history`` proposes the samples and keeps their results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run_searches(
     lent: Mapping[str, Dataset] | None = None,
     loggers: Sequence[tune.Callback] = (),
 ) -> None:
-    """Run the samples that are missing; what they find is in the histories, their records in the store."""
+    """Run all missing samples; `histories` receive their results and `store` their records."""
 
     def spec_of(trial: Trial) -> TrialSpec:
         return make_spec(trial, store, resources, None, eager=eager)
@@ -57,7 +57,7 @@ def run_searches(
 
 
 class Dealer(Supply):
-    """Deals samples from several searches in turn, the lowest number first, and tells each what it found."""
+    """Gives Tune the samples of several searches, lowest number first, and returns results to each search."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class Dealer(Supply):
         super().__init__(metric="val_accuracy", mode="max")
         self._histories, self._store, self._progress, self._spec_of = histories, store, progress, spec_of
         self._missing = [deque(history.missing) for history in histories]
-        self._running: dict[str, tuple[SearchHistory, int, Trial]] = {}  # by Tune's name
+        self._running: dict[str, tuple[SearchHistory, int, Trial]] = {}  # by the trial's id in Tune
 
     def suggest(self, trial_id: str) -> Any:
-        """The next sample to run; None while all that are left wait for others to end."""
+        """Return the next sample to run, or None while all of them wait for running samples."""
         while any(self._missing):
             ready = [
                 (missing[0], place)
@@ -85,13 +85,13 @@ class Dealer(Supply):
             history = self._histories[place]
             try:
                 trial = Trial(history.cell.sample(history.draw(number)), history.cell.seeds)
-            except UserError as error:  # values that do not go together
+            except UserError as error:  # the values are not valid together
                 self._missing[place].popleft()
                 history.tell_failure(number, str(error))
                 self._progress.has_failed(trial_id, history.cell.usual)
                 continue
             if any(trial == other for _, _, other in self._running.values()):
-                return None  # drawn twice: the second is told what the first finds
+                return None  # drawn twice: the second one gets the result of the first
             self._missing[place].popleft()
             if records := self._kept(trial):
                 history.tell(number, objective(records))
@@ -104,7 +104,7 @@ class Dealer(Supply):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """A sample ended; one that ran out of time is left as if it had not been drawn."""
+        """Store how a sample ended; one that ran out of time counts as not drawn."""
         history, number, _ = self._running.pop(trial_id)
         if result and "val_accuracy" in result and not error:
             history.tell(number, result["val_accuracy"])
@@ -112,12 +112,12 @@ class Dealer(Supply):
             history.tell_failure(number, (result or {}).get("failed", "its run failed"))
 
     def running(self, trial_id: str) -> tuple[Trial, dict[str, Any]]:
-        """The trial by which a sample's time is foreseen, and the sample's values."""
+        """Return the trial that predicts the time of a sample, and the values of the sample."""
         history, number, _ = self._running[trial_id]
         return history.cell.usual, history.values[number]
 
     def _kept(self, trial: Trial) -> list[Record]:
-        """The records of a sample that a kill kept from being told, or of an equal one."""
+        """Return stored records of this or an equal sample, such as one from a launch that was killed."""
         found = [self._store.find(key) for key in trial.keys]
         records = [record for record in found if record is not None and is_scored(record)]
         return records if len(records) == len(found) else []

@@ -1,4 +1,4 @@
-"""Searches from their first sample to the table: sample, choose, confirm on fresh seeds."""
+"""Run searches: sample, choose the best, and confirm it on fresh seeds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from hagmeta.common.errors import UserError
 from study.carry_out import carry_out, finished, lent, share_out, start, tell_of_checkpoints
 from study.loggers import make_loggers
+from study.naming import counted, wrapped
 from study.options import LaunchOptions
 from study.plan import make_plan
 from study.progress import StudyProgress, average_validation, best_validation
@@ -22,17 +23,21 @@ from study.store import Store
 
 
 def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
-    """A search for each configuration; then the best of each on test streams, with fresh seeds."""
+    """Search for each configuration, run the best of each on test streams with fresh seeds.
+
+    Returns:
+        The exit status: 0 if every sample and run has finished, otherwise 1.
+    """
     began = time.monotonic()
     for line in store.scan().aside:
-        console.print(f"set aside, to be run again: {line}", style="yellow")
+        console.print(f"note: moved a record aside, to run it again: {line}", style="yellow", soft_wrap=True)
     histories = open_histories(space, store)
     _describe(space, histories, console)
     if any(history.missing for history in histories):
         _run_searches(histories, store, options, console)
     left = sum(len(history.missing) - len(history.failed) for history in histories)
     if left:
-        console.print(f"{left} samples are left; go on with: {options.command}")
+        console.print(f"{counted(left, 'sample')} left; continue with: {options.command}", soft_wrap=True)
         return 1
     failed = _show_failures(histories, store, options, console)
     if options.time_budget is not None:
@@ -43,23 +48,24 @@ def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console:
 
 
 def show(space: Space, store: Store, console: Console) -> None:
-    """What would be searched; nothing is made."""
+    """Print what a launch would search, without making anything."""
     histories = open_histories(space, store, make=False)
     _describe(space, histories, console)
     for history in histories:
-        sampled = ", ".join(dimension.key for dimension in history.cell.dimensions)
-        line = f"  {history.cell.title}: {len(history.found)} done; over {sampled}"
-        console.print(line, soft_wrap=True)
+        first, *others = (dimension.key for dimension in history.cell.dimensions)
+        start = f"{history.cell.title}: {len(history.found)} done; varies {first}"
+        print(wrapped([start, *others], console.width))
 
 
 def _describe(space: Space, histories: Sequence[SearchHistory], console: Console) -> None:
-    """How much there is to search, and how much of it is done."""
+    """Print the number of searches and samples, and how many are done."""
     assert space.search is not None
-    console.print(f"{space.name}: {space.description}", style="bold")
+    console.print(space.title, style="bold")
     searches = "1 search" if len(histories) == 1 else f"{len(histories)} searches"
+    samples = counted(space.search.samples, "sample")
     done = sum(len(history.found) for history in histories)
     left = sum(len(history.missing) for history in histories)
-    console.print(f"{searches} of {space.search.samples} samples: {done} done, {left} to go")
+    console.print(f"{searches} of {samples}: {done} done, {left} to go")
 
 
 def _run_searches(
@@ -70,10 +76,10 @@ def _run_searches(
     loggers = make_loggers(options.log, store, console)
     configs = [history.cell.config for history in histories]
     resources = share_out(largest, start(options, console, configs), options, console)
-    from study.search import running  # it imports Ray, which takes seconds: not before that is announced
+    from study.search import running  # imports Ray, which takes seconds: only after the message above
 
     seeds = len(trials[0].seeds)
-    console.print(f"{seeds} seeds a sample; {resources}")
+    console.print(f"{counted(seeds, 'seed')} per sample; {resources}")
     tell_of_checkpoints(store, options, console)
     done_before = seeds * sum(len(history.found) for history in histories)
     in_words = best_validation if len(histories) == 1 else average_validation
@@ -94,45 +100,48 @@ def _run_searches(
 def _show_failures(
     histories: Sequence[SearchHistory], store: Store, options: LaunchOptions, console: Console
 ) -> int:
-    """Name the searches that lack samples, and why; returns how many samples that are."""
+    """Print which searches lack samples and why; return the number of failed samples."""
     for history in histories:
         if history.failed:
-            count = "all" if not history.found else str(len(history.failed))
+            count = "all samples" if not history.found else counted(len(history.failed), "sample")
             reasons = "; ".join(dict.fromkeys(history.failed.values()))
-            line = f"{history.cell.title}: {count} samples failed: {reasons}"
+            line = f"{history.cell.title}: {count} failed: {reasons}"
             console.print(line, style="bold red", soft_wrap=True)
     failed = sum(len(history.failed) for history in histories)
     if failed:
-        console.print(f"tracebacks: {store.failures}; run just those again: {options.command}")
+        console.print(f"tracebacks: {store.failures}", soft_wrap=True)
+        console.print(f"run only these again: {options.command}", soft_wrap=True)
     return failed
 
 
 def _confirm(
     space: Space, histories: Sequence[SearchHistory], store: Store, options: LaunchOptions, console: Console
 ) -> int:
-    """The best of each search, on seeds that none of them saw, in one plan."""
+    """Run the best sample of each search on fresh seeds, in one plan, and return the exit status."""
     choices = confirmation.choices_of(histories)
     if not choices:
-        raise UserError(f"no sample of {space.name} has ended well; see {store.failures}.")
+        raise UserError(f"all samples of {space.name} failed; see the tracebacks in {store.failures}.")
     for choice in choices:
         _show_choice(choice, console)
     confirmation.write_best(space, choices, store)
     fresh = confirmation.fresh_seeds(space.seeds)
     place = store.folder / "best.yaml"
-    console.print(f"on test streams with {len(fresh)} fresh seeds ({place}):", soft_wrap=True)
+    console.print(f"confirming on test streams with {len(fresh)} fresh seeds ({place}):", soft_wrap=True)
     overlapping = confirmation.overlaps(choices, space.seeds)
     for line in overlapping:
         console.print(f"note: {line}", style="yellow", soft_wrap=True)
     chosen = [choice.config for choice in choices]
     done = finished(store.scan().done, chosen, store, options.save_embeddings)
     plan = make_plan(chosen, fresh, done, options.seeds_per_trial, 1)
-    told = confirmation.summary(space, histories, choices, overlapping)
-    return carry_out(plan, done, space, store, options, console, told)
+    summary = confirmation.summary(space, histories, choices, overlapping)
+    return carry_out(plan, done, space, store, options, console, summary)
 
 
 def _show_choice(choice: Choice, console: Console) -> None:
-    """What was chosen, in a line."""
-    found = f"best of {len(choice.history.found)} samples by validation, {100 * choice.validation:.1f} %"
+    """Print the chosen values in one line."""
+    found = (
+        f"best of {counted(len(choice.history.found), 'sample')}, validation {100 * choice.validation:.1f} %"
+    )
     values = ", ".join(f"{key} {_rounded(value)}" for key, value in choice.values.items())
     console.print(f"{choice.history.cell.title}: {found}: {values}", soft_wrap=True)
 

@@ -104,7 +104,7 @@ def test_a_study_on_a_cluster_of_ray_up_outlives_a_machine_that_is_cut_off(
     step("the study has ended")
     assert study.returncode == 0, output
     assert "3 at once" in output
-    assert "is tried again" in output
+    assert "will be retried" in output
     assert len(records()) == 32
 
     made.run(["ray", "rsync-down", mine, "/home/hagmeta/results/", f"{made.laptop.folder}/results/"])

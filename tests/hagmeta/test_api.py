@@ -20,6 +20,7 @@ from torch_geometric.data import Data
 
 import hagmeta
 from analysis.frame import read
+from analysis.words import a_look
 from hagmeta import api, result
 from hagmeta.common.records import StudyFolder, opened, read_record
 from hagmeta.protocol.predictions import read_predictions
@@ -106,7 +107,7 @@ def test_the_sentence_from_a_pyg_graph_to_a_comparison(pyg_data: Data, tmp_path:
     assert len(read([folder]).runs) == 2
     comparison = hagmeta.compare(found, other)
     assert [pair.last.verdict for pair in comparison.pairs] == ["too few seeds"]
-    assert "2 seeds: a look, not a claim; 6 decide" in " ".join(repr(comparison).split())
+    assert comparison.badge == a_look(2) and comparison.badge in " ".join(repr(comparison).split())
     plt.close("all")
 
 
@@ -193,8 +194,8 @@ def test_the_cache_may_be_a_text_or_a_path(tmp_path: Path, home: Path) -> None:
         (("sgc-ncm", GRAPH), {"seeds": 0}, "seeds is 0"),
         (("sgc-ncm", GRAPH), {"seeds": [1, 1]}, "seeds is [1, 1]"),
         (("sgc-ncm", GRAPH), {"seeds": "ten"}, "seeds is 'ten'"),
-        (("sgc-ncm", [0, 1]), {}, "the seeds as seeds=[0, 1]"),
-        (("sgc-ncm", object()), {}, "data is a object; give a hagmeta.Dataset"),
+        (("sgc-ncm", [0, 1]), {}, "To choose seeds, use seeds=[0, 1]"),
+        (("sgc-ncm", object()), {}, "data is of type object; expected a hagmeta.Dataset"),
         (("sgc-ncm", "no-such-graph"), {}, "unknown dataset 'no-such-graph'"),
         (("sgc-ncm", GRAPH), {"dataset": "debian"}, "the graph is given twice"),
         (("sgc-ncm", Path("no-such.npz")), {}, "no-such.npz"),
@@ -209,7 +210,7 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], keywords: dict[str, A
 
 
 def test_settings_next_to_a_run_config_are_refused() -> None:
-    assert "episodes is given next to a RunConfig" in refused(
+    assert "episodes cannot be combined with a RunConfig" in refused(
         hagmeta.RunConfig(), [0], dataset=GRAPH, episodes=3
     )
 
@@ -296,7 +297,7 @@ def test_a_folder_does_not_mix_graphs_of_one_name(ncm: hagmeta.Result, tmp_path:
     other = hagmeta.Result(
         [{**record, "data": "0" * 64} for record in ncm.records], ncm.config, ncm.predictions
     )
-    with pytest.raises(hagmeta.UserError, match="runs of another graph that is called synthetic"):
+    with pytest.raises(hagmeta.UserError, match="runs of a different graph named synthetic"):
         other.save(tmp_path)
 
 
@@ -343,9 +344,9 @@ def test_results_of_different_tasks_are_not_compared(ncm: hagmeta.Result) -> Non
         hagmeta.compare(ncm, other)
     assert "\n" not in str(error.value)
     for results, named in (
-        ((ncm,), "two results or more"),
+        ((ncm,), "compare got 1 result; expected two or more"),
         ((ncm, ncm), "same configuration"),
-        ((ncm, 3), "this is a int"),
+        ((ncm, 3), "a value of type int; expected a hagmeta.Result"),
     ):
         with pytest.raises(hagmeta.UserError, match=named):
             hagmeta.compare(*results)  # type: ignore[arg-type]
@@ -355,7 +356,7 @@ def test_only_common_seeds_count(ncm: hagmeta.Result, ridge: hagmeta.Result) -> 
     few = hagmeta.Result(ridge.records[3:], ridge.config, ridge.predictions[3:])
     comparison = hagmeta.compare(ncm, few)
     assert comparison.pairs[0].last.seeds == 3
-    assert comparison.badge == "3 seeds: a look, not a claim; 6 decide"
+    assert comparison.badge == a_look(3) and "3 seeds" in comparison.badge
 
 
 def test_figures_of_reports_leave_the_backend_of_plots_alone() -> None:
@@ -392,8 +393,8 @@ def test_a_study_of_a_graph_in_memory_runs_on_workers(pyg_data: Data, tmp_path: 
 @pytest.mark.parametrize(
     ("keywords", "named"),
     [
-        ({}, "a space or methods"),
-        ({"space": "ablation", "methods": ["sgc-ncm"]}, "a space or methods"),
+        ({}, "either a space or methods"),
+        ({"space": "ablation", "methods": ["sgc-ncm"]}, "either a space or methods"),
         ({"methods": ["sgc-ncm"], "retrys": 3}, "Did you mean 'retries'?"),
         ({"space": "abblation"}, "Did you mean 'ablation'?"),
     ],

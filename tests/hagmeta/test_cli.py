@@ -71,13 +71,29 @@ def test_a_run_writes_a_record_a_seed_and_shows_a_table(tmp_path: Path, home: Pa
     assert len(list((home / "pretrained").glob("*.pt"))) == 2
 
 
-def test_a_setting_that_does_not_apply_is_said_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_fits_80_columns_and_groups_settings_by_method(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\n\nsettings of er-gnn, icarl:\n  memory             nodes kept per class" in shown
+    common = shown[shown.index("settings for --set") : shown.index("settings of hag-meta")]
+    assert "\n  learning_rate " in common and "\n  inner_steps " not in common
+
+
+def test_a_setting_that_does_not_apply_gets_a_note_and_is_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main([*TINY, "--seeds", "1", "--method", "frozen", "--no-nla"]) == 0
     shown = capsys.readouterr()
     why = {
-        "nla": "it is a setting of other methods",
-        "episodes": "it is not meta-trained",
-        "finetune_steps": "it takes no gradient steps in sessions",
+        "nla": "it is a setting of other methods only",
+        "episodes": "the method is not meta-trained",
+        "finetune_steps": "the method takes no gradient steps in sessions",
     }
     told = " ".join(shown.err.split())
     for key, reason in why.items():
@@ -95,7 +111,7 @@ def test_an_oracle_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
 def test_smoothed_answers_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TINY, "--seeds", "1", "--method", "frozen", "--set", "smoothing=0.5"]) == 0
     shown = capsys.readouterr()
-    assert "note: smoothing makes answers transductive, too" in " ".join(shown.err.split())
+    assert "note: smoothing makes predictions transductive" in " ".join(shown.err.split())
     assert "frozen, smoothed, on" in " ".join(shown.out.split())
     both = ["--set", "smoothing=0.5", "--set", "self_training=2"]
     assert main([*TINY, "--seeds", "1", "--method", "frozen", *both]) == 0
@@ -155,7 +171,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--set", "hiden=3"], "Did you mean 'hidden'?"),
     ([*TINY, "--set", "hidden"], "--set 'hidden' is not KEY=VALUE"),
     ([*TINY, "--set", "hidden=wide"], "hidden is 'wide'"),
-    ([*TINY, "--set", "dropout=1"], "dropout is 1.0; it must be below 1"),
+    ([*TINY, "--set", "dropout=1"], "dropout is 1.0; expected a value below 1"),
     ([*TINY, "--set", "n_way=2"], "n_way is given twice"),
     ([*TINY, "--set", "hidden=8", "--set", "hidden=9"], "--set hidden is given twice: 8 and 9"),
     ([*TINY, "--encoder", "gccn"], "Did you mean 'gcn'?"),
@@ -166,7 +182,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--classes", "3", "2"], "expected 3 arguments"),
     ([*TINY, "--classes", "3", "2", "9"], "more than the 8 usable classes"),
     ([*TINY, "--n-way", "4"], "n_way is 4, but only 3 classes are novel-test"),
-    ([*TINY, "--n-way", "0"], "n_way is 0; it must be at least 1"),
+    ([*TINY, "--n-way", "0"], "n_way is 0; expected a value of at least 1"),
     ([*TINY, "--k-shot", "100"], "--drop-small"),
     ([*TINY, "--k-shot", "-1"], "k_shot is -1"),
     ([*TINY, "--seeds", "many"], "seeds 'many'"),

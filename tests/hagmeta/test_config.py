@@ -82,8 +82,12 @@ def test_an_unknown_method_is_refused_at_once() -> None:
         ({"nla": False}, "nla_weights", "`nla_weights` has no effect with `nla: false`"),
         ({"gpil": True}, "instead_of_gpil", "`instead_of_gpil` has no effect with `gpil: true`"),
         ({}, "heads", "`heads` has no effect with `encoder: gcn`"),
-        ({"method": "cec"}, "gpil", "`gpil` does not apply to cec: it is a setting of other methods"),
-        ({"method": "frozen"}, "episodes", "`episodes` does not apply to frozen: it is not meta-trained"),
+        ({"method": "cec"}, "gpil", "`gpil` does not apply to cec: it is a setting of other methods only"),
+        (
+            {"method": "frozen"},
+            "episodes",
+            "`episodes` does not apply to frozen: the method is not meta-trained",
+        ),
         ({"method": "proto-gat"}, "encoder", "`encoder` is always gat with proto-gat"),
         ({"protocol": "released"}, "smoothing", "`smoothing` is always 0.0 with released"),
         ({}, "episodes", ""),
@@ -182,11 +186,11 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("logit_adjustment", "inf", "'inf'"),
     ("logit_adjustment", None, "no value"),
     ("episodes", 1e300, "at most 1000000"),
-    ("episodes", "9" * 5000, "it must be a whole number"),
-    ("learning_rate", 1e308, "1e+308; it must be at most 100"),
+    ("episodes", "9" * 5000, "expected a whole number"),
+    ("learning_rate", 1e308, "1e+308; expected a value of at most 100"),
     ("nla_rate", 1e308, "above 0"),
     ("k_shot", 10**30, "at most 1000000000"),
-    ("classes", [10**30, 1, 1], "at most 1000000000"),
+    ("classes", [10**30, 1, 1], " 1000000000."),
 ]
 
 
@@ -226,12 +230,12 @@ def test_half_of_too_few_classes_is_refused() -> None:
         UserError, match="val_classes is half, but 5 novel-train classes are too few for n_way"
     ):
         resolve(RunConfig(classes=(4, 5, 12), n_way=3, val_classes="half"))
-    with pytest.raises(UserError, match="val_classes is 'most'; it must be half or a whole number"):
+    with pytest.raises(UserError, match="val_classes is 'most'; expected half or a whole number"):
         RunConfig(val_classes="most")
 
 
 def test_the_heads_of_a_gat_divide_its_width() -> None:
-    with pytest.raises(UserError, match=r"hidden is 10; it must be a multiple of heads, 4\."):
+    with pytest.raises(UserError, match=r"hidden is 10; expected a multiple of heads \(4\)\."):
         RunConfig(encoder="gat", hidden=10)
     assert RunConfig(encoder="gcn", hidden=10).heads == 4  # a GCN has none
 
@@ -441,9 +445,9 @@ def test_equal_values_of_other_types_are_told_apart_however_often_they_were_chec
     for _ in range(2):
         assert RunConfig(k_shot=1).k_shot == 1
         assert type(RunConfig(dropout=0).dropout) is float and type(RunConfig(k_shot=2.0).k_shot) is int
-        with pytest.raises(UserError, match="k_shot is True; it must be a whole number"):
+        with pytest.raises(UserError, match="k_shot is True; expected a whole number"):
             RunConfig(k_shot=True)
-        with pytest.raises(UserError, match="must be three whole numbers"):
+        with pytest.raises(UserError, match="expected three whole numbers"):
             RunConfig(classes=(True, 2, 3))
 
 

@@ -81,7 +81,7 @@ cluster.shutdown()
     nodes.stdin.flush()
     nodes.wait(timeout=HANG)
     assert study.returncode == 0, output
-    assert "2 at once" in output and "not all nodes see" not in output
+    assert "2 at once" in output and "not all nodes can read" not in output
     assert len(store.scan().done) == 8
     assert all(record["environment"]["commit"] for record in store.records())
     assert list((tmp_path / "home" / "pretrained").glob("*.pt")) and not (tmp_path / "another").exists()

@@ -25,7 +25,7 @@ from ray.autoscaler.tags import (  # noqa: E402
 ROOT = Path(__file__).parents[2]
 REGION = "us-west-2"
 IMAGE = "ami-0123456789abcdef0"
-PROFILE = "hagmeta-ray"  # as docs/cluster.md makes it
+PROFILE = "hagmeta-ray"  # as docs/guides/cluster.md makes it
 
 
 class Recorded:
@@ -54,7 +54,7 @@ class Recorded:
 
 @pytest.fixture
 def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A fresh AWS with the profile of docs/cluster.md, and nothing of this machine's in reach."""
+    """A fresh AWS with the profile of docs/guides/cluster.md, and nothing of this machine's in reach."""
     server = moto_server.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)  # a port that is free
     server.start()
     try:

@@ -1,9 +1,10 @@
-"""The table of a study whose methods have different settings."""
+"""The table at the end of a study: what it shows, and that it fits the terminal."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from hagmeta.config import RunConfig
@@ -32,7 +33,7 @@ def test_methods_are_compared_by_name_and_an_oracle_is_marked() -> None:
     assert sum("oracle" in line for line in lines) == 1
 
 
-def test_smoothed_answers_are_marked_beside_their_method() -> None:
+def test_smoothed_answers_are_marked_next_to_their_method() -> None:
     lines = shown([record(0, method="frozen"), record(0, method="gpn", smoothing=0.5)])
     assert sum("gpn, smoothed" in line for line in lines) == sum("smoothed" in line for line in lines) == 1
 
@@ -99,3 +100,86 @@ def test_an_interval_is_shown_from_three_seeds_on() -> None:
     records = [record(seed) | {"accuracy": [1.0, last]} for seed, last in enumerate(accuracies)]
     assert any(" 2  100.0  19.0  " in line for line in shown(records[:2]))  # not 19.0 ± 114.4
     assert any(" 3  100.0 ± 0.0  19.3 ± 22.4 " in line for line in shown(records))
+
+
+FOLDER = "npz:/home/someone/projects/graph-learning/incremental/datasets/debian-subsets/2026"
+FILES = ("packages-of-the-largest-sections.npz", "packages-of-the-middle-sections.npz", "small.npz")
+VARIED: dict[str, Any] = {
+    "hidden": 48,
+    "embedding": 24,
+    "dropout": 0.2,
+    "learning_rate": 0.02,
+    "weight_decay": 0.001,
+    "finetune_steps": 4,
+    "pretrain_on": "known",
+    "logit_adjustment": 1.0,
+}
+
+
+def wide_study(seeds: int) -> list[dict[str, Any]]:
+    """Three datasets in a deep folder, and eight settings that vary one at a time."""
+    task = {"classes": (4, 4, 4), "n_way": 2, "sessions": 2}
+    configs = [{}, *({key: value} for key, value in VARIED.items())]
+    return [
+        record(seed, dataset=f"{FOLDER}/{file}", **task, **config)
+        for file in FILES
+        for config in configs
+        for seed in range(seeds)
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_many_settings_and_long_paths_fit_the_terminal(width: int, seeds: int) -> None:
+    lines = shown(wide_study(seeds), width)
+    assert max(map(len, lines)) <= width
+    head = lines[1].split()
+    words = {"dataset", "config", "seeds", "first", "last", "average", "PD"}
+    assert {"config", "seeds", "first", "last"} <= set(head) <= words  # no header is broken
+    assert sum(" 50.0" in line for line in lines) == 27  # one line per configuration
+    text = "\n".join(lines)
+    assert FOLDER not in text and all(file in text for file in FILES)
+    for key, value in VARIED.items():
+        assert f"{key} {value:g}" in text if isinstance(value, float) else f"{key} {value}" in text
+
+
+def test_numbered_configurations_are_listed_with_what_sets_them_apart() -> None:
+    lines = [line.strip() for line in shown(wide_study(1), 80)]
+    start = lines.index("config  differs from the common values in")
+    assert lines[start + 1] == "1  nothing"
+    listed = {line.split("  ")[1] for line in lines[start + 2 : start + 10]}
+    assert {"hidden 48", "dropout 0.2", "pretrain_on known", "logit_adjustment 1"} <= listed
+    common = " ".join(lines[start + 10 : start + 12])
+    assert common.startswith("common values: ") and "hidden 32" in common and "dropout 0.5" in common
+
+
+def test_files_of_the_same_name_keep_the_folder_that_tells_them_apart() -> None:
+    task = {"classes": (4, 4, 4), "n_way": 2, "sessions": 2}
+    lines = shown([record(0, dataset=f"npz:/data/{year}/graph.npz", **task) for year in (2025, 2026)])
+    assert [line.split()[0] for line in lines if " 50.0" in line] == ["2025/graph.npz", "2026/graph.npz"]
+
+
+def test_the_legend_explains_only_what_is_shown() -> None:
+    one, three = ("\n".join(shown([record(seed) for seed in range(count)])) for count in (1, 3))
+    assert "one seed per configuration" in one and "interval" not in one
+    assert "mean over seeds ± 95 % interval" in three
+
+
+def test_settings_that_do_not_apply_to_a_method_make_no_numbers() -> None:
+    varied: dict[str, list[Any]] = {
+        "pretrain_on": ["base", "known"],
+        "weight_decay": [0.0005, 0.001],
+        "logit_adjustment": [0.0, 1.0],
+        "learning_rate": [0.005, 0.02],
+        "memory": [5, 10],  # of er-gnn alone
+    }
+    records = [
+        record(0, method=method, **{key: value})
+        for method in ("er-gnn", "cec")
+        for key, values in varied.items()
+        for value in values
+    ]
+    lines = [line.strip() for line in shown(records, 60)]
+    assert sum(line.endswith("  nothing") for line in lines) == 1
+    rows = [tuple(line.split()[:2]) for line in lines if line.startswith(("er-gnn", "cec"))]
+    assert len(set(rows)) == len(rows) == len({each["config_hash"] for each in records})

@@ -244,9 +244,9 @@ def test_a_glance_at_a_record_finds_what_jsonschema_finds(content: bytes) -> Non
     right = jsonschema.Draft202012Validator(json.loads(record_schema.FILE.read_text())).is_valid(spoilt)
     found = record_schema.problem_of(spoilt)
     beyond = (
-        "sessions, its accuracy",
-        "no triangle",
-        "names no",
+        "sessions, but its accuracy",
+        "not triangular",
+        "config has no",
         "newer than",
         "declared",
     )  # what a schema cannot say

@@ -130,7 +130,7 @@ def test_usage_lines_name_the_command_that_was_typed(
         main()
     shown = capsys.readouterr().out
     program = usage.removeprefix("usage: ")
-    assert shown.startswith(usage) and f"\n{program}--space ablation --quick" in shown
+    assert shown.startswith(usage) and f"\n    {program}--space ablation --quick\n" in shown
     command = read_options(["--space", "smoke"], None).options.command
     assert command == f"{program}--space smoke"
 

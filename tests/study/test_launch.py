@@ -136,7 +136,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with prepared(folder):
         code, output = launch(folder, "--save-embeddings", "1", "--max-concurrent", "1", "--no-report")
         assert code == 0 and "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in output, output
-        assert "\nstarting Ray here; this takes some seconds\n" in output  # not silent meanwhile
+        assert "\nstarting Ray on this machine; this takes a few seconds\n" in output  # not silent meanwhile
         yield folder
 
 
@@ -186,7 +186,7 @@ def test_a_study_killed_again_and_again_extends_and_mends_itself_as_if_it_never_
     code, output = launch(folder, "--seeds", "3", "--no-report")
     assert code == 0, output
     assert f"24 runs (8 configurations x 3 seeds): {done - 2} done, {26 - done} to go" in output
-    assert "set aside, to be run again" in output and damaged.name in output
+    assert "moved a record aside, to run it again" in output and damaged.name in output
     assert_predictions_are_kept(folder)
     found, undisturbed = results(folder), results(finished)
     assert len(found) == 24 and {key: found[key] for key in undisturbed} == undisturbed
@@ -200,11 +200,11 @@ def test_a_killed_worker_is_tried_again_while_others_watch(folder: Path, launch_
     worker.suspend()  # the study cannot end before the second launch has looked
     # A second launch does not meet the first.
     code, output = launch_here(folder)
-    assert code == 2 and "another launch is working on" in output
+    assert code == 2 and "another launch is using" in output
     worker.kill()
     output, _ = process.communicate(timeout=HANG)
     assert process.returncode == 0, output
-    assert output.count("failed and is tried again: its worker died") == 1
+    assert output.count("failed and will be retried: its worker died") == 1
     assert "Traceback" not in output and len(output.splitlines()) < 30
     assert len(results(folder)) == 2 and not list((folder / "results" / "tiny").glob("failed/*/*.json"))
     # TensorBoard has the curves of the trial.
@@ -237,8 +237,8 @@ def test_a_launch_whose_raylet_is_killed_ends_with_a_line_and_keeps_what_is_done
     output, _ = process.communicate(timeout=200)  # Ray itself would wait for ever
     assert process.returncode == 1, output
     assert output.splitlines()[-1] == (
-        "error: Ray's process on this machine (raylet) has died: killed, or out of memory. "
-        "Finished runs are kept; the same command goes on from here."
+        "error: the Ray process on this machine (raylet) has died: killed, or out of memory. "
+        "Finished runs are kept. Repeat the command to continue."
     )
     assert "Traceback" not in output
     assert 1 <= len(results(folder)) < 400
@@ -277,9 +277,9 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
     )
     assert done.returncode == 0, done.stderr
     # One line says why and where its traceback is; what cannot heal is not tried again.
-    said = [line for line in done.stdout.splitlines() if "gone.npz: there is no such file" in line]
+    said = [line for line in done.stdout.splitlines() if "gone.npz: no such file" in line]
     assert len(said) == 1 and "/failed/" in said[0] and "2 failed" in done.stdout
-    assert "tried again" not in done.stdout and "Traceback" not in done.stdout + done.stderr
+    assert "retried" not in done.stdout and "Traceback" not in done.stdout + done.stderr
     failures = sorted((folder / "results" / "failed").glob("*/*.json"))
     assert [path.stem for path in failures] == ["0", "1"]
     assert "gone.npz" in json.loads(failures[0].read_text())["error"]
@@ -296,31 +296,31 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
         (["--spaec", "x"], "Did you mean '--space'?"),
         (["--seeds", ""], "seeds ''"),
         (["--results", ""], "--results is empty"),
-        (["--results", "s3://key:secret@bucket"], "--results holds credentials"),
+        (["--results", "s3://key:secret@bucket"], "--results contains credentials"),
         (["--results", "x" * 5000], "cannot be written: File name too long"),
         (["--results", "x" * 300, "--dry-run"], "cannot be written: File name too long"),
         (["--results", "/".join(["x" * 99] * 41), "--dry-run"], "cannot be written: File name too long"),
         (["--space", f"{'x' * 5000}.yaml"], "no such file"),
-        (["--results", "a\0b"], r"--results is 'a\x00b'; no path"),
-        (["--space", "a\0b.yaml"], r"--space is 'a\x00b.yaml'; no path"),
-        (["--dataset", "npz:a\0b"], r"--dataset is 'npz:a\x00b'; no path"),
-        (["--cpus-per-trial", "1e-300"], "--cpus-per-trial is 1e-300; the least that Ray knows is 0.0001"),
-        (["--gpus-per-trial", "0.00001"], "--gpus-per-trial is 1e-05; the least"),
+        (["--results", "a\0b"], r"--results is 'a\x00b'; paths"),
+        (["--space", "a\0b.yaml"], r"--space is 'a\x00b.yaml'; paths"),
+        (["--dataset", "npz:a\0b"], r"--dataset is 'npz:a\x00b'; paths"),
+        (["--cpus-per-trial", "1e-300"], "--cpus-per-trial is 1e-300; the smallest share in Ray is 0.0001"),
+        (["--gpus-per-trial", "0.00001"], "--gpus-per-trial is 1e-05; the smallest"),
         (["--gpus-per-trial", "1.5"], "--gpus-per-trial is 1.5"),
         (["--cpus-per-trial", "0", "--gpus-per-trial", "0"], "are both 0"),
         (["--log", "comet"], "unknown logger 'comet'"),
         (["--address", "ray://127.0.0.1:10001"], "with --address auto: by ray exec, ray job submit or ssh"),
-        (["--address", "nonsense"], "--address is 'nonsense'; give auto, or HOST:PORT"),
+        (["--address", "nonsense"], "--address is 'nonsense'; expected auto, or the head's HOST:PORT"),
         (["--address", "127.0.0.1:1"], "no Ray cluster at --address 127.0.0.1:1"),
         (["--dry-run", "--address", "auto"], "--dry-run"),
         (["--set", "hiden=3"], "hiden"),
         (["--results", "/proc/nowhere"], "/proc/nowhere"),
         (["--results", "s4://bucket/results"], "--results s4://bucket/results"),
-        (["--save-embeddings", "7"], "sessions 0 to 2"),
-        (["--open", "--no-report"], "--open opens the report"),
-        (["--mps", "--address", "auto"], "--mps starts NVIDIA's MPS on this machine"),
+        (["--save-embeddings", "7"], "a session from 0 to 2"),
+        (["--open", "--no-report"], "--open needs the report"),
+        (["--mps", "--address", "auto"], "--mps starts NVIDIA MPS on this machine"),
         pytest.param(
-            ["--mps"], "--mps is for GPUs", marks=pytest.mark.skipif(HAS_GPU, reason="there is one")
+            ["--mps"], "--mps needs a GPU", marks=pytest.mark.skipif(HAS_GPU, reason="there is one")
         ),
     ],
 )
@@ -342,7 +342,7 @@ def test_bad_input_ends_a_real_process_with_status_2_and_one_line(folder: Path) 
 
 def test_a_dry_run_prints_the_trials_and_writes_nothing(folder: Path, launch_here: Launch) -> None:
     code, output = launch_here(folder, "--dry-run")
-    assert code == 0 and "0 done, 8 to go" in output and output.count("seeds 0,1") == 4
+    assert code == 0 and "0 done, 8 to go" in output and output.count("seeds 0-1\n") == 4
     assert not (folder / "results").exists()
 
 
@@ -402,7 +402,7 @@ def test_a_full_disk_is_one_line(folder: Path, launch_here: Launch, monkeypatch:
 
     monkeypatch.setattr("study.api.carry_out", full)
     code, output = launch_here(folder)
-    assert code == 1 and output.splitlines()[-1].startswith("error: No space left on device: ")
+    assert code == 1 and output.splitlines()[-1].startswith("error: No space left on device; check ")
     assert "Traceback" not in output
 
 
@@ -424,3 +424,17 @@ def test_another_graph_under_the_same_name_is_not_done(folder: Path, launch_here
     # Records from before fingerprints were kept count.
     store.write(made(0, config=config))
     assert "1 done, 0 to go" in launch_here(folder, "--dry-run")[1]
+
+
+def test_an_npz_file_needs_no_prefix(folder: Path, launch_here: Launch) -> None:
+    graph = datasets.load("synthetic:nodes=300,edges=900,features=40,classes=6,seed=1", folder)
+    npz.save(folder / "deep" / "graph.npz", graph)
+    space = "datasets: [NAME]\nfixed: {method: sgc-ncm, classes: [2, 2, 2], n_way: 1, k_shot: 1}\nseeds: 1\n"
+    plans = []
+    for name in ("deep/graph.npz", "npz:deep/graph.npz"):
+        (folder / "tiny.yaml").write_text(space.replace("NAME", name))
+        plans.append(launch_here(folder, "--dry-run")[1])
+        plans.append(launch_here(folder, "--dataset", name, "--dry-run")[1])
+    assert set(plans) == {plans[0]} and "sgc-ncm on graph.npz, seed 0\n" in plans[0]
+    code, output = launch_here(folder, "--dataset", "deep/none.npz", "--dry-run")
+    assert code == 2 and output.count("\n") == 1 and "deep/none.npz: " in output and "no such file" in output

@@ -81,7 +81,7 @@ def test_a_daemon_that_does_not_start_is_said(told: Path, monkeypatch: pytest.Mo
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(UserError, match="for GPUs"):
+    with pytest.raises(UserError, match="--mps needs a GPU"):
         mps.check()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setenv("PATH", str(tmp_path))

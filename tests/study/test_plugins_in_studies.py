@@ -138,12 +138,12 @@ def test_the_settings_of_a_plug_in_are_those_of_a_space(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--methods", "no_file.py:Mine"], "no_file.py:Mine: there is no such file"),
+        (["--methods", "no_file.py:Mine"], "no_file.py:Mine: no such file"),
         (["--methods", "my_method.py:Other"], "my_method.py:Other: the module has no 'Other'"),
-        (["--methods", "my_metric.py:Worst"], "the class Worst is no method"),
-        (["--methods", "cec", "--metric", "my_method.py:Mine"], "the class Mine is no metric"),
+        (["--methods", "my_metric.py:Worst"], "class Worst is not a valid method"),
+        (["--methods", "cec", "--metric", "my_method.py:Mine"], "class Mine is not a valid metric"),
         (["--methods", "cec", "--metric", "acuracy"], "unknown metric 'acuracy'. Did you mean 'accuracy'?"),
-        (["--methods", "cec", "--set", "encoder=my_method.py:Mine"], "the class Mine is no encoder"),
+        (["--methods", "cec", "--set", "encoder=my_method.py:Mine"], "class Mine is not a valid encoder"),
     ],
 )
 def test_a_bad_plug_in_is_one_line_before_anything_starts(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -43,7 +44,7 @@ def test_the_time_left_rests_on_what_trials_of_the_kind_took(monkeypatch: pytest
     cheaper = trial_seconds(short) / trial_seconds(long)
     assert cheaper < 0.5
     assert progress.text().endswith(f"about {in_time(100 + 200 * cheaper)} left (0:01:40)")
-    assert "1/4 runs, 0 running, last session 50.0 % on average, about 0:0" in output.getvalue()
+    assert "1/4 runs, 0 running, mean accuracy in the last session 50.0 %, about 0:0" in output.getvalue()
     progress.started("b", long)
     clock.now = 160
     assert f"about {in_time(40 + 200 * cheaper)} left" in progress.text()
@@ -97,7 +98,9 @@ def test_samples_that_were_there_alone_say_nothing_of_the_time_left() -> None:
     trials = [Trial(LONG, (0, 1))] * 3
     progress, output = progress_of(trials)
     progress.finished_before(trials[0], [0.5])
-    assert output.getvalue().startswith("2/6 runs, 0 running, last session 50.0 % on average (0:00:00)")
+    assert output.getvalue().startswith(
+        "2/6 runs, 0 running, mean accuracy in the last session 50.0 % (0:00:00)"
+    )
 
 
 def test_a_running_trial_is_named_by_the_settings_that_vary() -> None:
@@ -110,6 +113,25 @@ def test_a_running_trial_is_named_by_the_settings_that_vary() -> None:
         progress.started("sample", plan.trials[0], {"hidden": 32, "dropout": 0.123456})
     for name in ("nla off", "nla on", "hidden 32, dropout 0.123"):
         assert f"hag-meta on debian, {name}, seeds 0-2" in output.getvalue()
+
+
+def test_the_panel_fits_a_narrow_terminal() -> None:
+    task = {"classes": (4, 4, 4), "n_way": 2, "sessions": 2}
+    folder = "npz:/home/someone/projects/graph-learning/incremental/datasets/2026"
+    names = ("packages-of-the-largest-sections.npz", "packages-of-the-middle-sections.npz")
+    configs = [RunConfig(dataset=f"{folder}/{name}", hidden=16, **task) for name in names]
+    plan = make_plan(configs, range(3), set(), 3, 1)
+    output = io.StringIO()
+    console = Console(file=output, width=80, force_terminal=True, no_color=True, color_system=None)
+    with StudyProgress(console, plan.trials, 0) as progress:
+        for trial in plan.trials:
+            progress.started(trial.name, trial)
+            progress.goes_on(trial.name, "meta-train", 1000, 2000, {"meta-train/val": 0.5})
+    lines = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", output.getvalue()).splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in names:
+        line = next(number for number, text in enumerate(lines) if f"{name}, seeds 0-2" in text)
+        assert lines[line + 1].startswith("    meta-train 1000/2000, 50.0 %, 0:00:0")
 
 
 def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:
@@ -128,4 +150,4 @@ def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:
     progress.has_failed("2", trials[2])
     assert (progress.done, progress.running, progress.failed) == (4, 2, 2)
     progress.stopped("never started")
-    assert "6/10 runs, 2 running, 2 failed, last session 60.0 % on average" in output.getvalue()
+    assert "6/10 runs, 2 running, 2 failed, mean accuracy in the last session 60.0 %" in output.getvalue()

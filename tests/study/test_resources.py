@@ -15,7 +15,7 @@ from hagmeta.config import RunConfig, resolve
 from study import calibration
 from study.connection import PRIVATE, why_nothing_runs
 from study.plan import Trial
-from study.resources import MOST_TRIALS_A_GPU, check_possible, choose_resources, count_lanes, kind, share_of
+from study.resources import MOST_TRIALS_PER_GPU, check_possible, choose_resources, count_lanes, kind, share_of
 from study.tuning import Patience
 from tests.study.test_launch import HAS_GPU, ROOT
 from tests.waiting import HANG
@@ -48,7 +48,7 @@ def test_packs_are_small_on_many_cores_and_large_on_one_gpu() -> None:
 
 
 def test_a_share_is_one_of_n_that_hold_the_trial_with_slack() -> None:
-    assert share_of(0.1 * GB, 140 * GB) == 1 / MOST_TRIALS_A_GPU
+    assert share_of(0.1 * GB, 140 * GB) == 1 / MOST_TRIALS_PER_GPU
     assert share_of(30 * GB, 140 * GB) == 1 / 3
     assert share_of(60 * GB, 80 * GB) == share_of(calibration.NOT_MEASURED, 80 * GB) == 1
 
@@ -57,9 +57,9 @@ def test_kinds_of_trials_take_their_own_shares() -> None:
     shares = {kind(SMALL): 0.125, kind(OTHER): 0.5}
     resources = choose_resources({"CPU": 16.0, "GPU": 1.0}, shares, None, None)
     assert [resources.gpu_share(config) for config in (SMALL, WIDE, OTHER)] == [0.125, 0.125, 0.5]
-    assert str(resources) == "1 CPU, 0.125 to 0.5 GPU a trial, up to 8 at once"
+    assert str(resources) == "1 CPU, 0.125 to 0.5 GPU per trial, up to 8 at once"
     same = choose_resources({"CPU": 16.0, "GPU": 1.0}, 0.25, None, None)  # as --gpus-per-trial asks
-    assert same.gpu_share(OTHER) == 0.25 and str(same) == "1 CPU, 0.25 GPU a trial, 4 at once"
+    assert same.gpu_share(OTHER) == 0.25 and str(same) == "1 CPU, 0.25 GPU per trial, 4 at once"
 
 
 def test_the_largest_configuration_of_a_kind_is_measured_in_a_short_run() -> None:
@@ -96,12 +96,12 @@ def test_what_was_measured_is_kept_for_the_same_code_gpu_and_pack(
     monkeypatch.setattr(calibration, "OTHER_BYTES", 100 * GB)
     shares = calibration.gpu_shares(TRIALS, said.append)
     assert shares == {kind(SMALL): 1 / 8, kind(OTHER): 1 / 3}
-    assert said[-1] == "calibrated 2 of 2: 0.5 to 30 GB a trial"
+    assert said[-1] == "GPU memory of 2 kinds of trials (2 measured now): 0.5 to 30 GB per trial"
     assert calibration.gpu_shares(TRIALS, said.append) == shares and len(measured) == 2
-    assert said[-1] == "calibrated 0 of 2: 0.5 to 30 GB a trial"
+    assert said[-1] == "GPU memory of 2 kinds of trials (0 measured now): 0.5 to 30 GB per trial"
     kept = json.loads((tmp_path / "gpu_memory.json").read_text())
     assert len(kept) == 2 and all("H200" in key and "3 seeds" in key for key in kept)
-    # A larger pack, another GPU or other code is measured anew; a damaged file too.
+    # A larger pack, another GPU, other code and a damaged file are measured again.
     calibration.gpu_shares([Trial(TRIALS[2].config, tuple(range(10)))], said.append)
     monkeypatch.setattr(calibration, "_gpu", lambda: ("T4", 16 * GB))
     assert calibration.gpu_shares(TRIALS[2:], said.append) == {kind(OTHER): 1.0}
@@ -177,8 +177,8 @@ def test_a_gpus_memory_is_measured() -> None:
 @pytest.mark.parametrize(
     ("cpus", "gpus", "named"),
     [
-        (100, None, "--cpus-per-trial is 100; Ray sees 2 CPUs"),
-        (None, 5, "--gpus-per-trial is 5; Ray sees 0 GPUs"),
+        (100, None, "--cpus-per-trial is 100, but Ray finds 2 CPUs"),
+        (None, 5, "--gpus-per-trial is 5, but Ray finds 0 GPUs"),
     ],
 )
 def test_what_a_machine_will_never_have_is_refused(
@@ -199,6 +199,6 @@ def test_a_trial_that_stays_pending_is_explained_now_and_then(monkeypatch: pytes
     assert told == [30, 139]
     text = why_nothing_runs({"CPU": 1, "GPU": 2}, [{"CPU": 2.0}, {"CPU": 8.0, "GPU": 1.0, "memory": 9.0}])
     assert text is not None
-    assert "each trial takes 1 CPU and 2 GPU, and the nodes have 2 CPU; 8 CPU and 1 GPU" in text
+    assert "a trial needs 1 CPU and 2 GPU, but the nodes have 2 CPU; 8 CPU and 1 GPU" in text
     assert "others use the cluster" in (why_nothing_runs({"CPU": 1}, [{"CPU": 2.0}]) or "")
     assert why_nothing_runs({"CPU": 1}, [{"CPU": 2.0, PRIVATE: 1}]) is None  # a slow start

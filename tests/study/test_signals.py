@@ -37,6 +37,6 @@ def test_a_study_that_is_told_to_end_says_so_in_a_line_and_keeps_what_it_has(fol
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=HANG)
     assert process.returncode == 143
-    assert output.splitlines()[-1].startswith("stopped by SIGTERM. Finished runs are kept")
+    assert output.splitlines()[-1].startswith("Stopped by SIGTERM. Finished runs are kept")
     assert "Traceback" not in output and "***" not in output
     assert results(folder)

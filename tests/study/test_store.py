@@ -56,23 +56,23 @@ def test_two_folders_copied_together_are_one_study(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda text: text[: len(text) // 2], "not whole"),
-        (lambda text: "garbage", "not whole"),
+        (lambda text: text[: len(text) // 2], "not valid JSON"),
+        (lambda text: "garbage", "not valid JSON"),
         (lambda text: "[]", "not a record"),
         (lambda text: text.replace('"seed": 0', '"seed": 5'), "another seed"),
         (lambda text: text.replace('"nla": true', '"nla": false'), "another configuration"),
-        (lambda text: text.replace('"accuracy"', '"accuraty"'), "without accuracy"),
+        (lambda text: text.replace('"accuracy"', '"accuraty"'), "keys are missing: accuracy"),
         (lambda text: text.replace('"accuracy": [0.8, 0.5]', '"accuracy": null'), "its accuracy is null"),
         (lambda text: text.replace('"accuracy": [0.8, 0.5]', '"accuracy": []'), "its accuracy is []"),
         (lambda text: text.replace("[0.8, 0.5]", '[0.8, "0.5"]'), 'its accuracy[1] is "0.5"'),
-        (lambda text: text.replace("[0.8, 0.5]", "[0.8, NaN]"), "not whole"),
+        (lambda text: text.replace("[0.8, 0.5]", "[0.8, NaN]"), "not valid JSON"),
         (lambda text: text.replace("[0.8, 0.5]", "[0.8, 1.5]"), "its accuracy[1] is 1.5"),
         (lambda text: text.replace('"pd": 0.3', '"pd": "much"'), 'its pd is "much"'),
-        (lambda text: text.replace("[[0.8], [0.6, 0.1]]", "[[0.8], [0.6]]"), "no triangle"),
+        (lambda text: text.replace("[[0.8], [0.6, 0.1]]", "[[0.8], [0.6]]"), "not triangular"),
         (lambda text: text.replace("[[0.8], [0.6, 0.1]]", "[[0.8]]"), "its matrix has 1 sessions"),
         (lambda text: text.replace('"seconds": {}', '"seconds": {"gpil": -1}'), "its seconds gpil is -1"),
-        (lambda text: text.replace('"pd"', '"format": 2, "pd"'), "of format 2, which is newer"),
-        (lambda text: "[" * 100_000, "not whole"),
+        (lambda text: text.replace('"pd"', '"format": 2, "pd"'), "its format 2 is newer than 1"),
+        (lambda text: "[" * 100_000, "not valid JSON"),
         (lambda text: text + " " * 20_000_000, "larger than 20,000,000 bytes"),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_run_of_another_graph_is_set_aside_and_an_old_one_counts(tmp_path: Pat
     assert store.find((record(1)["config_hash"], 1)) is None
     scan = store.scan()
     assert {seed for _, seed in scan.done} == {0, 2, 3}
-    assert len(scan.aside) == 1 and "of another graph than debian is now" in scan.aside[0]
+    assert len(scan.aside) == 1 and "the graph debian has changed since this run" in scan.aside[0]
 
 
 def test_a_run_that_succeeds_after_all_is_no_failure_any_more(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_record_is_whole_whatever_became_of_its_predictions(tmp_path: Path, co
     store.write(done)
     scan = store.scan()
     assert scan.done == {key} and not scan.aside and store.records() == [done]
-    with pytest.raises(UserError, match=f"predictions/{key[0]}/0.npz: (not whole|.* were not kept)"):
+    with pytest.raises(UserError, match=f"predictions/{key[0]}/0.npz: (damaged file|.* were not saved)"):
         read_predictions(store.predictions_of(key))
 
 

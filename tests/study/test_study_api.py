@@ -65,7 +65,7 @@ def test_a_study_of_a_graph_in_memory_is_interrupted_and_goes_on_in_any_thread(
     thread.start()
     thread.join()
     assert outcomes == [StudyOutcome(0, folder)], text.getvalue()
-    assert "2 runs (1 configurations x 2 seeds): 1 done, 1 to go" in text.getvalue()
+    assert "2 runs (1 configuration x 2 seeds): 1 done, 1 to go" in text.getvalue()
     assert not ray.is_initialized()
     records = Store(folder).records()
     assert len(records) == 2 and {record["config"]["dataset"] for record in records} == set(graphs)
@@ -102,10 +102,10 @@ def test_a_mapping_is_read_as_a_file_would_be(tmp_path: Path) -> None:
         ({"datasets": ["debian"], "fixed": {"hiden": 3}}, "fixed.hiden: unknown setting 'hiden'"),
         (
             {"datasets": ["debian"], "fixed": {"hidden": 16}, "grid": {"hidden": [32]}},
-            "grid.hidden: grid sets hidden, which fixed.hidden sets already.",
+            "grid.hidden: grid sets hidden, but fixed.hidden also sets it; remove one of them.",
         ),
-        ({"datasets": [Path("x")]}, "datasets: PosixPath('x') is neither text nor a number."),
-        ({"datasets": ["debian"], 3: 4}, "the space: the key 3 must be a name."),
+        ({"datasets": [Path("x")]}, "datasets: the value is PosixPath('x'); expected text or a number."),
+        ({"datasets": ["debian"], 3: 4}, "the space: the key is 3; expected a name."),
     ],
 )
 def test_an_error_in_a_mapping_names_its_key(content: dict[str, Any], named: str) -> None:
@@ -118,9 +118,9 @@ def test_an_error_in_a_mapping_names_its_key(content: dict[str, Any], named: str
     ("options", "named"),
     [
         (["--methods", "sgc-lda,nope", "--dataset", "debian"], "unknown method 'nope'"),
-        (["--methods", "sgc-lda", "--space", "smoke"], "--space and --methods both"),
-        (["--methods", "sgc-lda", "--dataset", "debian", "--quick"], "--quick is the small version"),
-        (["--methods", "sgc-lda"], "--methods needs --dataset"),
+        (["--methods", "sgc-lda", "--space", "smoke"], "--space and --methods cannot be combined"),
+        (["--methods", "sgc-lda", "--dataset", "debian", "--quick"], "--quick needs --space"),
+        (["--methods", "sgc-lda"], "--methods needs at least one --dataset"),
         (["--methods", "sgc-lda,", "--dataset", "debian"], "--methods is 'sgc-lda,'"),
         (["--methods", ""], "--methods is ''"),
         (["--methods", "sgc-lda", "--dataset", "debain"], "Did you mean 'debian'?"),

@@ -46,7 +46,7 @@ def test_a_pack_that_does_not_fit_is_halved_and_that_is_said(
         _, records, note = peak(range(8))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    assert note == "8 seeds did not fit the GPU together; run in smaller packs"
+    assert note == "8 seeds did not fit into GPU memory together; ran in smaller packs"
     assert [record["seed"] for record in records] == list(range(8))
     assert all(record["environment"]["seeds_in_pack"] < 8 for record in records)
     for record, other in zip(records, expected, strict=True):

@@ -42,7 +42,7 @@ def test_the_settings_of_a_plug_in_are_like_ours(tmp_path: Path) -> None:
     config = RunConfig(method=f"{written(tmp_path)}:Mine", my_scale="2.5")
     assert resolve(config).given() == ["my_scale"] and config.canonical()["my_scale"] == 2.5
     assert replace(config, my_scale=3).my_scale == 3.0  # type: ignore[call-arg, attr-defined]
-    with pytest.raises(UserError, match=r"my_scale is 0\.0; it must be above 0"):
+    with pytest.raises(UserError, match=r"my_scale is 0\.0; expected a value above 0"):
         replace(config, my_scale=0)  # type: ignore[call-arg]
     assert "my_scale" in all_settings() and typed("my_scale", "4") == 4.0
     # With another method it makes no difference, as any setting that is not the method's.
@@ -90,9 +90,9 @@ def test_an_entry_point_of_an_installed_package_is_found_by_its_name(
 
 BAD = {
     "no_such_module:Mine": r"there is no module 'no_such_module'",
-    "no_such_file.py:Mine": r"no_such_file\.py:Mine: there is no such file",
-    "json:loads": r"loads, which is no class, is no method: it must inherit from hagmeta\.Method",
-    "json:JSONDecoder": r"the class JSONDecoder is no method",
+    "no_such_file.py:Mine": r"no_such_file\.py:Mine: no such file; expected method as file\.py:Name",
+    "json:loads": r"loads is not a class, so it is not a valid method; expected a subclass of hagmeta",
+    "json:JSONDecoder": r"class JSONDecoder is not a valid method",
     "json:Nothing": r"json:Nothing: the module has no 'Nothing'",
     "nope": r"unknown method 'nope'",
     "": r"unknown method ''",
@@ -111,16 +111,16 @@ BROKEN = {
     "import no_such_thing": r"cannot be imported: ModuleNotFoundError: No module named 'no_such_thing'",
     "class Mine(": r"cannot be imported: SyntaxError",
     "raise RuntimeError('two\\nlines')": r"cannot be imported: RuntimeError: two lines",
-    "import hagmeta\nclass Mine(hagmeta.Method):\n    pass": r"the method Mine lacks classify, encode",
+    "import hagmeta\nclass Mine(hagmeta.Method):\n    pass": r"method Mine does not define classify, encode",
     METHOD.replace(
         "@dataclass(frozen=True, kw_only=True)", ""
     ): r"the setting my_scale of MineSettings is not decl",
     METHOD.replace(
         "MineSettings(hagmeta.MethodSettings)", "MineSettings"
-    ): r"it must be a class that inherits from",
+    ): r"expected a class that inherits from",
     METHOD.replace(
         "my_scale", "memory"
-    ): r"the setting memory of MineSettings is one of MemorySettings already",
+    ): r"the setting memory of MineSettings is already declared by MemorySettings",
 }
 
 

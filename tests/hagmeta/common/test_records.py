@@ -121,13 +121,16 @@ def test_declared_metrics_and_traits_are_read_at_a_glance(tmp_path: Path, said: 
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"lift": 0.5}, "its lift is 0.5, and no metric of this name is declared"),
-        ({"metrics": {"lift": PER_RUN}}, "its lift is declared as a metric and missing"),
-        ({"metrics": {"lift": PER_RUN}, "lift": [0.5]}, "its lift is [0.5], and declared as one value"),
-        ({"metrics": {"lift": BY_SESSION}, "lift": 0.5}, "its lift is 0.5, and declared by session"),
-        ({"metrics": {"lift": BY_SESSION}, "lift": [1, 2]}, "its lift has 2 sessions, its accuracy 1"),
+        ({"lift": 0.5}, "its lift is 0.5, but no metric of this name is declared"),
+        ({"metrics": {"lift": PER_RUN}}, "its lift is declared as a metric, but is missing"),
+        ({"metrics": {"lift": PER_RUN}, "lift": [0.5]}, "its lift is [0.5], but is declared as one value"),
+        ({"metrics": {"lift": BY_SESSION}, "lift": 0.5}, "its lift is 0.5, but is declared by session"),
+        (
+            {"metrics": {"lift": BY_SESSION}, "lift": [1, 2]},
+            "its lift has 2 sessions, but its accuracy has 1",
+        ),
         ({"metrics": {"lift": BY_SESSION}, "lift": ["x"]}, 'its lift[0] is "x"'),
-        ({"metrics": {"pd": PER_RUN}}, "its pd is declared as an additional metric"),
+        ({"metrics": {"pd": PER_RUN}}, "its pd is a built-in value, but is declared as an additional metric"),
         ({"metrics": {"lift": {"title": "lift"}}, "lift": 1}, 'its metrics lift is {"title": "lift"}'),
         ({"traits": TRAITS | {"title": 5}}, "its traits title is 5"),
     ],

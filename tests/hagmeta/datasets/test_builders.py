@@ -270,7 +270,7 @@ def test_another_version_is_refused(
     result = run_builder("metamath", tmp_path, "--deb", str(deb))
     assert result.returncode == 2 and not (tmp_path / "out.npz").exists()
     [line] = result.stderr.splitlines()
-    assert line.startswith(f"{deb}: this is not {sources.METAMATH.name}")
+    assert line.startswith(f"{deb}: expected {sources.METAMATH.name} from ")
     assert line.endswith(f"its SHA-256 is {sha256(deb)}; expected {sources.METAMATH.sha256}.")
 
 

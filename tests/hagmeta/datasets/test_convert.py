@@ -41,11 +41,11 @@ def test_words_become_sparse_features(capsys: pytest.CaptureFixture[str]) -> Non
     # "apple" and "sky" are used by three nodes; "a" by one, and repeats count once.
     assert graph.features.toarray().tolist() == [[1, 0], [1, 0], [1, 1], [0, 1], [0, 1]]
     assert capsys.readouterr().out.splitlines() == [
-        "nodes.csv: 2 words of column 'text' used by at least 3 nodes; 0 nodes without any",
-        "edges.csv: line 1 is taken for a header: 'source', 'target'",
-        "edges.csv: 4 edges; 4 kept",
-        "g.npz: 5 nodes, 4 edges, 2 features, 2 classes",
-        "look at it with: python -m hagmeta datasets npz:g.npz",
+        "nodes.csv: 2 words of column 'text' in at least 3 nodes; 0 nodes without any of them",
+        "edges.csv: line 1 skipped as a header: 'source', 'target'",
+        "edges.csv: 4 edges read, 4 kept",
+        "wrote g.npz: 5 nodes, 4 edges, 2 features, 2 classes",
+        "to describe it, run: python -m hagmeta datasets g.npz",
     ]
 
 
@@ -62,9 +62,9 @@ def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None
     graph = converted(nodes, edges, "--id", "key", "--label", "kind", "--numeric", "x")
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
     assert capsys.readouterr().out.splitlines()[:3] == [
-        "nodes.csv: not read: 'name'",
-        "edges.csv: not read: 1 column after the first two",
-        "edges.csv: 5 edges, 1 from a node to itself, 2 repeated, in either direction; 2 kept",
+        "nodes.csv: columns not used: 'name'",
+        "edges.csv: 1 column after the first two not used",
+        "edges.csv: 5 edges read, 2 kept (dropped: 1 self-loop, 2 duplicates)",
     ]
 
 
@@ -73,7 +73,7 @@ def test_nodes_without_a_label_are_kept_as_context(empty: str, capsys: pytest.Ca
     graph = converted(f"id,label,x\na,1,1\nb,{empty},2\nc,0,3\n", "a,b\nb,c\n")
     assert graph.labels.tolist() == [1, UNLABELLED, 0] and graph.class_names == ("0", "1")
     assert graph.edges.tolist() == [[0, 1], [1, 2]] and graph.features.tolist() == [[1], [2], [3]]
-    assert capsys.readouterr().out.splitlines()[0] == "nodes.csv: 1 node without a label, kept as context"
+    assert capsys.readouterr().out.splitlines()[0] == "nodes.csv: 1 node without a label; kept as context"
 
 
 @pytest.mark.parametrize(
@@ -140,53 +140,58 @@ BAD: dict[str, Case] = {
         NUMBERS,
         "a,b\na,zz\n",
         [],
-        "edges.csv: line 2: column 2 holds 'zz', which is no node's id",
+        "edges.csv: line 2: column 2 holds 'zz'; expected one of the 2 ids in the node table",
     ),
     "unknown node in line 1": (NUMBERS, "zz,a\n", [], "edges.csv: line 1: column 1 holds 'zz'"),
     "empty end": (NUMBERS, "a,b\n,a\n", [], "edges.csv: line 2: column 1 holds ''"),
     "long unknown node": (NUMBERS, f"a,b\na,{'z' * 500}\n", [], "column 2 holds 'zzzz"),
-    "one end": (NUMBERS, "a\nb\n", [], "edges.csv: line 1: one cell, 'a'; valid are two node ids"),
-    "spaces between": (NUMBERS, "a b\n", [], "edges.csv: line 1: one cell, 'a b'"),
-    "ragged edges": (NUMBERS, "a,b\na,b,c\n", [], "edges.csv: line 2: 3 cells; valid are 2"),
+    "one end": (NUMBERS, "a\nb\n", [], "edges.csv: line 1: there is only one cell, 'a'; expected two"),
+    "spaces between": (NUMBERS, "a b\n", [], "edges.csv: line 1: there is only one cell, 'a b'"),
+    "ragged edges": (NUMBERS, "a,b\na,b,c\n", [], "edges.csv: line 2: found 3 cells; expected 2"),
     "empty edges": (NUMBERS, "\n\n", [], "edges.csv: the file is empty"),
-    "no edges": (NUMBERS, "source,target\n", [], "edges.csv: 0 edges; 0 kept; at least one between"),
-    "self-loops": (NUMBERS, "a,a\nb,b\n", [], "edges.csv: 2 edges, 2 from a node to itself; 0 kept"),
-    "missing edges": (NUMBERS, None, [], "edges.csv: cannot be read (No such file or directory)"),
-    "NUL": (NUMBERS, "a,b\na\0,b\n", [], "edges.csv: line 2: there is a NUL character"),
+    "no edges": (NUMBERS, "source,target\n", [], "edges.csv: 0 edges read, 0 kept; expected at least one"),
+    "self-loops": (NUMBERS, "a,a\nb,b\n", [], "edges.csv: 2 edges read, 0 kept (dropped: 2 self-loops);"),
+    "missing edges": (NUMBERS, None, [], "edges.csv: no such file."),
+    "NUL": (NUMBERS, "a,b\na\0,b\n", [], "edges.csv: line 2: found a NUL character"),
     "gzip": (NUMBERS, b"\x1f\x8b\x08", [], "edges.csv: line 1: the byte 0x8b is not UTF-8"),
     "no such column": (
         *(NUMBERS.replace("label", "class"), PAIR, []),
-        "nodes.csv: line 1: there is no column 'label'; the line that names the columns has 'id', 'class'",
+        "nodes.csv: line 1: there is no column 'label'; the header has 'id', 'class'",
     ),
     "no such text": (NODES, EDGES, ["--text", "txt"], "there is no column 'txt'"),
     "no name for text": (NUMBERS, PAIR, ["--text", ""], "there is no column ''"),
     "no such numeric": (NUMBERS, PAIR, ["--numeric", "x", "z"], "there is no column 'z'"),
     "column twice": (NUMBERS.replace("y", "x"), PAIR, [], "there are 2 columns 'x'"),
-    "semicolons": (NUMBERS.replace(",", ";"), PAIR, [], "'id;label;x;y' alone; cells stand between commas"),
-    "no header": (NUMBERS.partition("\n")[2], PAIR, [], "that names the columns has 'a', '0', '1', '2.5'"),
+    "semicolons": (NUMBERS.replace(",", ";"), PAIR, [], "'id;label;x;y' only. Separate cells with commas"),
+    "no header": (NUMBERS.partition("\n")[2], PAIR, [], "the header has 'a', '0', '1', '2.5'"),
     "unnamed column": (",id,label\n0,a,0\n1,b,1\n", PAIR, [], "column 1 has no name"),
-    "no features": ("id,label\na,0\nb,1\n", PAIR, [], "no column for features beside 'id' and 'label'"),
-    "label as feature": (NUMBERS, PAIR, ["--numeric", "x", "label"], "the column 'label' is named twice"),
-    "id as label": (NUMBERS, PAIR, ["--label", "id"], "--id and --label both name the column 'id'"),
+    "no features": (
+        "id,label\na,0\nb,1\n",
+        PAIR,
+        [],
+        "no feature column; the only columns are 'id' and 'label'",
+    ),
+    "label as feature": (NUMBERS, PAIR, ["--numeric", "x", "label"], "column 'label' is given twice"),
+    "id as label": (NUMBERS, PAIR, ["--label", "id"], "--id and --label are both 'id'"),
     "two kinds": (NODES, EDGES, [*WORDS, "--numeric", "x"], "not allowed with argument"),
     "empty nodes": ("", PAIR, [], "nodes.csv: the file is empty"),
-    "header alone": ("id,label,x\n", PAIR, [], "nodes.csv: column 'label' holds no label at all"),
-    "missing nodes": (None, PAIR, [], "nodes.csv: cannot be read (No such file or directory)"),
+    "header alone": ("id,label,x\n", PAIR, [], "nodes.csv: column 'label' holds no labels"),
+    "missing nodes": (None, PAIR, [], "nodes.csv: no such file."),
     "latin-1": (node("c,1,é,1").encode("latin-1"), PAIR, [], "nodes.csv: line 4: the byte 0xe9 is not UTF-8"),
     "utf-16": (NUMBERS.encode("utf-16"), PAIR, [], "nodes.csv: line 1: the byte 0xff is not UTF-8"),
     "id twice": (node("a,1,1,1"), PAIR, [], "nodes.csv: line 4: column 'id' holds 'a', as does line 2"),
     "empty id": (node(" ,1,1,1"), PAIR, [], "nodes.csv: line 4: column 'id' is empty"),
-    "short row": (node("c,1,1"), PAIR, [], "nodes.csv: line 4: 3 cells; valid are 4"),
-    "long row": (node("c,1,1,1,1"), PAIR, [], "nodes.csv: line 4: 5 cells; valid are 4"),
-    "NaN": (node("c,1,nan,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds 'nan'; valid is a number from"),
+    "short row": (node("c,1,1"), PAIR, [], "nodes.csv: line 4: found 3 cells; expected 4"),
+    "long row": (node("c,1,1,1,1"), PAIR, [], "nodes.csv: line 4: found 5 cells; expected 4"),
+    "NaN": (node("c,1,nan,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds 'nan'; expected a number"),
     "infinite": (node("c,1,1,-inf"), PAIR, [], "nodes.csv: line 4: column 'y' holds '-inf'"),
     "over 32 bits": (node("c,1,1,1e39"), PAIR, [], "nodes.csv: line 4: column 'y' holds '1e39'"),
     "empty number": (node("c,1,,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds ''"),
     "decimal comma": (node('c,1,"1,5",1'), PAIR, [], "nodes.csv: line 4: column 'x' holds '1,5'"),
-    "text for a number": (NODES, EDGES, [], "line 2: column 'text' holds 'An Apple tree'; valid is a number"),
+    "text for a number": (NODES, EDGES, [], "line 2: column 'text' holds 'An Apple tree'; expected a number"),
     "damaged, no label": (node("c,,many,1"), PAIR, [], "nodes.csv: line 4: column 'x' holds 'many'"),
-    "one class": (NUMBERS.replace("b,1", "b,0"), PAIR, [], "nodes.csv: column 'label' holds one class, '0'"),
-    "no label": ("id,label,x\na,,1\nb, ,1\n", PAIR, [], "column 'label' holds no label at all"),
+    "one class": (NUMBERS.replace("b,1", "b,0"), PAIR, [], "column 'label' holds only one class, '0'"),
+    "no label": ("id,label,x\na,,1\nb, ,1\n", PAIR, [], "column 'label' holds no labels"),
     "no common word": (text("x").replace("sky", "sea"), EDGES, WORDS, "no word"),
     "open quote": (text('"An apple'), EDGES, WORDS, "nodes.csv: line 2: a quote is opened here and never"),
     "stray quote": (text('"An" apple'), EDGES, WORDS, "nodes.csv: line 2: a quote is out of place"),
@@ -194,10 +199,10 @@ BAD: dict[str, Case] = {
         text("a" * 200_000),
         EDGES,
         WORDS,
-        "nodes.csv: line 2: a cell is too long; valid are 131,072",
+        "nodes.csv: line 2: a cell is too long; expected at most 131,072",
     ),
     "a cell of two lines": (text('"An\nx"') + "a,red,x\n", EDGES, WORDS, "line 8: column 'id' holds 'a'"),
-    "not .npz": (NUMBERS, PAIR, ["--out", "nodes.csv"], "--out nodes.csv: valid is a name that ends in .npz"),
+    "not .npz": (NUMBERS, PAIR, ["--out", "nodes.csv"], "--out nodes.csv: expected a file name that ends"),
     "no folder": (
         NUMBERS,
         PAIR,
@@ -206,10 +211,10 @@ BAD: dict[str, Case] = {
     ),
     "long names": (NUMBERS, PAIR, ["--out", f"{'a' * 300}.npz"], "cannot be written: File name too long"),
     "long nodes": (NUMBERS, PAIR, ["--nodes", "a" * 300], "cannot be read (File name too long)"),
-    "one file": (NUMBERS, PAIR, ["--edges", "./nodes.csv"], "--edges and --nodes name the same file"),
+    "one file": (NUMBERS, PAIR, ["--edges", "./nodes.csv"], "--edges and --nodes are the same file"),
     "a folder": (NUMBERS, PAIR, ["--nodes", "."], ".: cannot be read (it is a folder)"),
     "a device": (NUMBERS, PAIR, ["--nodes", "/dev/zero"], "cannot be read (it is not a regular file)"),
-    "NUL in a name": (NUMBERS, PAIR, ["--edges", "e\0"], "cannot be read (embedded null byte)"),
+    "NUL in a name": (NUMBERS, PAIR, ["--edges", "e\0"], "no such file"),
     "NUL in --out": (NUMBERS, PAIR, ["--out", "g\0.npz"], "cannot be written: embedded null byte"),
     "unknown option": (NUMBERS, PAIR, ["--labels", "x"], "Did you mean '--label'?"),
 }

@@ -58,7 +58,7 @@ def test_the_page_shows_every_dataset_and_asks_nothing_of_a_network(
     names = ["npz:g.npz", f"mat:{write_mat(folder)}"]
     assert main(["datasets", *names, "--report"]) == 0
     page = (folder / "datasets.html").read_text()
-    assert capsys.readouterr().out == f"datasets.html: {', '.join(names)}\n"
+    assert capsys.readouterr().out == f"wrote datasets.html: {', '.join(names)}\n"
     for name in names:
         assert f"<h2>{name}</h2>" in page
     assert f"datasets npz:g.npz {names[1]} --report datasets.html" in page
@@ -105,7 +105,7 @@ def test_at_hand_is_what_is_embedded_or_downloaded(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--report", "npz:g.npz"], "--report npz:g.npz: valid is a name that ends in .html"),
+        (["--report", "npz:g.npz"], "--report npz:g.npz: expected a file name that ends in .html"),
         (["--report", "no/page.html"], "there is no folder no"),
         (["nothing", "--report"], "unknown dataset 'nothing'"),
     ],

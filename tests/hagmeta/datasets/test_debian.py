@@ -132,7 +132,7 @@ def test_build_command_says_what_is_wrong(tmp_path: Path) -> None:
     result = run_builder(tmp_path)
     assert result.returncode == 2
     assert result.stderr.splitlines() == [
-        "apt-cache dumpavail: 'labels' is empty; a graph needs at least one node."
+        "apt-cache dumpavail: 'labels' is empty; expected at least one node."
     ]
 
 

@@ -28,8 +28,8 @@ def failure(file: RemoteFile, folder: Path) -> str:
         fetch_all([file], folder)
     message = str(error.value)
     assert message.startswith(f"cannot fetch {file.name}")
-    # From where, and what to put where by hand.
-    assert file.url in message and f"by hand into {folder}: {file.name}" in message
+    # The user learns where the file comes from and where to put it.
+    assert file.url in message and f"put these files into {folder}: {file.name}" in message
     assert "\n" not in message
     return message
 
@@ -70,13 +70,13 @@ def test_finished_files_are_kept_when_a_later_one_fails(server: Server, tmp_path
     server.files["hello"] = HELLO
     with pytest.raises(UserError, match="cannot fetch second") as error:
         fetch_all([remote(server), remote(server, "second")], tmp_path)
-    assert "by hand into" in str(error.value) and "hello from" not in str(error.value)
+    assert "put these files into" in str(error.value) and "hello from" not in str(error.value)
     assert (tmp_path / "hello").read_bytes() == HELLO
 
 
 def test_half_file_put_there_by_others_is_replaced(server: Server, tmp_path: Path) -> None:
     (tmp_path / "hello").write_bytes(HELLO[:3])
-    assert "the one there is not the right one" in failure(remote(server), tmp_path)
+    assert "the local file has the wrong content" in failure(remote(server), tmp_path)
     server.files["hello"] = HELLO
     fetch_all([remote(server)], tmp_path)
     assert (tmp_path / "hello").read_bytes() == HELLO

@@ -115,7 +115,7 @@ def test_the_identity_of_a_loaded_graph_is_the_name_that_loads_it() -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "a:b", "a@b", "a/b", "a\0b", "a\nb", "\ud800", None, 7])
 def test_a_name_that_cannot_be_in_an_identity_is_refused(name: Any) -> None:
-    with pytest.raises(UserError, match=r"^Dataset.from_arrays: name is .*; valid is a text without : @ /"):
+    with pytest.raises(UserError, match=r"^Dataset.from_arrays: name is .*; expected a string without : @ /"):
         arrays(name=name)
 
 
@@ -151,23 +151,26 @@ class OneGraph(InMemoryDataset):
 
 def test_from_pyg_takes_a_dataset_of_one_graph() -> None:
     assert Dataset.from_pyg(OneGraph(), name="g").identity == Dataset.from_pyg(pyg(), name="g").identity
-    with pytest.raises(UserError, match="data has 2 graphs; pass one of them"):
+    with pytest.raises(UserError, match="data has 2 graphs; expected one graph"):
         Dataset.from_pyg(OneGraph(2), name="g")
 
 
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (pyg(x=None), "data.x is missing; needed are x, y, and edge_index or adj_t"),
+        (pyg(x=None), "data.x is missing; expected x, y, and edge_index or adj_t"),
         (pyg(y=None), "data.y is missing"),
         (pyg(edge_index=None), "data.edge_index is missing"),
         (SimpleNamespace(edge_index=BOTH_WAYS), "data.x is missing"),
-        ({"x": 1}, "data is of type dict, without edge_index; valid is a torch_geometric.data.Data"),
-        (pyg(edge_index=BOTH_WAYS.T), "'data.edge_index' has shape (6, 2); valid is (2, edges)"),
-        (pyg(edge_index=BOTH_WAYS + 1), "'data.edge_index.T' holds node 4 in row 4, column 1; with 4 nodes"),
-        (pyg(y=torch.eye(4)), "'data.y' has shape (4, 4); valid are 1 dimensions (of one-hot labels take"),
-        (pyg(y=torch.tensor([0.5, 1, 1, 0])), "'data.y' holds 0.5 in row 0; valid are whole numbers from 0"),
-        (pyg(y=torch.tensor([0, 1])), "'data.x' has shape (4, 2); valid is (2, features)"),
+        ({"x": 1}, "data is of type dict and has no edge_index; expected a torch_geometric.data.Data"),
+        (pyg(edge_index=BOTH_WAYS.T), "'data.edge_index' has shape (6, 2); expected (2, edges)"),
+        (
+            pyg(edge_index=BOTH_WAYS + 1),
+            "'data.edge_index.T' holds node 4 in row 4, column 1; expected 0 to 3",
+        ),
+        (pyg(y=torch.eye(4)), "'data.y' has shape (4, 4); expected 1 dimension (for one-hot labels, use"),
+        (pyg(y=torch.tensor([0.5, 1, 1, 0])), "'data.y' holds 0.5 in row 0; expected whole numbers from 0"),
+        (pyg(y=torch.tensor([0, 1])), "'data.x' has shape (4, 2); expected (2, features)"),
         (pyg(x=torch.tensor(FEATURES).fill_(torch.nan)), "'data.x' holds nan in row 0, column 0"),
     ],
 )
@@ -206,20 +209,24 @@ def test_a_networkx_node_without_the_attribute_has_no_label() -> None:
 @pytest.mark.parametrize(
     ("graph", "options", "says"),
     [
-        (EDGES, {}, "graph is of type list; valid is a networkx graph"),
-        (nx.Graph(), {}, "'label' is empty; a graph needs at least one node"),
+        (EDGES, {}, "graph is of type list; expected a networkx graph"),
+        (nx.Graph(), {}, "'label' is empty; expected at least one node"),
         (
             path_graph(),
             {"label": "kind"},
-            "no node has the attribute 'kind', which label names; found: label",
+            "no node has the attribute label='kind'; found: label",
         ),
-        (without("x"), {}, "node 'b' has no attribute 'x', which features names; found: label, size, weight"),
+        (
+            without("x"),
+            {},
+            "node 'b' has no attribute 'x', which is given as features; found: label, size, weight",
+        ),
         (without("size"), {"features": ["weight", "size"]}, "node 'b' has no attribute 'size'"),
-        (with_x([1.0]), {}, "node 'b' has 1 features and node 'a' has 2; valid is the same number"),
-        (with_x([1.0, np.nan]), {}, "'x' of node 'b' is [1.0, nan]; valid are finite numbers"),
+        (with_x([1.0]), {}, "node 'b' has 1 features and node 'a' has 2; expected the same number"),
+        (with_x([1.0, np.nan]), {}, "'x' of node 'b' is [1.0, nan]; expected finite numbers"),
         (with_x(np.full(60, np.nan)), {}, "'x' of node 'b' is array([nan, nan,"),
-        (with_x("word"), {}, "'x' of node 'b' is 'word'; valid are finite numbers"),
-        (with_x(None), {}, "'x' of node 'b' is None; valid are finite numbers"),
+        (with_x("word"), {}, "'x' of node 'b' is 'word'; expected finite numbers"),
+        (with_x(None), {}, "'x' of node 'b' is None; expected finite numbers"),
     ],
 )
 def test_from_networkx_says_what_is_wrong(graph: Any, options: dict[str, Any], says: str) -> None:
@@ -231,26 +238,29 @@ def test_from_networkx_says_what_is_wrong(graph: Any, options: dict[str, Any], s
     ("changes", "says"),
     [
         ({"edges": [[0, 1], [2]]}, "'edges' is not an array of numbers"),
-        ({"edges": [[0, 9]]}, "'edges' holds node 9 in row 0, column 1; with 4 nodes valid are 0 to 3"),
-        ({"edges": [["a", "b"]]}, "'edges' has type <U1; valid are whole numbers from 0"),
-        ({"edges": np.zeros((0, 2), dtype=int)}, "'edges' holds no pair of two different nodes"),
-        ({"labels": [None] * 4}, "'labels' holds no label at all; at least one class is needed"),
-        ({"labels": ["a", 1, "b", "a"]}, "'labels' holds the number 1 in row 1, and texts such as 'a'"),
-        ({"labels": ["a", ("b",), "b", "a"]}, "'labels' holds ('b',) in row 1; valid are texts, whole"),
-        ({"labels": [1, -2, 1, 2]}, "'labels' holds -2 in row 1; valid are whole numbers from 0, or -1"),
+        (
+            {"edges": [[0, 9]]},
+            "'edges' holds node 9 in row 0, column 1; expected 0 to 3, since there are 4 nodes",
+        ),
+        ({"edges": [["a", "b"]]}, "'edges' has type <U1; expected whole numbers from 0"),
+        ({"edges": np.zeros((0, 2), dtype=int)}, "'edges' has no edge between two different nodes"),
+        ({"labels": [None] * 4}, "'labels' holds no labels; expected at least one class"),
+        ({"labels": ["a", 1, "b", "a"]}, "'labels' holds the number 1 in row 1, and strings such as 'a'"),
+        ({"labels": ["a", ("b",), "b", "a"]}, "'labels' holds ('b',) in row 1; expected strings or whole"),
+        ({"labels": [1, -2, 1, 2]}, "'labels' holds -2 in row 1; expected whole numbers from 0, or -1"),
         ({"labels": np.eye(4)}, "'labels' has shape (4, 4)"),
         (
             {"labels": [0, 1, 2, 1], "class_names": ["a", "b"]},
-            "'labels' holds 2 in row 2; with 2 class",
+            "'labels' holds 2 in row 2; expected 0 to 1, since there are 2 class names",
         ),
-        ({"class_names": ["a", "b"]}, "class_names name labels that are numbers, but 'labels' holds texts"),
-        ({"features": None}, "'features' has shape (); valid is (4, features), a row for each label"),
-        ({"features": FEATURES[:3]}, "'features' has shape (3, 2); valid is (4, features)"),
-        ({"features": FEATURES * np.nan}, "'features' holds nan in row 0, column 0; valid are finite"),
-        ({"features": np.full((4, 1), "x")}, "'features' has type <U1; valid are real numbers"),
-        ({"node_ids": "abc"}, "'node_ids' has 3 entries; with 4 nodes valid are 4"),
-        ({"node_ids": "abca"}, "'node_ids' holds 'a' twice; valid is each once"),
-        ({"feature_names": ["x"]}, "'feature_names' has 1 entries; with 2 features valid are 2"),
+        ({"class_names": ["a", "b"]}, "'labels' holds strings, which are already class names; remove"),
+        ({"features": None}, "'features' has shape (); expected (4, features), one row per label"),
+        ({"features": FEATURES[:3]}, "'features' has shape (3, 2); expected (4, features)"),
+        ({"features": FEATURES * np.nan}, "'features' holds nan in row 0, column 0; expected finite"),
+        ({"features": np.full((4, 1), "x")}, "'features' has type <U1; expected real numbers"),
+        ({"node_ids": "abc"}, "'node_ids' has 3 entries; expected 4, since there are 4 nodes"),
+        ({"node_ids": "abca"}, "'node_ids' holds 'a' twice; expected unique names"),
+        ({"feature_names": ["x"]}, "'feature_names' has 1 entries; expected 2, since there are 2 features"),
     ],
 )
 def test_from_arrays_says_what_is_wrong(changes: dict[str, Any], says: str) -> None:
@@ -293,7 +303,7 @@ def test_from_csv_reads_what_convert_reads(tmp_path: Path, capsys: pytest.Captur
     assert dataset.name == "cities" and dataset.identity == replace(arrays(), name="cities").identity
     assert dataset.node_ids == ("a", "b", "c", "d") and dataset.feature_names == ("x", "y")
     printed = capsys.readouterr()
-    assert printed.out == "" and "1 node without a label, kept as context" in printed.err
+    assert printed.out == "" and "1 node without a label; kept as context" in printed.err
     assert Dataset.from_csv(nodes, edges, name="mine", numeric=["y"]).num_features == 1
     assert "name is 'a/b'" in refused(lambda: Dataset.from_csv(nodes, edges, name="a/b"), "Dataset.from_csv")
 
@@ -313,10 +323,10 @@ def test_a_path_names_an_npz_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("reference", "says"),
     [
-        (Path("debian"), "dataset is the path 'debian'; valid is a path to a file that ends in .npz"),
-        (None, "dataset is None; valid is a name, as text, or a path"),
-        ("no.npz", "no.npz: there is no such file"),
-        (Path("no.npz"), "no.npz: there is no such file"),
+        (Path("debian"), "dataset is the path 'debian'; expected a path that ends in .npz"),
+        (None, "dataset is None; expected a name, or a path"),
+        ("no.npz", "no.npz: no such file"),
+        (Path("no.npz"), "no.npz: no such file"),
     ],
 )
 def test_what_names_no_dataset_is_said_in_one_line(reference: Any, says: str, tmp_path: Path) -> None:

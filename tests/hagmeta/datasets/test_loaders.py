@@ -75,14 +75,14 @@ def test_arxiv_with_other_counts_is_refused(
     small_arxiv.files["arxiv.zip"] = zipped(tables | {name: tables[name][1:]}, list("abcde"))
     rows = len(tables[name])
     with pytest.raises(
-        UserError, match=rf"arxiv.zip: {name}.csv.gz has shape \({rows - 1}, .* is \({rows}, "
+        UserError, match=rf"arxiv.zip: {name}.csv.gz has shape \({rows - 1}, .* expected \({rows}, "
     ):
         load("ogbn-arxiv", tmp_path)
 
 
 def test_arxiv_with_other_classes_is_refused(small_arxiv: Server, graph: Dataset, tmp_path: Path) -> None:
     small_arxiv.files["arxiv.zip"] = zipped(tables_of(graph), list("abcd"))
-    with pytest.raises(UserError, match=r"arxiv.zip: 4 classes are named; ogbn-arxiv has 5"):
+    with pytest.raises(UserError, match=r"arxiv.zip: found 4 class names; expected 5"):
         load("ogbn-arxiv", tmp_path)
 
 
@@ -181,9 +181,8 @@ def test_all_of_wordnet_says_how_to_get_its_package(
 ) -> None:
     file = RemoteFile("base.deb", f"{server.url}/base.deb", sha256="0" * 64)
     monkeypatch.setitem(sources.FILES, "wordnet-full", (file,))
-    wanted = (
-        rf"^cannot fetch base.deb .* by hand into {tmp_path}/wordnet-full/raw: base.deb from {file.url}\.$"
-    )
+    folder = f"{tmp_path}/wordnet-full/raw"
+    wanted = rf"^cannot fetch base.deb .* put these files into {folder}: base.deb from {file.url}\.$"
     with pytest.raises(UserError, match=wanted):
         load("wordnet-full", tmp_path)
     server.files["base.deb"] = b"another version"

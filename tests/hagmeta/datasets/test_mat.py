@@ -53,15 +53,15 @@ def test_unlabelled_nodes_are_left_out_with_a_warning(write_mat: WriteMat, tmp_p
 def test_missing_file_is_named(write_mat: WriteMat, tmp_path: Path) -> None:
     prefix = write_mat(tmp_path)
     Path(f"{prefix}_test.mat").unlink()
-    assert_one_line(prefix, f"{prefix}_test.mat: there is no such file")
+    assert_one_line(prefix, f"{prefix}_test.mat: no such file")
 
 
 @pytest.mark.parametrize(
     ("network", "says"),
     [
-        ("", "'edges' holds no pair"),
-        ("0\t1\n2\n", "two node numbers with a tab between"),
-        ("0\t1\t2\n", "a line has 3 columns"),
+        ("", "'edges' has no edge between"),
+        ("0\t1\n2\n", "two node numbers separated by a tab"),
+        ("0\t1\t2\n", "lines have 3 columns"),
         ("0\tone\n", "could not convert string 'one'"),
         ("0\t1.5\n", "could not convert string '1.5'"),
         ("0\t-1\n", "'edges' holds -1 in row 0"),
@@ -80,13 +80,13 @@ def test_wrong_network_is_said_in_one_line(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"Label": None}, "'Label' is missing; valid are Index, Label and Attributes"),
+        ({"Label": None}, "'Label' is missing; expected Index, Label and Attributes"),
         ({"Label": np.zeros((3, 1))}, "'Index' has 30 entries, 'Label' 3"),
         ({"Label": np.full((30, 1), 0.5)}, "'Label' holds 0.5 in row 0"),
         ({"Label": np.full((30, 1), -1)}, "'Label' holds -1 in row 0"),
-        ({"Index": np.zeros((1, 30))}, "node 0 is given two labels"),
+        ({"Index": np.zeros((1, 30))}, "node 0 has two labels"),
         ({"Attributes": np.ones((29, 20))}, "'Attributes' 29 rows"),
-        ({"Attributes": np.ones((30, 21))}, "'Attributes' has 21 columns; valid are 20"),
+        ({"Attributes": np.ones((30, 21))}, "'Attributes' has 21 columns; expected 20"),
         ({"Attributes": np.full((30, 20), np.nan)}, "'features' holds nan in row 1"),
         ({"Attributes": "words"}, "'Attributes' has type <U5"),
     ],
@@ -107,7 +107,7 @@ def test_sparse_matrix_beyond_its_shape_is_said_in_one_line(write_mat: WriteMat,
     content = scipy.io.loadmat(f"{prefix}_test.mat", spmatrix=True)
     content["Attributes"].indices[-1] = 2_000_000_000
     scipy.io.savemat(f"{prefix}_test.mat", {key: content[key] for key in ("Index", "Label", "Attributes")})
-    assert_one_line(prefix, "_test.mat: this is not a readable .mat file")
+    assert_one_line(prefix, "_test.mat: not a readable .mat file")
 
 
 def assert_one_line(prefix: str, says: str) -> None:

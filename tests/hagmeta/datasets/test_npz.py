@@ -81,24 +81,24 @@ VALID: dict[str, Any] = {
         ({"num_features": [2]}, "'num_features' has shape (1,)"),
         (
             {"num_features": 1},
-            "'feature_indices' holds 1 at 2 (row 2, column 1); with 1 features valid are 0 to 0",
+            "'feature_indices' holds 1 at 2 (row 2, column 1); expected 0 to 0, since 'num_features' is 1",
         ),
         ({"feature_indices": [0, -1, 1]}, "'feature_indices' holds -1 in row 1"),
         ({"feature_indptr": [0, 1, 3]}, "'feature_indptr' has 3 entries"),
         ({"feature_indptr": [0, 2, 1, 3]}, "'feature_indptr' falls from 2 to 1 in row 2"),
         ({"feature_indptr": [1, 1, 1, 3]}, "'feature_indptr' holds 1 in row 0"),
-        ({"feature_indptr": [0, 1, 1, 4]}, "'feature_indptr' holds 4 in row 3; valid are 4 entries"),
+        ({"feature_indptr": [0, 1, 1, 4]}, "'feature_indptr' holds 4 in row 3; expected 4 entries"),
         ({"feature_indptr": []}, "'feature_indptr' has 0 entries"),
-        ({"feature_values": [1.0]}, "'feature_values' has shape (1,); valid is (3,)"),
+        ({"feature_values": [1.0]}, "'feature_values' has shape (1,); expected (3,)"),
         ({"feature_values": ["a", "b", "c"]}, "'feature_values' has type <U1"),
         ({"feature_values": [1.0, np.nan, 1.0]}, "'feature_values' holds nan at 1 (row 2, column 0)"),
         ({"class_names": [1, 2]}, "'class_names' has type int64"),
-        ({"class_names": ["a"]}, "'labels' holds 1 in row 1; with 1 class names"),
+        ({"class_names": ["a"]}, "'labels' holds 1 in row 1; expected 0 to 0, since"),
         ({"labels": [0, 1, -3]}, "'labels' holds -3 in row 2"),
-        ({"labels": [0, 1]}, "'feature_indptr' has 4 entries; valid are 3 entries (nodes + 1)"),
-        ({"labels": np.eye(3, dtype=int)}, "'labels' has shape (3, 3); valid are 1 dimensions (of one-hot"),
+        ({"labels": [0, 1]}, "'feature_indptr' has 4 entries; expected 3 entries (nodes + 1)"),
+        ({"labels": np.eye(3, dtype=int)}, "'labels' has shape (3, 3); expected 1 dimension (for one-hot"),
         ({"edges": [[0, 1], [1, 0.5]]}, "'edges' holds 0.5 in row 1, column 1"),
-        ({"edges": [[0, 1], [1, 7], [9, 0]]}, "'edges' holds node 7 in row 1, column 1; with 3 nodes"),
+        ({"edges": [[0, 1], [1, 7], [9, 0]]}, "'edges' holds node 7 in row 1, column 1; expected 0 to 2"),
         ({"features": [[0, 1], [1, 2], [0, np.inf]]}, "'features' holds inf in row 2, column 1"),
         ({"labels": np.array([0, "a", None], dtype=object)}, "not a readable .npz file"),
     ],
@@ -129,14 +129,14 @@ def test_single_array_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 def test_missing_file_is_said_in_one_line(tmp_path: Path) -> None:
-    assert_one_line(tmp_path / "g.npz", "there is no such file")
+    assert_one_line(tmp_path / "g.npz", "no such file")
 
 
 def test_what_is_no_file_is_said_in_one_line(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npz")  # to open it would wait for ever
     assert_one_line(tmp_path / "pipe.npz", "cannot be read (it is not a regular file)")
     assert_one_line(tmp_path, "cannot be read (it is a folder)")
-    assert_one_line(tmp_path / "a\0b.npz", "there is no such file")
+    assert_one_line(tmp_path / "a\0b.npz", "no such file")
 
 
 def test_a_table_of_contents_that_hides_an_array_is_damage(tmp_path: Path) -> None:

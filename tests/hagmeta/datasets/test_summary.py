@@ -38,7 +38,7 @@ def test_the_numbers_of_a_small_graph() -> None:
     assert summary.homophily_by_chance == pytest.approx((3 / 6) ** 2 + (3 / 6) ** 2)
     assert (summary.isolated, summary.without_features) == (1, 2)
     assert summary.degree_quantiles == {
-        **{"least": 0, "25 %": 1, "median": 1, "75 %": 2, "90 %": 2, "99 %": 2, "most": 2}
+        **{"min": 0, "25%": 1, "median": 1, "75%": 2, "90%": 2, "99%": 2, "max": 2}
     }
     assert summary.degrees == [("0", 1), ("1", 2), ("2", 2)]
     assert summary.chance == 0.5
@@ -159,13 +159,13 @@ def test_a_file_is_described_and_its_names_are_shown_to_the_letter(
     ("arguments", "says"),
     [
         (["debain"], "Did you mean 'debian'?"),
-        (["npz:/no/such.npz"], "/no/such.npz: there is no such file"),
-        (["mat:/no/such"], "/no/such_network: there is no such file"),
-        (["npz:[/b].npz"], "[/b].npz: there is no such file"),
+        (["npz:/no/such.npz"], "/no/such.npz: no such file"),
+        (["mat:/no/such"], "/no/such_network: no such file"),
+        (["npz:[/b].npz"], "[/b].npz: no such file"),
         (["npz:" + "a" * 300], "aaa: cannot be read (File name too long)"),
         (["mat:" + "a" * 300], "aaa_network: cannot be read (File name too long)"),
-        (["npz:~nobody-of-this-name/g.npz"], "~nobody-of-this-name/g.npz: this is no usable path"),
-        (["mat:~\0/g"], "this is no usable path (embedded null byte)"),
+        (["npz:~nobody-of-this-name/g.npz"], "~nobody-of-this-name/g.npz: not a valid path"),
+        (["mat:~\0/g"], "not a valid path (embedded null byte)"),
         (["--spead"], "unknown option '--spead'"),
     ],
 )
@@ -177,4 +177,4 @@ def test_bad_names_are_one_line(arguments: list[str], says: str, capsys: pytest.
 
 def test_datasets_must_come_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "3", "datasets"]) == 2
-    assert "the word datasets comes first" in capsys.readouterr().err
+    assert "datasets must be the first argument" in capsys.readouterr().err

@@ -101,17 +101,17 @@ def nearest_mean_accuracy(dataset: Dataset, features: scipy.sparse.csr_matrix) -
     ("text", "says"),
     [
         ("nodes=10", "edges, features, classes missing"),
-        ("nodse=10", "unknown key 'nodse'; valid are nodes, edges, features, classes, seed, dense"),
-        ("nodes=ten", "nodes='ten'; valid is a whole number"),
-        ("nodes=", "nodes=''; valid is a whole number"),
+        ("nodse=10", "unknown key 'nodse'; expected nodes, edges, features, classes, seed, dense"),
+        ("nodes=ten", "nodes='ten'; expected a whole number"),
+        ("nodes=", "nodes=''; expected a whole number"),
         ("nodes=10,nodes=11", "nodes is given twice"),
-        ("nodes=10,edges=23,features=3,classes=2", "edges=23; valid are 1 to 22"),
-        ("nodes=10,edges=0,features=3,classes=2", "edges=0; valid are 1 to 22"),
-        ("nodes=10,edges=9,features=0,classes=2", "features=0; valid are 1 to 1000000"),
-        ("nodes=10,edges=9,features=3,classes=6", "classes=6; valid are 2 to 5"),
-        ("nodes=-10,edges=9,features=3,classes=2", "nodes=-10; valid are 4 to 100000000"),
-        ("nodes=10,edges=9,features=3,classes=2,dense=2", "dense=2; valid are 0 to 1"),
-        ("nodes=10,edges=9,features=3,classes=2,seed=-1", "seed=-1; valid are 0 to"),
+        ("nodes=10,edges=23,features=3,classes=2", "edges=23; expected 1 to 22"),
+        ("nodes=10,edges=0,features=3,classes=2", "edges=0; expected 1 to 22"),
+        ("nodes=10,edges=9,features=0,classes=2", "features=0; expected 1 to 1000000"),
+        ("nodes=10,edges=9,features=3,classes=6", "classes=6; expected 2 to 5"),
+        ("nodes=-10,edges=9,features=3,classes=2", "nodes=-10; expected 4 to 100000000"),
+        ("nodes=10,edges=9,features=3,classes=2,dense=2", "dense=2; expected 0 to 1"),
+        ("nodes=10,edges=9,features=3,classes=2,seed=-1", "seed=-1; expected 0 to"),
         ("nodes=10,,edges=9", "unknown key ''"),
     ],
 )
@@ -125,5 +125,5 @@ def test_bad_request_is_said_in_one_line(text: str, says: str) -> None:
 
 def test_a_graph_that_memory_cannot_hold_is_refused_before_it_is_made() -> None:
     config = synthetic.SyntheticConfig(nodes=10**8, edges=10**9, features=10**6, classes=50, dense=1)
-    with pytest.raises(UserError, match="making 100,000,000 nodes and 1,000,000,000 edges takes about"):
+    with pytest.raises(UserError, match="generating 100,000,000 nodes and 1,000,000,000 edges takes about"):
         synthetic.generate("huge", config)

@@ -1,4 +1,4 @@
-"""The method of docs/add_a_method.md, as it stands there: in files outside this repository."""
+"""The method of docs/guides/your_method.md works as printed, in files outside this repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from study import space
 from tests.waiting import HANG
 
 PROJECT = Path(__file__).resolve().parents[3]
-PAGE = (PROJECT / "docs" / "add_a_method.md").read_text()
+PAGE = (PROJECT / "docs" / "guides" / "your_method.md").read_text()
 GRAPH = "synthetic:nodes=400,edges=1500,features=40,classes=8,seed=1"
 SMALL = f"--dataset {GRAPH} --classes 3 2 3 --n-way 1 --k-shot 2 --episodes 2 --seeds 0-0 --device cpu"
 TEN_LINES, IN_PYTHON, WHOLE, WITH_SETTINGS, TEST = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -26,7 +26,7 @@ TEN_LINES, IN_PYTHON, WHOLE, WITH_SETTINGS, TEST = re.findall(r"```python\n(.*?)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Somebody's own folder, with the files of the page."""
+    """Return a user's folder with the files of the page."""
     (tmp_path / "nearest_mean.py").write_text(TEN_LINES)
     steps = WHOLE[WHOLE.index("    def encode") :]
     (tmp_path / "cosine_mean.py").write_text(f"{WITH_SETTINGS}\n{steps}")
@@ -65,7 +65,9 @@ def test_the_settings_and_the_title_of_the_page_are_recorded(folder: Path) -> No
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
     assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
     shown = run(folder, "hagmeta", "--method", "cosine_mean.py:CosineMean", "--help").stdout
-    assert re.search(r"cosine_start +CosineMean: scale of the logits before training \[10\.0\]", shown)
+    assert re.search(
+        r"settings of CosineMean:\n  cosine_start +scale of the logits before\s+training \[10\.0\]", shown
+    )
 
 
 def test_the_whole_method_passes_the_checks_of_the_page(folder: Path) -> None:

@@ -297,8 +297,8 @@ def test_features_that_are_not_counts_stay_as_they_are_unless_they_are_too_many(
     with pytest.raises(UserError) as caught:
         run(tiny(method="sgc-lda"), [0], dataset=wide, device=CPU)
     assert str(caught.value) == (
-        f"sgc-lda would make 4800 columns of the 1200 features of {wide.name}, above 4096. Only of counts an "
-        "svd is taken, which these are not: give fewer hops, or features=encoder."
+        f"sgc-lda would make 4800 columns of the 1200 features of {wide.name}; the maximum is 4096. SVD "
+        "needs count features; these are not counts. Set fewer hops, or features=encoder."
     )
     run(tiny(method="sgc-lda", features="encoder"), [0], dataset=wide, device=CPU)
 

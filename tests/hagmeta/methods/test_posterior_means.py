@@ -69,7 +69,7 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
     nodes, labels, others = made(each)
     old = [nodes[labels == c] for c in range(KNOWN)]
     every = np.concatenate([nodes, others])
-    # The model, as its equations stand in docs/our_method.md.
+    # The model, as its equations are in docs/results/our_method.md.
     means = np.stack([rows.mean(0) for rows in old])
     scatter = sum((rows - rows.mean(0)).T @ (rows - rows.mean(0)) / each for rows in old)
     ridge = max(RIDGE, 1 - KNOWN * each / WIDTH)

@@ -77,10 +77,10 @@ def test_a_configuration_can_be_an_oracle_where_its_method_is_none() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({}, ("move its class means", "hear their neighbours' answers", "teach its encoder")),
-        ({"coupling": 0.0, "finetune_steps": 0}, ("move its class means",)),
-        ({"unlabelled": 0.0, "features": "propagated"}, ("hear their neighbours' answers",)),
-        ({"unlabelled": 0.0, "coupling": 0.0}, ("teach its encoder",)),
+        ({}, ("shift its class means", "use their neighbours' predictions", "train its encoder")),
+        ({"coupling": 0.0, "finetune_steps": 0}, ("shift its class means",)),
+        ({"unlabelled": 0.0, "features": "propagated"}, ("use their neighbours' predictions",)),
+        ({"unlabelled": 0.0, "coupling": 0.0}, ("train its encoder",)),
         # Steps that an idle setting would allow are not taken.
         ({"unlabelled": 0.0, "coupling": 0.0, "features": "propagated"}, ()),
     ],
@@ -91,7 +91,7 @@ def test_ours_is_transductive_where_its_settings_make_it_so(
     clause = traits_of("posterior-means", **settings).transductive
     *others, last = told or ("",)
     done = f"{', '.join(others)} and {last}" if others else last
-    assert clause == (f"visible nodes without labels, queries among them, {done}" if told else "")
+    assert clause == (f"visible unlabelled nodes, including queries, {done}" if told else "")
     assert not traits_of("sgc-lda").transductive
 
 
@@ -132,7 +132,7 @@ def test_wrong_traits_are_refused_with_the_valid_ones() -> None:
 
 def test_replay_without_a_choice_of_nodes_is_refused_at_once() -> None:
     with pytest.raises(
-        UserError, match=r"Mine learns by replay: derive it from hagmeta.methods.parts.Replays"
+        UserError, match=r"Mine learns by replay, so it must inherit from hagmeta.methods.parts.Replays"
     ):
         type("Mine", (HagMeta,), {"session_learning": SessionLearning.REPLAY})
 

@@ -260,7 +260,7 @@ def test_nearest_weights_find_a_mean_that_is_within_reach_and_bear_equal_support
 
 @pytest.mark.parametrize(("shots", "low", "high"), [(5, 0.084, 0.405), (2, 0.269, 0.731), (10, 0.039, 0.232)])
 def test_softmax_of_sigmoids_cannot_go_far_from_equal_weights(shots: int, low: float, high: float) -> None:
-    """What docs/findings.md says of its range; sigmoids as far apart as they can be."""
+    """What docs/results/findings.md says of its range; sigmoids as far apart as they can be."""
     extremes = torch.tensor([0.0, *[1.0] * (shots - 1)]), torch.tensor([1.0, *[0.0] * (shots - 1)])
     least, most = (sigmoids.softmax(-1)[0].item() for sigmoids in extremes)
     assert least == pytest.approx(1 / (1 + (shots - 1) * np.e)) == pytest.approx(low, abs=5e-4)
@@ -287,7 +287,7 @@ def corner_entropies(top: float, shots: int = 5) -> list[float]:
 
 
 def test_the_least_entropy_of_softmax_and_degree_weights() -> None:
-    """The table of docs/findings.md: in each sigmoid alone it rises, then falls: corners are least."""
+    """The table of docs/results/findings.md. In each sigmoid it rises, then falls, so corners are least."""
     assert min(corner_entropies(1.0)) == pytest.approx(0.925, abs=5e-4) == corner_entropies(1.0)[1]
     inside = torch.rand(20_000, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
     assert float(torch.special.entr(inside).sum(-1).min() / np.log(5)) > min(corner_entropies(1.0))
@@ -305,7 +305,7 @@ def test_the_least_entropy_of_softmax_and_degree_weights() -> None:
 def test_weights_of_scores_that_are_spread_like_a_normal_variable(
     form: str, low: float, high: float, entropy: float
 ) -> None:
-    """Said in docs/findings.md."""
+    """Said in docs/results/findings.md."""
     count = 20_000
     last, view = nn.Linear(2, 1, bias=False), View(*(torch.ones(5 * count) for _ in range(3)))
     last.weight.data = torch.tensor([[1.0, -1.0]])  # undoes the ReLU
@@ -319,7 +319,7 @@ def test_weights_of_scores_that_are_spread_like_a_normal_variable(
 
 
 def test_how_much_task_weights_can_add() -> None:
-    """Debian's numbers of docs/findings.md: session 1, and what all of TLA's weight would make of it."""
+    """Numbers for Debian in docs/results/findings.md: session 1, with all of TLA's weight on one task."""
     sizes = (12, 3, 3, 3, 3, 3)  # base, novel-train and the session's own
     all_to = torch.eye(6)
     for share in (all_to[0], all_to[5], torch.full((6,), 1 / 6)):

@@ -273,17 +273,17 @@ class Lazy(Map):
 
 BAD: list[tuple[Any, str]] = [
     (NoOutputs, "NoOutputs: the constructor has no parameter out_channels; add it."),
-    (NeedsMore, "the constructor needs depth; give defaults to all but in_channels, "),
+    (NeedsMore, "the constructor requires depth; every parameter needs a default, except in_channels, "),
     (Raises, "Raises(in_channels=3, out_channels=16) fails: RuntimeError: no."),
     (OneArgument, "forward(x, edge_index) fails: TypeError: "),
-    (Pooled, "returns a tensor of shape (1, 16) for 5 nodes and out_channels=16; it must return (nodes, out"),
+    (Pooled, "returns a tensor of shape (1, 16) for 5 nodes and out_channels=16; expected a tensor of"),
     (Pair, "returns tuple for 5 nodes"),
-    (Fixed, "it has no parameters to learn."),
-    (AlwaysDrops, "it is random in evaluation mode; call F.dropout(..., training=self.training)."),
-    (Normed, "training changes the buffer norm.module.running_mean, which is not kept; use LayerNorm"),
-    (Lazy, "some parameters are lazy; make layers with in_channels instead of -1."),
-    (tiny, "encoder tiny: it is not a class of torch modules"),
-    (dict, "encoder dict: it is not a class of torch modules"),
+    (Fixed, "it has no trainable parameters."),
+    (AlwaysDrops, "its output is random in evaluation mode; call F.dropout(..., training=self.training)."),
+    (Normed, "training changes the buffer norm.module.running_mean, which is not saved; use LayerNorm"),
+    (Lazy, "some parameters are lazy; create layers with in_channels instead of -1."),
+    (tiny, "encoder tiny: expected a class that inherits from torch.nn.Module."),
+    (dict, "encoder dict: expected a class that inherits from torch.nn.Module."),
 ]
 
 
@@ -297,11 +297,11 @@ def test_a_model_that_does_not_fit_is_refused_in_one_line(model: Any, words: str
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("pyg:GCN", "the encoder 'GCN' is no reference; give package.module:Name or file.py:Name."),
+        ("pyg:GCN", "encoder 'GCN' is not a reference; expected package.module:Name or file.py:Name."),
         ("pyg:nowhere.at.all:GCN", "there is no module 'nowhere'"),
         ("pyg:torch_geometric.nn.modles:GCN", "there is no module 'torch_geometric.nn.modles'"),
         ("pyg:torch_geometric.nn.models:GCM", "the module has no 'GCM'"),
-        ("pyg:torch_geometric.nn.models:__name__", "it is not a class of torch modules"),
+        ("pyg:torch_geometric.nn.models:__name__", "expected a class that inherits from torch.nn.Module"),
         ("pyg:breaks:Net", "breaks cannot be imported: ZeroDivisionError: division by zero"),
         ("pyg:lacks:Net", "lacks cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
     ],
@@ -335,7 +335,7 @@ def test_widths_that_do_not_fit_are_refused_in_one_line() -> None:
 @pytest.mark.parametrize("method", ["hag-meta", "meta-gnn", "posterior-means"])
 def test_a_run_with_a_model_repeats(tiny_graph: Dataset, tiny: Any, method: str) -> None:
     config = tiny(method=method, encoder=f"pyg:{__file__}:Own")
-    assert "seed by seed" in " ".join(remarks(resolve(config)))
+    assert "one seed at a time" in " ".join(remarks(resolve(config)))
     first = run(config, [0, 1], dataset=tiny_graph, device=CPU)
     again = run(config, [1], dataset=tiny_graph, device=CPU)
     assert first[1]["matrix"] == again[0]["matrix"]

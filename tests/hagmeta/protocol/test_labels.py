@@ -397,7 +397,7 @@ def test_rehearsal_is_words_or_a_number_in_any_spelling() -> None:
         with pytest.raises(UserError) as caught:
             RunConfig.from_mapping({"rehearsal": wrong})
         valid = "all, none or a whole number of at least 1 and at most 1000000000"
-        expected = f"rehearsal is {wrong!r}; it must be {valid}."
+        expected = f"rehearsal is {wrong!r}; expected {valid}."
         assert str(caught.value) == expected
 
 

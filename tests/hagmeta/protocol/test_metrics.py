@@ -195,11 +195,11 @@ def test_a_metric_that_comes_later_is_added_to_a_record_with_its_declaration() -
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (0.5, "metric errors: it returned 0.5; return a list of 3 values, one per session."),
-        ([1, 2], "metric errors: it returned 2 values for 3 sessions."),
-        ([1, float("nan"), 2], "metric errors: it returned nan; return finite numbers, or None."),
-        ([1, "2", 3], "metric errors: it returned '2'; return finite numbers, or None."),
-        ([1, True, 3], "metric errors: it returned True; return finite numbers, or None."),
+        (0.5, "metric errors: compute returned 0.5; expected a list of 3 values, one per session."),
+        ([1, 2], "metric errors: compute returned 2 values; expected 3, one per session."),
+        ([1, float("nan"), 2], "metric errors: compute returned nan; expected finite numbers or None."),
+        ([1, "2", 3], "metric errors: compute returned '2'; expected finite numbers or None."),
+        ([1, True, 3], "metric errors: compute returned True; expected finite numbers or None."),
     ],
 )
 def test_a_metric_with_wrong_values_is_named(value: Any, words: str) -> None:
@@ -212,11 +212,14 @@ def test_a_metric_with_wrong_values_is_named(value: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("attribute", "words"),
     [
-        ({"name": "accuracy"}, "metric accuracy: a built-in value has this name. Rename the metric."),
-        ({"name": "nla_entropy"}, "metric nla_entropy: a built-in value has this name. Rename the metric."),
-        ({"name": "Worst!"}, "metric Mine: its name is 'Worst!'; use lower-case letters, digits and _."),
-        ({"title": ""}, "metric Mine: its title is ''; set it to a str."),
-        ({"by_session": 1}, "metric Mine: its by_session is 1; set it to a bool."),
+        ({"name": "accuracy"}, "metric accuracy: a built-in value already has this name. Rename the metric."),
+        (
+            {"name": "nla_entropy"},
+            "metric nla_entropy: a built-in value already has this name. Rename the metric.",
+        ),
+        ({"name": "Worst!"}, "metric Mine: name is 'Worst!'; expected lower-case letters, digits and _."),
+        ({"title": ""}, "metric Mine: title is ''; expected a str."),
+        ({"by_session": 1}, "metric Mine: by_session is 1; expected a bool."),
     ],
 )
 def test_a_metric_that_is_declared_wrongly_is_named(attribute: dict[str, Any], words: str) -> None:
@@ -230,7 +233,7 @@ def test_two_metrics_of_one_name_are_refused() -> None:
     class Twin(WorstClass):
         title: ClassVar[str] = "twin"
 
-    with pytest.raises(UserError, match="metric worst_class: another metric has this name"):
+    with pytest.raises(UserError, match="metric worst_class: another metric already has this name"):
         metrics_of(PREDICTIONS, {**ADDITIONAL, "Twin@012345678901": Twin})
-    with pytest.raises(UserError, match="metric worst_class: records have another value of this name"):
+    with pytest.raises(UserError, match="metric worst_class: records already have a value with this name"):
         with_metrics({"worst_class": [0.0]}, PREDICTIONS, ADDITIONAL)

@@ -98,10 +98,10 @@ def test_episodes_have_so_many_wrong_supports_and_the_same_queries(tiny_graph: D
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mislabelled": 2}, r"mislabelled is 2; it must be below k_shot, 2\."),
+        ({"mislabelled": 2}, r"mislabelled is 2; expected less than k_shot, which is 2\."),
         (
             {"mislabelled": 1, "n_way": 1},
-            r"mislabelled is 1, but with n_way 1 a session has no other class\.",
+            r"mislabelled is 1, but with n_way 1 a session has no other class; expected n_way of at",
         ),
     ],
 )

@@ -181,5 +181,5 @@ def test_nodes_without_a_label_do_not_count_for_a_proposed_split() -> None:
         proposed_classes(dataset, n_way=1, k_shot=3)
     assert str(error.value) == (
         "hand-made has 3 classes with enough nodes for 3-shot (of 4); 1-way needs 4: 2 base, 1 novel-train "
-        "and 1 novel-test. Lower n_way or k_shot."
+        "and 1 novel-test. Use a smaller n_way or k_shot."
     )

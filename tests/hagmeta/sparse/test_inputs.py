@@ -119,5 +119,5 @@ def test_only_counts_have_frequencies() -> None:
     check_inputs("svd", words)
     for other in (table, negative):
         check_inputs("raw", other)
-        with pytest.raises(UserError, match=r"inputs is 'svd'.*features of other.*must be 'raw'"):
+        with pytest.raises(UserError, match=r"inputs is 'svd'.*features of other.*expected 'raw'"):
             check_inputs("svd", other)

@@ -207,4 +207,4 @@ def test_values_that_do_not_go_together_are_a_failure_with_its_reason(
     (history,) = open_histories(searched(text), store)
     dealt = Machine([history], store, at_once=2).run().dealt
     assert len(dealt) == len(history.found) == 12 - len(history.failed) and history.failed
-    assert set(history.failed.values()) == {"hidden is 20; it must be a multiple of heads, 16."}
+    assert set(history.failed.values()) == {"hidden is 20; expected a multiple of heads (16)."}

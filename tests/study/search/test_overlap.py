@@ -35,4 +35,4 @@ def test_shares_are_those_of_a_count_by_hand() -> None:
     found = overlap(graph, CONFIG, [0, 1], [2, 3])
     assert found.nodes == sum(nodes for nodes, _ in shares) / 2
     assert found.classes == sum(classes for _, classes in shares) / 2
-    assert 0 < found.nodes < 1 and f"{100 * found.nodes:.0f} % were train or validation nodes" in str(found)
+    assert 0 < found.nodes < 1 and f"{100 * found.nodes:.0f} % of the test nodes" in str(found)

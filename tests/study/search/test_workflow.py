@@ -124,6 +124,6 @@ def test_a_dry_run_of_searches_tells_what_each_varies_and_makes_nothing(
     assert main(["--space", "tiny.yaml", "--dry-run"]) == 0
     output = capsys.readouterr().out
     assert "2 searches of 3 samples: 0 done, 6 to go" in output
-    assert "hag-meta: 0 done; over learning_rate, dropout, finetune_steps\n" in output
-    assert "frozen: 0 done; over learning_rate, dropout\n" in output
+    assert "hag-meta: 0 done; varies learning_rate, dropout, finetune_steps\n" in output
+    assert "frozen: 0 done; varies learning_rate, dropout\n" in output
     assert not (tmp_path / "results").exists()
