@@ -41,6 +41,7 @@ def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
         "HAGMETA_HOME": str(folder / "home"),
         "IPYTHONDIR": str(folder / "ipython"),
         "TMPDIR": str(temporary),
+        "RAY_TMPDIR": tempfile.gettempdir(),  # the path of a socket has at most 107 bytes
     }
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
@@ -60,10 +61,14 @@ def save(notebook: nbformat.NotebookNode, path: Path) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.metadata = nbformat.from_dict({})
-            # A progress bar that has ended leaves an empty output.
-            cell.outputs = [each for each in cell.outputs if each.get("data", {}).get("text/html") != ""]
+            cell.outputs = [each for each in cell.outputs if not _is_noise(each)]
     nbformat.validate(notebook)
     nbformat.write(notebook, path)
+
+
+def _is_noise(output: nbformat.NotebookNode) -> bool:
+    """Return whether an output is what a finished progress bar leaves, or Ray's advice to install widgets."""
+    return output.get("data", {}).get("text/html") == "" or "ipywidgets" in output.get("text", "")
 
 
 def main() -> None:
