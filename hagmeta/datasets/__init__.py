@@ -1,7 +1,11 @@
 """Datasets by name: ``load`` a dataset, or ``describe`` it without loading.
 
-A name is one of ``names()``, a path to an .npz file (or ``npz:FILE``), ``mat:PREFIX`` for .mat files, or
-``synthetic:nodes=...,edges=...,features=...,classes=...`` for a random graph of any size.
+A name is one of these:
+
+- a name from ``names()``;
+- a path to an .npz file, or ``npz:FILE``;
+- ``mat:PREFIX`` for .mat files;
+- ``synthetic:nodes=...,edges=...,features=...,classes=...`` for a random graph of any size.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from hagmeta.packs.pack import Pack, Parameters, Step
 class PlainPack(Pack):
     """A pack of one seed without ``vmap``. Its parameters are those of the module, without a pack axis.
 
-    Arguments and results of ``run`` and ``assign`` still have a leading pack axis of size one, so callers
-    need not distinguish the two kinds of packs.
+    Arguments and results of ``run`` and ``assign`` still have a leading pack axis of size one. Callers need
+    not distinguish the two kinds of packs.
     """
 
     def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
