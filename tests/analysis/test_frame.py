@@ -124,7 +124,7 @@ def test_an_empty_folder_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="neither a study nor a folder of studies"):
         read([tmp_path])
     (tmp_path / "study" / "runs").mkdir(parents=True)
-    with pytest.raises(UserError, match="no finished run there"):
+    with pytest.raises(UserError, match="no finished run found"):
         read([tmp_path])
     with pytest.raises(UserError, match="there is no such folder"):
         read([tmp_path / "nowhere"])
@@ -177,7 +177,7 @@ def test_where_and_by(write: Write) -> None:
     panels = results.by("hidden").panels()
     assert [panel.labels for panel in panels] == [["hidden 64"], ["hidden 16", "hidden 64"]]
     assert [panel.title.rpartition(", ")[2] for panel in panels] == ["dropout 0.1", "dropout 0.5"]
-    with pytest.raises(UserError, match="no run has it; there is 16, 64"):
+    with pytest.raises(UserError, match="no run has this value; expected one of 16, 64"):
         results.where({"hidden": "32"})
     with pytest.raises(UserError, match="Did you mean 'hidden'"):
         results.where({"hiden": "32"})

@@ -40,7 +40,7 @@ def test_ranks_under_each_value_and_what_changes(write: Write) -> None:
         "rank",
         "rehearsal none",
         "rank",
-        "none less all",
+        "none minus all",
         "verdict",
     ]
     assert table.notes[:1] == [
