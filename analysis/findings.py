@@ -15,7 +15,7 @@ from analysis.labels import readable
 from analysis.margins import Margins, margins
 from analysis.over_datasets import over_datasets_words
 from analysis.statistics import adjusted_means, estimate
-from analysis.words import a_look, effect, listed, points, some
+from analysis.words import a_look, effect, effects, listed, points, some
 
 MOST_OF_A_KIND = 4
 VERDICTS = {  # how the leading configuration compares with the others, by verdict
@@ -105,19 +105,22 @@ def _training(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
             yield f"{_place(factorial, several or len(found) > 1)}{words}"
 
 
-def _training_words(factorial: Factorial, effects: dict[str, Difference], when: str) -> str:
+def _training_words(factorial: Factorial, told: dict[str, Difference], when: str) -> str:
     """Return "At session 0: GPIL adds 22.8 points over no training. Supervised training adds ..."."""
-    gpil, labels, both = (effects.get(pair) for pair in TRAINING_PAIRS)
-    over_none = {"GPIL": both, "supervised training": labels}
-    words = [effect(name, each, over="no training") for name, each in over_none.items() if each]
+    gpil, labels, both = (told.get(pair) for pair in TRAINING_PAIRS)
+    compared = {
+        ("GPIL", "no training"): both,
+        ("supervised training", "no training"): labels,
+        ("GPIL", "supervised training on the same labels"): gpil,
+    }
+    words = {effect(name, each, over=over): each for (name, over), each in compared.items() if each}
     # If pre-training saw the labels, the gain cannot be attributed to them.
     new_labels = set(factorial.runs.get("pretrain_on", ())) == {"base"}
     ahead = [each for each in (labels, both) if each and each.verdict == AHEAD]
+    due = ""
     if new_labels and len(ahead) == 2 and ahead[0].mean <= ahead[1].mean:
-        words.append("The gain of supervised training is due to the labels.")
-    if gpil:
-        words.append(effect("GPIL", gpil, over="supervised training on the same labels"))
-    return f"At {when}: {' '.join(words)}"
+        due = " The gain of supervised training is due to the labels."
+    return f"At {when}: {effects(words)}{due}"
 
 
 def _ablation(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
@@ -127,11 +130,11 @@ def _ablation(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
         place = _place(factorial, several or len(found) > 1)
         first, last = (told.effects_of(factorial, moment) for moment in MOMENTS)
         for name in (name for name in last if " x " not in name and name not in TRAINING_PAIRS):
-            words = [
-                effect(name, last[name], MOMENTS["last"]),
-                effect(name, first[name], MOMENTS["first"]),
-            ]
-            yield place + " ".join(words)
+            words = {
+                effect(name, last[name], MOMENTS["last"]): last[name],
+                effect(name, first[name], MOMENTS["first"]): first[name],
+            }
+            yield place + effects(words)
         joint = [name for name in last if " x " in name and last[name].significant]
         if joint:
             yield f"{place}Parts interact at the last session: {', '.join(joint)}."

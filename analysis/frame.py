@@ -319,7 +319,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
             conflicts.append(f"{path}: accuracies differ from the same run in another folder; left out")
     failed = [lost for study in studies for key, lost in _failures(study) if key not in planned]
     if not found:
-        state = f"{len(failed)} failed runs, {len(damaged)} damaged files"
+        state = f"failed runs: {len(failed)}, damaged files: {len(damaged)}"
         raise UserError(f"{', '.join(map(str, folders))}: no finished run found ({state}).")
     lost = {each.words: each for launch in launches for each in _missing(launch, planned)}
     missing = [lost[words] for words in sorted(lost)]

@@ -72,4 +72,4 @@ def rank_words(ranking: Ranking, value: str) -> str:
     named = ", ".join(
         f"{ranking.titles[m]} {before[m]} → {after[m]}" for m in sorted(moved, key=lambda m: after[m])
     )
-    return f"{words}, {len(moved)} of {len(both)} methods change their rank ({tau}): {named}."
+    return f"{words}, {len(moved)} of {len(both)} methods change their rank ({tau}). They are {named}."

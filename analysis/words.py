@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from analysis.inference import (
     AHEAD,
@@ -106,9 +107,22 @@ def _effect(name: str, found: Difference, over: str) -> str:
     return words if found.tested else f"{words} {too_few(found.seeds)}"
 
 
-def too_few(seeds: int) -> str:
+def effects(told: Mapping[str, Difference]) -> str:
+    """Return the sentences of several effects as one text.
+
+    `told` has the effects by their sentences. If all of them have too few seeds, the text says so once.
+    """
+    counts = {each.seeds for each in told.values()}
+    if len(told) > 1 and len(counts) == 1 and 0 < max(counts) < FEWEST_SEEDS:
+        few = too_few(max(counts))
+        sentences = [sentence.removesuffix(f" {few}") for sentence in told]
+        return " ".join([*sentences, too_few(max(counts), "these effects")])
+    return " ".join(told)
+
+
+def too_few(seeds: int, what: str = "this") -> str:
     """Return "3 seeds are too few to test this."."""
-    return f"{count_of_seeds(seeds)} {'is' if seeds == 1 else 'are'} too few to test this."
+    return f"{count_of_seeds(seeds)} {'is' if seeds == 1 else 'are'} too few to test {what}."
 
 
 def margin(found: Difference) -> str:

@@ -58,7 +58,7 @@ def _points(panel: Panel, rest: str) -> Drawing:
         axes.minorticks_off()
     axes.set_xlabel("seconds per run")
     axes.set_ylabel("accuracy at the last session (%)")
-    axes.set_title(style.wrapped(summary.heading(panel), style.BESIDE_LEGEND))
+    axes.set_title(style.wrapped(summary.heading(panel), style.NEXT_TO_LEGEND))
     words = [called[label] + (f" ({roles[label]})" if crowded else "") for label in looks]
     style.legend(
         figure, [style.handle(look, linestyle="none", markersize=6.5) for look in looks.values()], words

@@ -43,7 +43,7 @@ def _curves(panel: Panel, rest: str) -> Drawing:
     for each in axes[:-1]:
         each.set_xlabel("")
     axes[0].set_ylabel("accuracy over all\nclasses so far (%)")
-    axes[0].set_title(style.wrapped(summary.heading(panel), style.BESIDE_LEGEND))
+    axes[0].set_title(style.wrapped(summary.heading(panel), style.NEXT_TO_LEGEND))
     figure.align_ylabels(axes)
     _legend(figure, axes[0], panel, last, lines)
     return Drawing(

@@ -19,7 +19,7 @@ WIDTH = 7.2  # inches: 720 pixels at 100 dots per inch
 GREY = "#9a9a9a"
 INK = "#222222"
 HEAT = "viridis"  # lightness grows with the value
-BESIDE_LEGEND = 46  # characters of a title that ends where the legend begins
+NEXT_TO_LEGEND = 46  # characters of a title that ends where the legend begins
 ACCURACY = "accuracy (%)"
 HALO = [patheffects.withStroke(linewidth=2.2, foreground="white")]  # for text over lines
 RC: Any = {
@@ -59,7 +59,7 @@ styled = matplotlib.rc_context(RC)  # decorates functions that make a figure
 
 @dataclass(frozen=True)
 class Look:
-    """The colour, dashes and marker of a line; each line differs from the others in all three."""
+    """The colour, dashes and marker that distinguish a line from the others."""
 
     color: str
     dash: Any

@@ -43,7 +43,7 @@ def _paths(panel: Panel, rest: str) -> Drawing:
         _path(axes, means.loc[label], look, numbered=label == panel.reference)
     axes.set_xlabel("stability: accuracy on classes of session 0 (%)")
     axes.set_ylabel("plasticity: accuracy on all later classes (%)")
-    axes.set_title(style.wrapped(summary.heading(panel), style.BESIDE_LEGEND))
+    axes.set_title(style.wrapped(summary.heading(panel), style.NEXT_TO_LEGEND))
     called = names.shown(panel)
     style.legend(figure, [style.handle(look) for look in looks.values()], [called[label] for label in looks])
     last = int(rows["session"].max())

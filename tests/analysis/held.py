@@ -29,6 +29,7 @@ from analysis.tables import make_tables
 
 NUMBER = r"[+-]?\d+\.\d"
 WITH_UNIT = rf"{NUMBER} points(?: \[{NUMBER}, {NUMBER}\])?"
+MOST_WORDS = 30  # in a sentence, with the names of configurations
 EMPTY = re.compile(r"\bnan\b|\binf\b|None|: [.;,]|; ?[;.]|, ?[,.;]|\(\)|\[\]|  ")
 
 
@@ -83,6 +84,10 @@ def _no_holes(page: Page) -> None:
         texts += [cell.text for row in table.rows for cell in row if cell.text]
     for text in texts:
         assert text and not EMPTY.search(text), text
+    for text in page.sentences:
+        _, _, told = text.rpartition(": ") if text.startswith("On ") else ("", "", text)
+        for sentence in re.split(r"(?<=\.) (?=[A-Z0-9])", told):
+            assert len(sentence.split()) <= MOST_WORDS, sentence
 
 
 def _ends(panel: Panel, label: str) -> pd.Series:
@@ -232,8 +237,16 @@ def _sensitivity(page: Page, found: re.Match[str]) -> None:
     )
 
 
-def _told_effects(text: str) -> list[tuple[str, str, float, str]]:
-    """Return (name, compared with, signed points, verdict) of each effect in some sentences."""
+ALL_TOO_FEW = re.compile(r" \d+ seeds? (?:is|are) too few to test these effects\.$")
+
+
+def _told_effects(text: str, untested: bool = False) -> list[tuple[str, str, float, str]]:
+    """Return (name, compared with, signed points, verdict) of each effect in some sentences.
+
+    If the text says that all have too few seeds, or ``untested``, that is the verdict of each.
+    """
+    untested = untested or bool(ALL_TOO_FEW.search(text))
+    text = ALL_TOO_FEW.sub("", text)
     found = []
     sentences = re.split(r"(?<=\.) (?=[A-Z0-9])", text)
     for index, sentence in enumerate(sentences):
@@ -249,7 +262,8 @@ def _told_effects(text: str) -> list[tuple[str, str, float, str]]:
         assert (verdict == "undecided") == after.startswith("The test detects "), text
         over = re.search(r"(?:over|compared with) (no training|supervised training on the same labels)", body)
         (size, *_) = re.findall(rf"({NUMBER}) points", body)
-        verdict = "too few seeds" if few else verdict
+        assert not (untested and (few or verdict in ("equivalent", "undecided"))), text
+        verdict = "too few seeds" if few or untested else verdict
         found.append((name, over[1] if over else "", sign * float(size), verdict))
     return found
 
@@ -283,8 +297,9 @@ def _hold_effect(table: Table, name: str, when: str, points: float, verdict: str
 def _effects(page: Page, found: re.Match[str]) -> None:
     """Hold "At the last session, NLA adds 2.0 points [1.0, 3.0]. At session 0, NLA costs 1.0 points."."""
     table = page.table("effects", found["place"] or page.panels[0].title)
+    untested = bool(ALL_TOO_FEW.search(found[0]))
     for when, text in (("the last session", found["last"]), ("session 0", found["first"])):
-        ((name, _, points, verdict),) = _told_effects(text)
+        ((name, _, points, verdict),) = _told_effects(text, untested)
         _hold_effect(table, name, when, points, verdict)
 
 

@@ -145,7 +145,7 @@ def test_over_three_datasets(compared: Path) -> None:
     assert "or more" in table.rows[0][4].text and "or less" in table.rows[-1][4].text
     (said,) = over_datasets_words(results)
     assert said.startswith(
-        "Over 3 datasets CEC has the best mean rank, 1.0 of 4. Nemenyi's test separates CEC from HAG-Meta"
+        "Over 3 datasets, CEC has the best mean rank: 1.0 of 4. Nemenyi's test separates CEC from HAG-Meta"
     )
     assert f"critical difference {found.critical_difference:.1f}" in said and "Friedman's test" in said
     drawings = list(figures.draw(results))

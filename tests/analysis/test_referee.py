@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -359,8 +358,8 @@ def test_below_six_seeds_nothing_is_bold_or_claimed(write: Write) -> None:
             assert table.badge in to_markdown(table) and "Bold" not in table.caption
     for sentence in findings(read([effects_of(write, {True: range(3), False: range(3)})])):
         assert "less than 1 point" not in sentence and " ahead of " not in sentence
-        told = len(re.findall(r" (?:adds|costs) ", sentence))
-        assert sentence.count("]. 3 seeds are too few to test this.") == told  # after each of them
+        if " adds " in sentence or " costs " in sentence:
+            assert sentence.endswith("]. 3 seeds are too few to test these effects.")
 
 
 def test_without_enough_seeds_no_p_is_printed(write: Write) -> None:
