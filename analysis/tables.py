@@ -363,6 +363,9 @@ def effects_table(factorial: Factorial, told: Claims) -> Table:
                 cells += [Cell(f"same as {same}", found[name].mean), Cell("", "")]
             numbers.append({"effect": name, "session": moment, "is": same or "", **found[name].told})
         rows.append([Cell(name, name), *cells])
+    detects = ""
+    if any(": detects " in cell.text for row in rows for cell in row):
+        detects = f' "Detects" is the smallest effect that the test finds with {100 * POWER:.0f} % power.'
     notes = [
         f"At {MOMENTS[moment]}, {len(same)} of {len(moments[moment])} effects equal another effect for every "
         f"seed. They are tested once: {', '.join(f'{one} = {other}' for one, other in same.items())}."
@@ -376,8 +379,7 @@ def effects_table(factorial: Factorial, told: Claims) -> Table:
         caption=(
             "Effects are in points of accuracy. A main effect is the mean with the part on minus the mean "
             "with it off, over all states of the other parts. An interaction is half the change that one "
-            f'part makes to the effect of another. {told.effects.words} "Detects" is the smallest effect '
-            f"that the test finds with {100 * POWER:.0f} % power.{factorial.about_training}"
+            f"part makes to the effect of another. {told.effects.words}{detects}{factorial.about_training}"
         ),
         columns=["effect", *(column for when in MOMENTS.values() for column in (when, "verdict"))],
         rows=rows,
