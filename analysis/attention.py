@@ -8,6 +8,7 @@ import pandas as pd
 from analysis.frame import Panel
 from analysis.statistics import estimates
 from analysis.table import Cell, Table
+from analysis.words import count_of_seeds
 
 EQUAL = "equal weights"
 MEASURES = {"NLA's entropy": "nla_entropy", "TLA's base share": "tla_base_share"}
@@ -33,14 +34,16 @@ def attention_table(panel: Panel) -> Table | None:
                 {"measure": name, "configuration": label, "session": session, **vars(each)}
                 for session, each in zip(sessions, found, strict=True)
             ]
+    few, many = min(panel.counts.values()), max(panel.counts.values())
+    seeds = count_of_seeds(many) if few == many else f"{few} to {count_of_seeds(many)}"
     return Table(
         name=f"attention-{panel.slug}",
         section="attention",
         title=f"Attention weights by session: {panel.title}",
         caption=(
-            "Values are means over the seeds, in evaluation mode after the steps of a session. NLA's entropy "
-            "is the entropy of the weights of a class's support nodes, divided by the entropy of equal "
-            "weights. It is averaged over the classes with support nodes: 1 is a plain mean, 0 a single "
+            f"Values are means over {seeds} per configuration, in evaluation mode after the steps of a "
+            "session. NLA's entropy is the entropy of the weights of a class's support nodes, divided by the "
+            "entropy of equal weights. It is averaged over the classes with support nodes: 1 is a plain mean, 0 a single "
             "node. TLA's base share is the share of the base task in the weights of all tasks. With equal "
             "weights it is 1 / number of tasks."
         ),

@@ -115,8 +115,9 @@ class Family:
         )
         points = "1 point" if self.margin == 0.01 else f"{100 * self.margin:g} points"
         return (
-            f'Tested: {self.what}, by {self.metric}, paired by seed. "Ahead" and "behind" come from a '
-            f"sign-flip test ({self.flips}), corrected over {count} of this report (step-down maximum). "
+            f"Tested: {self.what}. Tests use {self.metric}, paired by seed. "
+            f'"Ahead" and "behind" come from a sign-flip test ({self.flips}), corrected over {count} of this '
+            f"report (step-down maximum). "
             f'"Equivalent" means within {points} by two one-sided t-tests, Holm-corrected.{some} {one_graph}'
         )
 
