@@ -1,4 +1,4 @@
-"""From folders of records to tables, figures and one page.
+"""Write a report from the command line: tables, figures and one page.
 
 python -m analysis results/ablation
 """
@@ -18,15 +18,15 @@ from hagmeta.common.errors import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line with `arguments` and return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     prog = as_typed("hagmeta-report")
-    parser = Parser(prog=prog, description="From records to tables, figures and a report.")
+    parser = Parser(prog=prog, description="Write tables, figures and a report from the records of studies.")
     add = parser.add_argument
-    add("results", nargs="+", type=Path, metavar="RESULTS", help="a study's folder, or a folder of studies")
-    add("--out", type=Path, metavar="DIR", help="where to write (default: report in the first RESULTS)")
-    add("--compare", choices=["published"], help="compare with the paper's numbers, or fail")
-    add("--metric", metavar="NAME", help="what headlines, tests and figures go by (default: macro accuracy)")
+    add("results", nargs="+", type=Path, metavar="RESULTS", help="folder of a study, or folder of studies")
+    add("--out", type=Path, metavar="DIR", help="folder to write to (default: report in the first RESULTS)")
+    add("--compare", choices=["published"], help="require the paper's numbers: fail if it has none")
+    add("--metric", metavar="NAME", help="score for headlines, tests and figures (default: macro accuracy)")
     add(
         "--margin",
         type=float,
@@ -37,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add(
         "--baseline",
         metavar="METHOD",
-        help="compare all others with this method, or configuration by its label",
+        help="compare all others with this method, or with the configuration that has this label",
     )
-    add("--where", action="append", default=[], metavar="KEY=VALUE", help="only the runs with this setting")
-    add("--by", metavar="KEY", help="compare the values of this setting, all others apart")
+    add("--where", action="append", default=[], metavar="KEY=VALUE", help="use only runs with this setting")
+    add("--by", metavar="KEY", help="compare the values of this setting, and separate all other settings")
     add("--open", action="store_true", help="open the report in a browser")
     try:
         options = parser.options(arguments)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         from analysis.report import write_report  # pandas and seaborn take seconds to import
 
-        matplotlib.use("Agg")  # files only: no window is ever opened
+        matplotlib.use("Agg")  # figures go to files, never to a window
 
         page = write_report(
             options.results,
@@ -72,14 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _margin(points: float) -> float:
     if not 0 < points < 100:
-        raise UserError(f"--margin {points:g} is not between 0 and 100 points.")
+        raise UserError(f"--margin {points:g}: expected a number of points between 0 and 100.")
     return points / 100
 
 
 def _condition(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise UserError(f"--where {text!r} is not KEY=VALUE.")
+        raise UserError(f"--where {text!r}: expected KEY=VALUE, such as method=hag-meta.")
     return key, value
 
 

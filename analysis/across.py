@@ -1,7 +1,7 @@
-"""What holds on all datasets and what does not: the same comparisons, dataset by dataset.
+"""Show the same comparisons on every dataset, and where the datasets agree.
 
-A verdict is that of the dataset's own table. Variation over seeds describes one graph only; whether datasets
-agree is counted, not tested.
+Each verdict comes from the dataset's own table. Variation over seeds describes one graph only. The agreement
+of datasets is counted, not tested.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from analysis.labels import transductive_words
 from analysis.statistics import estimate, ranks_of
 from analysis.table import Cell, Table
 from analysis.tables import ABOUT_RANKS, BOLD, INTERVAL, difference_cell, estimate_cell, top_of
-from analysis.words import a_look, some
+from analysis.words import a_look, are, listed, some
 
 AGREEMENT = (
-    "The last column lists the verdicts of each dataset's own table: ahead (more), behind (less) or "
-    "equivalent; other datasets are undecided or not tested. Agreement of datasets is counted here, not "
-    "tested."
+    "The last column lists the verdicts of each dataset's own table. Datasets that it does not name are "
+    "undecided or not tested. The agreement of datasets is counted, not tested."
 )
-OPEN = ("undecided on all", "not tested", "undecided or not tested")  # where no dataset has a verdict
+OPEN = ("undecided on all", "not tested", "undecided or not tested")  # if no dataset has a verdict
+SOME = "decided on some datasets only"
+METHOD, EFFECT = ("ahead", "behind"), ("positive", "negative")  # words for a difference above and below zero
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class Across:
 
     name: str
     found: Mapping[str, Difference]  # by dataset
+    signs: tuple[str, str] = METHOD
 
     def where(self, verdict: str) -> list[str]:
-        """The datasets on which this is the verdict."""
+        """Return the datasets that have this `verdict`."""
         return [name for name, each in self.found.items() if each.verdict == verdict]
 
     def everywhere(self, verdict: str) -> bool:
@@ -50,13 +52,13 @@ class Across:
 
     @property
     def verdicts(self) -> dict[str, list[str]]:
-        """By «more», «less» and «equivalent», the datasets that have this verdict."""
-        words = {"more": AHEAD, "less": BEHIND, "equivalent": EQUIVALENT}
-        return {word: there for word, verdict in words.items() if (there := self.where(verdict))}
+        """Return the datasets by verdict, in the words of `signs` and "equivalent"."""
+        words = zip((*self.signs, "equivalent"), (AHEAD, BEHIND, EQUIVALENT), strict=True)
+        return {word: there for word, verdict in words if (there := self.where(verdict))}
 
     @property
     def verdict(self) -> str:
-        """In words, for a table."""
+        """Return the verdicts of all datasets in words, for a table."""
         parts = [
             f"{word} on {'all' if len(there) == len(self.found) else ', '.join(there)}"
             for word, there in self.verdicts.items()
@@ -65,13 +67,16 @@ class Across:
 
     @property
     def open(self) -> str:
-        """One of `OPEN`."""
+        """Return one of `OPEN`."""
         undecided, untested, both = OPEN
         return undecided if self.everywhere(UNDECIDED) else untested if self.everywhere(TOO_FEW) else both
 
 
 def by_dataset(results: Results) -> dict[str, Panel]:
-    """The panel of each dataset that has just one without leaks; none where that leaves fewer than two."""
+    """Return the panel of each dataset that has exactly one panel without leaks.
+
+    Return none if fewer than two datasets have one.
+    """
     panels = [panel for panel in results.panels() if not panel.leaks and len(panel.labels) > 1]
     names = [str(panel.runs["dataset"].iloc[0]) for panel in panels]
     found = {name: panel for name, panel in zip(names, panels, strict=True) if names.count(name) == 1}
@@ -79,17 +84,17 @@ def by_dataset(results: Results) -> dict[str, Panel]:
 
 
 def compared_methods(panels: Mapping[str, Panel], told: Claims) -> list[Across]:
-    """Every configuration that all datasets have less the reference, at the last session."""
+    """Return each configuration that all datasets have minus the reference, at the last session."""
     common = common_labels(panels)
     same = {panel.reference for panel in panels.values()}
     if len(same) > 1 or not all("method" in panel.varied() for panel in panels.values()):
         return []
-    tests = {name: told.beside(panel, panel.reference) for name, panel in panels.items()}
+    tests = {name: told.against(panel, panel.reference) for name, panel in panels.items()}
     return [Across(label, {name: tests[name][label] for name in panels}) for label in common[1:]]
 
 
 def compared_effects(panels: Mapping[str, Panel], told: Claims, moment: str) -> dict[str, list[Across]]:
-    """By ablation: the effects of its factors, where all datasets have it; interactions aside."""
+    """Return the main effects of each ablation that all datasets have, by the ablation's name."""
     found: dict[str, dict[str, Factorial]] = {}
     for dataset, panel in panels.items():
         for factorial in factorials(panel):
@@ -100,12 +105,12 @@ def compared_effects(panels: Mapping[str, Panel], told: Claims, moment: str) -> 
             effects = {dataset: told.effects_of(each, moment) for dataset, each in there.items()}
             shared = set.intersection(*map(set, effects.values()))
             names = [each for each in next(iter(effects.values())) if each in shared and " x " not in each]
-            compared[name] = [Across(e, {d: effects[d][e] for d in effects}) for e in names]
+            compared[name] = [Across(e, {d: effects[d][e] for d in effects}, EFFECT) for e in names]
     return compared
 
 
 def across_tables(results: Results) -> Iterator[Table]:
-    """Methods with their ranks, and effects of an ablation, dataset by dataset."""
+    """Yield a table of methods with their ranks, and tables of effects, with a column per dataset."""
     panels, told = by_dataset(results), claims(results)
     if not panels:
         return
@@ -117,35 +122,33 @@ def across_tables(results: Results) -> Iterator[Table]:
 
 
 def across_words(results: Results) -> Iterator[str]:
-    """«On all of debian, metamath and wordnet: …»."""
+    """Yield findings such as "On debian and wordnet at the last session: GPIL is positive on all."."""
     panels, told = by_dataset(results), claims(results)
     if not panels:
         return
-    there = ", ".join(panels)
+    there = listed(list(panels))
     if methods := compared_methods(panels, told):
         reference = common_labels(panels)[0]
         oracles = oracles_of(panels)
         rivals = sorted((each for each in methods if each.name not in oracles), key=lambda each: -each.mean)
-        where = f"Compared with {reference} at the last session on {there}"
         if rivals:
-            yield _sorted_words(where, rivals, "ahead", "behind")
+            yield f"On {there}, compared with {reference} at the last session: {_sorted_words(rivals)}"
     for moment, when in MOMENTS.items():
         for name, effects in compared_effects(panels, told, moment).items():
-            what = f"{name}, at" if name else "At"
-            yield _sorted_words(f"{what} {when} on {there}", effects, "above zero", "below zero")
+            which = f", {name}" if name else ""
+            yield f"On {there}, effects at {when}{which}: {_sorted_words(effects)}"
 
 
-def _sorted_words(where: str, compared: list[Across], more: str, less: str) -> str:
-    """«At the last session on debian, wordnet: above zero on all: GPIL; equivalent on all: NLA, TLA.»"""
-    whole = {AHEAD: f"{more} on all", BEHIND: f"{less} on all", EQUIVALENT: "equivalent on all"}
-    groups: dict[str, list[str]] = {words: [] for words in (*whole.values(), "decided on some only", *OPEN)}
+def _sorted_words(compared: list[Across]) -> str:
+    """Return "GPIL is positive on all. NLA and TLA are equivalent on all."."""
+    groups: dict[str, list[str]] = {}
     for each in compared:
-        words = next((words for verdict, words in whole.items() if each.everywhere(verdict)), None)
-        if words is None:
-            words = "decided on some only" if each.verdicts else each.open
-        groups[words].append(each.name)
-    parts = [f"{words}: {some(names)}" for words, names in groups.items() if names]
-    return f"{where}: {'; '.join(parts)}."
+        whole = [f"{word} on all" for word, there in each.verdicts.items() if len(there) == len(each.found)]
+        words = whole[0] if whole else SOME if each.verdicts else each.open
+        groups.setdefault(words, []).append(each.name)
+    signs = (*compared[0].signs, "equivalent")
+    order = [*(f"{sign} on all" for sign in signs), SOME, *OPEN]
+    return " ".join(f"{some(groups[w])} {are(groups[w])} {w}." for w in order if w in groups)
 
 
 def _methods_table(panels: Mapping[str, Panel], compared: list[Across], told: Claims) -> Table:
@@ -173,16 +176,16 @@ def _methods_table(panels: Mapping[str, Panel], compared: list[Across], told: Cl
     return Table(
         name="across-methods",
         section="comparison",
-        title="Methods on every dataset: the last session and the rank by it",
+        title="Methods on every dataset: accuracy at the last session, and rank",
         caption=(
-            f"{INTERVAL} {AGREEMENT} Differences are from {common[0]}. {ABOUT_RANKS}"
+            f"{INTERVAL} {AGREEMENT} Methods are compared with {common[0]}. {ABOUT_RANKS}"
             f"{f' {BOLD}' if any(tops.values()) else ''}"
         ),
         columns=[
             "configuration",
             *(f"{name} (rank)" for name in panels),
             "mean rank",
-            f"less {common[0]}",
+            f"compared with {common[0]}",
         ],
         rows=rows,
         numbers=pd.DataFrame(numbers),
@@ -197,7 +200,7 @@ def _effects_table(panels: Mapping[str, Panel], name: str, moment: str, effects:
         name="-".join(["across-effects", moment, *name.split()]),
         section="ablation",
         title=f"Effects on every dataset, {MOMENTS[moment]}{f'; {name}' if name else ''}",
-        caption=f"Points of accuracy, as in each dataset's own table of effects. {AGREEMENT}",
+        caption=f"Effects in points, as in each dataset's own table of effects. {AGREEMENT}",
         columns=["effect", *panels, "verdict"],
         rows=[
             [
@@ -218,11 +221,11 @@ def _effects_table(panels: Mapping[str, Panel], name: str, moment: str, effects:
 
 
 def oracles_of(panels: Mapping[str, Panel]) -> set[str]:
-    """Configurations that know more than the others, on any dataset."""
+    """Return the configurations that are oracles on any dataset."""
     return set.union(*(panel.oracles for panel in panels.values()))
 
 
 def common_labels(panels: Mapping[str, Panel]) -> list[str]:
-    """The configurations that all have, in the order of the first."""
+    """Return the configurations that all `panels` have, in the order of the first panel."""
     shared = set.intersection(*(set(panel.labels) for panel in panels.values()))
     return [label for label in next(iter(panels.values())).labels if label in shared]

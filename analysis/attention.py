@@ -1,4 +1,4 @@
-"""How NLA and TLA weigh, session by session, beside what equal weights would be."""
+"""Show the attention weights of NLA and TLA by session, compared with equal weights."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import pandas as pd
 from analysis.frame import Panel
 from analysis.statistics import estimates
 from analysis.table import Cell, Table
+from analysis.words import count_of_seeds
 
 EQUAL = "equal weights"
 MEASURES = {"NLA's entropy": "nla_entropy", "TLA's base share": "tla_base_share"}
 
 
 def attention_table(panel: Panel) -> Table | None:
-    """A row a configuration and measure; None where no record has any."""
+    """Return a table with one row per configuration and measure, or None if no record has any."""
     measures = {name: column for name, column in MEASURES.items() if panel.sessions[column].notna().any()}
     if not measures:
         return None
@@ -33,15 +34,18 @@ def attention_table(panel: Panel) -> Table | None:
                 {"measure": name, "configuration": label, "session": session, **vars(each)}
                 for session, each in zip(sessions, found, strict=True)
             ]
+    few, many = min(panel.counts.values()), max(panel.counts.values())
+    seeds = count_of_seeds(many) if few == many else f"{few} to {count_of_seeds(many)}"
     return Table(
         name=f"attention-{panel.slug}",
         section="attention",
         title=f"Attention weights by session: {panel.title}",
         caption=(
-            "Means over the seeds, in evaluation mode, after a session's steps. NLA's entropy is that of the "
-            "weights of a class's supports by that of equal weights, averaged over the classes known by "
-            "supports: 1 is a plain mean, 0 a single node. TLA's base share is the base task's part of all "
-            "tasks' weights; among equal weights it is one by the number of tasks."
+            f"Values are means over {seeds} per configuration, in evaluation mode after the steps of a "
+            "session. NLA's entropy is the entropy of the weights of a class's support nodes, divided by the "
+            "entropy of equal weights. It is averaged over the classes with support nodes: 1 is a plain mean, 0 a single "
+            "node. TLA's base share is the share of the base task in the weights of all tasks. With equal "
+            "weights it is 1 / number of tasks."
         ),
         columns=["measure", "configuration", *map(str, sessions)],
         rows=rows,
@@ -51,7 +55,7 @@ def attention_table(panel: Panel) -> Table | None:
 
 
 def _equal(panel: Panel, column: str) -> list[Cell]:
-    """What equal weights would give, where there are any to compare with."""
+    """Return the values that equal weights would have, for sessions with known weights."""
     known = panel.sessions[panel.sessions[column].notna()]
     values = known["tla_equal_share"] if column == "tla_base_share" else known[column].mul(0).add(1)
     means = values.groupby(known["session"]).mean()

@@ -1,4 +1,4 @@
-"""Every comparison that a report tests: what is claimed anywhere is claimed from here."""
+"""Collect and test every comparison of a report. All verdicts of a report come from here."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ from analysis.frame import Panel, Results
 from analysis.inference import Difference, Family, families
 from analysis.statistics import adjusted_means
 
-MOST_RIVALS = 40  # of which all pairs are compared
+MOST_RIVALS = 40  # with more configurations, not all pairs are compared
 MOMENTS = {"first": "session 0", "last": "the last session"}
 QUESTIONS = {
-    "pairs": "configurations less the reference, all pairs where methods are compared, rivals less oracles, "
-    "at the last session",
-    "effects": "effects of factors at session 0 and at the last session, each once",
-    "protocols": "released less strict, at session 0 and at the last session",
-    "values": "a setting's other values less the first, method by method, at the last session",
-    "shots": "the most labels per class less the fewest, at the last session",
-    "margins": "one method less every other, for every N and K, at the last session",
+    "pairs": "pairs of configurations (each with the reference and the oracles, and all pairs of methods) at "
+    "the last session",
+    "effects": "effects and interactions at session 0 and at the last session",
+    "protocols": "released minus strict at session 0 and at the last session",
+    "values": "each value of the setting minus the first value, for each method at the last session",
+    "shots": "the largest K minus the smallest K at the last session",
+    "margins": "one method minus each other method, for each N and K at the last session",
 }
 
 
 @dataclass(frozen=True)
 class Claims:
-    """The families of one report, corrected together: see `analysis.inference` for what they hold."""
+    """The families of one report, corrected together; see `analysis.inference`.
 
-    pairs: Family  # by panel, configuration and the one that it is less
-    effects: Family  # by factorial, moment and effect
-    protocols: Family  # by place, configuration and moment
-    values: Family  # by place, setting, value and method
-    shots: Family  # by place, configuration and N
-    margins: Family  # by place, N, K and the other method
-    asymmetry: float  # p that differences are symmetric over seeds, as the tests assume
+    The comments name the keys of each family.
+    """
+
+    pairs: Family  # panel, configuration, the configuration that is subtracted
+    effects: Family  # factorial, moment, effect
+    protocols: Family  # place, configuration, moment
+    values: Family  # place, setting, value, method
+    shots: Family  # place, configuration, N
+    margins: Family  # place, N, K, the other method
+    asymmetry: float  # p of the test that differences are symmetric over seeds, as the tests assume
 
     @property
     def families(self) -> list[Family]:
@@ -46,11 +49,11 @@ class Claims:
 
     @property
     def tested(self) -> int:
-        """Comparisons that have enough seeds."""
+        """Return the number of comparisons with enough seeds."""
         return self.pairs.total
 
     def pair(self, panel: Panel, one: str, other: str) -> Difference | None:
-        """One configuration less another; None where that was not asked."""
+        """Return `one` minus `other` in `panel`, or None if the report does not compare them."""
         there = self.pairs.comparisons
         if (panel.title, one, other) in there:
             return there[panel.title, one, other]
@@ -59,21 +62,21 @@ class Claims:
             return None
         return replace(turned, mean=-turned.mean, low=-turned.high, high=-turned.low)
 
-    def beside(self, panel: Panel, reference: str) -> dict[str, Difference]:
-        """By configuration, each that was compared with this one, less it."""
+    def against(self, panel: Panel, reference: str) -> dict[str, Difference]:
+        """Return each configuration of `panel` minus `reference`, for those that were compared with it."""
         found = {label: self.pair(panel, label, reference) for label in panel.labels}
         return {label: each for label, each in found.items() if each is not None}
 
     def effects_of(self, factorial: Factorial, moment: str) -> dict[str, Difference]:
-        """By name; those that are another one under another name have that one's test."""
+        """Return the effects at `moment` by name. Effects that are equal for every seed share one test."""
         found = self.effects.of(factorial.title, moment)
         aliases = factorial.aliases(moment)
         return {name: found[aliases.get(name, name)] for name in factorial.contrasts(moment)}
 
 
-@lru_cache(maxsize=1)  # tables, findings and figures of a report ask for the same
+@lru_cache(maxsize=1)  # tables, findings and figures of a report use the same claims
 def claims(results: Results) -> Claims:
-    """All that the results can be asked."""
+    """Return all comparisons that `results` allow, tested together."""
     asked = {
         "pairs": dict(_pairs(results)),
         "effects": dict(_effects(results)),
@@ -87,9 +90,9 @@ def claims(results: Results) -> Claims:
 
 
 def best_of(panel: Panel) -> str | None:
-    """The configuration with the highest mean at the last session, oracles aside; None without a rival.
+    """Return the configuration with the highest mean at the last session, or None without a rival.
 
-    Means are adjusted for missing seeds.
+    Oracles are ignored. Means are adjusted for missing seeds.
     """
     rivals = panel.rivals
     means = adjusted_means(panel.by_seed("last")[rivals])
@@ -105,19 +108,20 @@ def _pairs(results: Results) -> Iterator[tuple[tuple[str, str, str], pd.Series]]
 
 
 def _asked(panel: Panel, mapped: bool) -> list[tuple[str, str]]:
-    """Where all configurations are a factorial, its effects are tested and not its cells.
+    """Return the pairs of configurations to compare in `panel`.
 
-    Who leads for which N and K is asked of a map of margins, and not of each of its cells again.
+    If all configurations form factorials, their effects are tested instead of pairs. If the panel is
+    `mapped`, the map of margins over N and K compares the methods, so pairs of rivals are left out.
     """
     if sum(len(each.panel.labels) for each in factorials(panel)) == len(panel.labels):
         return []
     pairs = [(label, panel.reference) for label in panel.labels[1:]]
     rivals = panel.rivals
     if "method" in panel.varied() and len(rivals) <= MOST_RIVALS and not mapped:
-        # Which is the highest is seen in the results: whoever asks about it has asked about all pairs.
+        # The highest is known only from the results, so a test of it needs all pairs.
         pairs += [(one, other) for other, one in combinations(rivals, 2)]
     pairs += [(label, oracle) for oracle in sorted(panel.oracles) for label in rivals]
-    return list({frozenset(pair): pair for pair in reversed(pairs)}.values())  # each once, either way round
+    return list({frozenset(pair): pair for pair in reversed(pairs)}.values())  # each pair once
 
 
 def _effects(results: Results) -> Iterator[tuple[tuple[str, str, str], pd.Series]]:

@@ -1,4 +1,4 @@
-"""What a run costs by itself: shared pre-training is charged to all that used it, and not to the first."""
+"""Compute the cost of each run; the cost of shared pre-training is charged to every run that used it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from analysis.frame import Panel, Results
 from analysis.labels import SETTING, readable
 from analysis.table import Cell, Table
 
-# What pre-training is shared by: runs that are alike in all of these have the same encoder.
+# Runs with equal values of all these share their pre-trained encoder.
 PRETRAINING = (
     *(
         "dataset",
@@ -26,17 +26,16 @@ PRETRAINING = (
     *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience"),
 )
 WHERE = ("dataset", "protocol", "n_way", "k_shot", "device")
-IN_COLUMNS = (*WHERE, "sessions")  # told by columns, or by N; what else differs is named next to N and K
+IN_COLUMNS = (*WHERE, "sessions")  # shown in columns or implied by N; other settings are named after N and K
 ABOUT = (
-    "Seconds are a seed's share of the pack that it ran in, means over the seeds. Pre-training that was read "
-    "from a cache is charged as it cost the run that computed it. Compilation and warm-up are in the phase "
-    "in which they fell, since records do not tell them apart; runs beside each other share a machine, as "
-    "many as the launch says: read large differences only."
+    "Seconds are the share of one seed in the time of its pack, averaged over the seeds. Pre-training from "
+    "a cache counts with the time of the run that computed it. Compilation and warm-up count in the phase in "
+    "which they ran. Runs at the same time share a machine, so only large differences are meaningful."
 )
 
 
 def charged(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs with `seconds_pretrain` and `seconds` as if nothing had been shared."""
+    """Return the runs with `seconds_pretrain` and `seconds` as if no run shared its pre-training."""
     if "seconds_pretrain" not in runs:
         return runs
     keys = [key for key in PRETRAINING if key in runs]
@@ -45,7 +44,7 @@ def charged(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def front(seconds: pd.Series, accuracy: pd.Series) -> list[str]:
-    """Configurations than which none is both cheaper and more accurate, the cheapest first."""
+    """Return the Pareto front of cost and accuracy, the cheapest configuration first."""
     best, found = -np.inf, []
     for label in sorted(seconds.index, key=lambda label: (seconds[label], -accuracy[label])):
         if accuracy[label] > best:
@@ -55,14 +54,14 @@ def front(seconds: pd.Series, accuracy: pd.Series) -> list[str]:
 
 
 def machine(panel: Panel) -> str:
-    """What its runs were made on."""
+    """Return the devices and pack sizes of the runs in `panel`."""
     devices = ", ".join(str(each) for each in panel.runs["device"].dropna().unique())
     packs = sorted(panel.runs["seeds_in_pack"].dropna().astype(int).unique())
-    return f"{devices}, {'/'.join(map(str, packs))} seeds in a pack"
+    return f"{devices}, {'/'.join(map(str, packs))} seeds per pack"
 
 
 def cost_table(results: Results) -> Table:
-    """Seconds and memory a run."""
+    """Return seconds and memory per run."""
     charged_runs = charged(results.runs)
     phases = [name for name in charged_runs if name.startswith("seconds_")]
     others = [key for key in results.varied() if key in SETTING and key not in IN_COLUMNS]
@@ -102,10 +101,10 @@ def cost_table(results: Results) -> Table:
     return Table(
         name="cost",
         section="cost",
-        title="What a run costs",
+        title="Cost per run",
         caption=(
-            f"{ABOUT} Memory is the largest peak of a process in MiB, on the GPU where one was used, and of "
-            "the whole pack."
+            f"{ABOUT} Memory is the peak of the process in MiB, for the whole pack. It is GPU memory if a "
+            "GPU was used."
         ),
         columns=[*head, *names, "seconds", "memory"],
         rows=rows,

@@ -1,6 +1,6 @@
-"""Which experiments the results hold: factorials of switches, one setting at a time, both protocols, N and K.
+"""Find the experimental designs in the results: factorials, one setting at a time, protocols, N and K.
 
-What tables and figures show of a design is theirs; whether it is there is decided here.
+This module decides which designs exist. Tables and figures decide how to show them.
 """
 
 from __future__ import annotations
@@ -32,25 +32,32 @@ from analysis.statistics import Factor, adjusted_means, contrasts, rank_correlat
 from hagmeta.common.differences import sort_key
 
 BOTH = ("strict", "released")
-ABOUT_TRAINING = (
-    "Training between pre-training and sessions is by GPIL, supervised on the same labels, or none. GPIL "
-    "less supervised is what GPIL itself is worth; supervised less nothing is what the labels are, where "
-    "pre-training did not have them. Interactions of training are those of GPIL less supervised."
+CALLED = {"GPIL": "GPIL", "supervised": "supervised training", "nothing": "no training"}
+TRAINING_PAIRS = (
+    "GPIL minus supervised training",
+    "supervised training minus no training",
+    "GPIL minus no training",
 )
-REPEATED_FOR = ("pretrain_on",)  # an ablation is one for each of its values
+ABOUT_TRAINING = (
+    "The training between pre-training and the sessions is GPIL, supervised training on the same labels, or "
+    "none. GPIL minus supervised training is the gain of GPIL itself. Supervised training minus no training "
+    "is the gain of the labels, if pre-training did not see them. Interactions of training use GPIL minus "
+    "supervised training."
+)
+REPEATED_FOR = ("pretrain_on",)  # each value of these settings has a separate ablation
 SHAPE = ("dataset", "protocol", "n_way", "k_shot")
-PROPOSED = "proposed"  # the role of a method of our own
-FEWEST_METHODS = 3  # to have an order
-OF_THE_PROTOCOL = ("protocol", "queries_per_class", "revision")  # it draws test nodes of its own
+PROPOSED = "proposed"  # the role of our methods
+FEWEST_METHODS = 3  # fewer methods have no order to compare
+OF_THE_PROTOCOL = ("protocol", "queries_per_class", "revision")  # each protocol draws different test nodes
 
 
 @dataclass(frozen=True, eq=False)
 class Factorial:
-    """Runs that differ in switches and training only, every combination of which is there."""
+    """Runs that differ only in switches and training, with every combination."""
 
-    panel: Panel  # of these runs alone
-    name: str  # of what the combinations share, where the setting has more
-    factors: list[str]  # `training` where that has supervised among its levels, `gpil` where it has not
+    panel: Panel  # these runs only
+    name: str  # the settings that the combinations share, if the panel has several factorials
+    factors: list[str]  # includes `training` if supervised training is a level, otherwise `gpil`
 
     @property
     def title(self) -> str:
@@ -58,17 +65,17 @@ class Factorial:
 
     @property
     def slug(self) -> str:
-        """For file names."""
+        """Return the title as a file name."""
         return slug(self.panel.slug, self.name)
 
     @property
     def names(self) -> list[str]:
-        """Of the factors, for readers."""
+        """Return the names of the factors for readers."""
         return [factor if factor == "training" else factor.upper() for factor in self.factors]
 
     @property
     def about_training(self) -> str:
-        """What a caption must say of its levels, where it has any that the paper has not."""
+        """Return a description of the levels of training, if there are more than in the paper."""
         return f" {ABOUT_TRAINING}" if "training" in self.factors else ""
 
     @property
@@ -76,13 +83,13 @@ class Factorial:
         return self.panel.runs
 
     def parts(self, cell: tuple[Any, ...]) -> list[str]:
-        """The parts that a combination has."""
+        """Return the parts that are on in a combination."""
         levels = zip(self.names, cell, strict=True)
         named = [level if isinstance(level, str) else name for name, level in levels if level]
         return [part for part in named if part != "nothing"]
 
     def cells(self, moment: str) -> dict[tuple[Any, ...], pd.Series]:
-        """For each combination the accuracies by seed, at the `first` or the `last` session."""
+        """Return the accuracies by seed for each combination, at the `first` or the `last` session."""
         return {
             tuple(cell): runs.set_index("seed")[moment].sort_index()
             for cell, runs in self.runs.groupby(self.factors, sort=False)
@@ -90,13 +97,13 @@ class Factorial:
 
     @lru_cache(maxsize=256)  # noqa: B019
     def contrasts(self, moment: str) -> dict[str, pd.Series]:
-        """By seed, the effects of the factors and their interactions at the `first` or the `last` session."""
+        """Return effects and interactions by seed, at the `first` or the `last` session."""
         return contrasts(self.cells(moment), [self._contrasts(factor) for factor in self.factors])
 
     def aliases(self, moment: str) -> dict[str, str]:
-        """Effects that are another one's under another name, seed by seed, and the first of their names.
+        """Return effects that equal another effect for every seed, with the first of the equal effects.
 
-        NLA and TLA do nothing at session 0 where GPIL is off: each is the same as its interaction with it.
+        NLA and TLA do nothing at session 0 if GPIL is off, so each equals its interaction with GPIL.
         """
         names: dict[tuple[float, ...], str] = {}
         found = {}
@@ -111,20 +118,20 @@ class Factorial:
             return switch(factor.upper())
         there = [level for level in TRAINING if level in set(self.runs["training"])]
         pairs = itertools.combinations(there, 2)
-        by_name = {f"{more} less {less}": (more, less) for more, less in pairs}
+        by_name = {f"{CALLED[one]} minus {CALLED[other]}": (one, other) for one, other in pairs}
         return dict(sorted(by_name.items(), key=lambda item: item[1] == ("GPIL", "nothing")))
 
 
 def place(level: bool | str) -> int:
-    """Orders the levels of a factor: what the paper has on comes first, and has 0."""
+    """Return the sort key of a level: 0 for the level that the paper uses."""
     return TRAINING.index(level) if isinstance(level, str) else int(not level)
 
 
 @lru_cache(maxsize=64)
 def factorials(panel: Panel) -> list[Factorial]:
-    """Those that all configurations with switches make, one for each pre-training; other methods are aside.
+    """Return the factorials of all methods with switches, one for each pre-training.
 
-    None of a method where something else varies, a combination is missing, or no seed has them all.
+    A method has none if another setting varies, a combination is missing, or no seed has all combinations.
     """
     switched = panel.runs[[has_switches(run) for run in panel.runs.to_dict("records")]]
     several = switched["method"].nunique() > 1
@@ -136,7 +143,7 @@ def factorials(panel: Panel) -> list[Factorial]:
 
 
 def _factorials(panel: Panel, runs: pd.DataFrame, title: str) -> list[Factorial]:
-    """Those of one method, whose ``title`` is named where others have some, too."""
+    """Return the factorials of one method; `title` names it if several methods have some."""
     differ = varied_settings(runs.drop_duplicates("config_hash"), panel.keys)
     if set(differ) - {*SWITCHES, *REPEATED_FOR}:
         return []
@@ -155,14 +162,14 @@ def _factorial(panel: Panel, name: str, runs: pd.DataFrame) -> Factorial | None:
     if not combinations or combinations != runs[factors].nunique().prod():
         return None
     if not (runs.groupby("seed").size() == combinations).any():
-        return None  # an effect is of seeds that have all combinations
+        return None  # effects need a seed with all combinations
     sessions = panel.sessions[panel.sessions["run"].isin(runs["run"])]
     return Factorial(replace(panel, runs=runs, sessions=sessions), name, factors)
 
 
 @dataclass(frozen=True)
 class Star:
-    """A configuration, and for each setting the configurations that differ from it in that one alone."""
+    """A configuration, and for each setting the configurations that differ only in that setting."""
 
     centre: str  # configuration hashes
     arms: dict[str, list[str]]
@@ -173,34 +180,34 @@ class Star:
 
 
 def star_of_most_arms(panel: Panel) -> Star:
-    """Around the configuration with most neighbours, or the first of those."""
+    """Return the star around the configuration with most neighbours."""
     stars = _Stars(panel)
     return stars.around(int(np.argmax([stars.neighbours(centre).sum() for centre in range(stars.count)])))
 
 
 def one_at_a_time(panel: Panel) -> dict[str, list[str]]:
-    """Labels by the one setting in which each differs from the reference; methods aside."""
+    """Return labels by the single setting (not the method) in which each differs from the reference."""
     labels = panel.runs.drop_duplicates("config_hash").set_index("config_hash")["label"]
     centre = list(labels).index(panel.reference)
     return {key: list(labels[arm]) for key, arm in _Stars(panel).around(centre).arms.items()}
 
 
 class _Stars:
-    """The configurations of a panel, each of which may be the centre of a star; by number."""
+    """The configurations of a panel by number; each can be the centre of a star."""
 
     def __init__(self, panel: Panel) -> None:
         configs = panel.runs.drop_duplicates("config_hash")
         self.count = len(configs)
         self._hashes = configs["config_hash"].to_numpy()
         self._keys = ["method", *(key for key in panel.varied() if key != "method")]
-        # (keys, configurations): equal numbers where settings are equal, absent ones too
+        # (keys, configurations): equal numbers mean equal settings; absent settings are equal
         self._values = np.stack([pd.factorize(configs[key].map(str))[0] for key in self._keys])
-        # Switches are told of where they make a factorial.
+        # Tables of factorials already show the switches.
         elsewhere = ("method", *(SWITCHES if factorials(panel) else ()))
         self._arms = np.array([key not in elsewhere for key in self._keys])
 
     def around(self, centre: int) -> Star:
-        """The star of one configuration; it may have no arms."""
+        """Return the star of one configuration; it may have no arms."""
         near, apart = self.neighbours(centre), self._apart(centre)
         arms = {
             key: list(self._hashes[near & differs]) for key, differs in zip(self._keys, apart, strict=True)
@@ -208,7 +215,7 @@ class _Stars:
         return Star(str(self._hashes[centre]), {key: arm for key, arm in arms.items() if arm})
 
     def neighbours(self, centre: int) -> np.ndarray:
-        """(configurations,): whether each differs in one setting alone, and that is told of nowhere else."""
+        """Return (configurations,): whether each differs in exactly one setting, and that one is an arm."""
         apart = self._apart(centre)
         return (apart.sum(axis=0) == 1) & apart[self._arms].any(axis=0)
 
@@ -218,16 +225,16 @@ class _Stars:
 
 @dataclass(frozen=True)
 class ProtocolSetting:
-    """Runs in one setting, under either protocol, and the names of what was run under both."""
+    """Runs in one setting under either protocol, and the names of configurations with both."""
 
     words: str
     runs: pd.DataFrame  # with a column `name`: the configuration
     pairs: list[str]
 
 
-@lru_cache(maxsize=1)  # tables, figures and findings ask for the same
+@lru_cache(maxsize=1)  # tables, figures and findings use the same
 def protocol_settings(results: Results) -> list[ProtocolSetting]:
-    """Where configurations were run under both protocols; training queries that were given are alike."""
+    """Return the settings whose configurations ran under both protocols."""
     if not set(BOTH) <= set(results.runs["protocol"]):
         return []
     keys = [key for key in SETTING if key in results.keys and key not in OF_THE_PROTOCOL]
@@ -242,7 +249,7 @@ def protocol_settings(results: Results) -> list[ProtocolSetting]:
 
 
 def protocol_pairs(results: Results) -> list[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
-    """(where, name, strict runs, released runs), both by seed, for what was run under both protocols."""
+    """Return (where, name, strict runs, released runs) by seed, for configurations with both protocols."""
     pairs = []
     for setting in protocol_settings(results):
         for name in setting.pairs:
@@ -254,7 +261,7 @@ def protocol_pairs(results: Results) -> list[tuple[str, str, pd.DataFrame, pd.Da
 
 
 def _under_both(runs: pd.DataFrame, same: Sequence[str]) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-    """(strict runs, released runs) of those that are alike in these columns."""
+    """Yield (strict runs, released runs) for each group with equal values in the columns `same`."""
     for _, alike in runs.groupby(list(same), sort=False, dropna=False):
         strict, released = (alike[alike["protocol"] == name] for name in BOTH)
         if len(strict) and len(released):
@@ -269,13 +276,13 @@ def _setting_words(setting: dict[str, object], differ: Sequence[str], sessions_a
 
 
 def shapes(runs: pd.DataFrame) -> pd.DataFrame:
-    """The N and K that runs were made with, in order."""
+    """Return the combinations of N and K in `runs`, in order."""
     return runs[["n_way", "k_shot"]].drop_duplicates().sort_values(["n_way", "k_shot"])
 
 
 @lru_cache(maxsize=1)
 def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
-    """Runs of several N or K that share the rest of a setting, with a column `name`: the configuration."""
+    """Return (where, runs) for settings with several N or K; the column `name` is the configuration."""
     keys = [key for key in SETTING if key in results.keys and key not in ("n_way", "k_shot", "sessions")]
     if results.sessions_apart:
         keys.append("sessions")
@@ -291,11 +298,11 @@ def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
     return found
 
 
-@lru_cache(maxsize=1)  # claims leave to them who leads in their cells
+@lru_cache(maxsize=1)
 def maps(results: Results) -> list[tuple[str, str, pd.DataFrame]]:
-    """(where, whose, runs): where N and K both vary and one method is beside others in several cells.
+    """Return (where, label, runs) where N and K vary and one method can be compared with others.
 
-    It is the first that is proposed, or else the first of all; oracles are aside.
+    `label` is the first proposed method, or the first method if none is proposed. Oracles are left out.
     """
     found = []
     for where, grid in grids(results):
@@ -311,7 +318,7 @@ def maps(results: Results) -> list[tuple[str, str, pd.DataFrame]]:
 
 
 def shots(results: Results) -> Iterator[tuple[str, str, int, int, int, pd.Series]]:
-    """(where, configuration, N, fewest K, most K, what that changes by seed at the last session)."""
+    """Yield (where, configuration, N, smallest K, largest K, change by seed at the last session)."""
     for where, runs in grids(results):
         for (name, n_way), group in runs.groupby(["name", "n_way"], sort=False):
             few, many = (int(limit(group["k_shot"])) for limit in (min, max))
@@ -323,12 +330,12 @@ def shots(results: Results) -> Iterator[tuple[str, str, int, int, int, pd.Series
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods under two or more values of one setting, all else as it is by default."""
+    """Methods under two or more values of one setting; all other settings have their defaults."""
 
     where: str
     setting: str
-    values: list[str]  # as they read
-    scores: dict[str, pd.DataFrame]  # by method: (seeds, values), at the last session
+    values: list[str]  # as text
+    scores: dict[str, pd.DataFrame]  # by method: (seeds, values) at the last session
     titles: dict[str, str]  # by method
     oracles: frozenset[str]
     leaks: bool
@@ -339,19 +346,19 @@ class Ranking:
         return [method for method in self.scores if method not in self.oracles]
 
     def under(self, value: str) -> pd.DataFrame:
-        """(seeds, methods that are no oracles): their scores under one value."""
+        """Return the scores (seeds, methods without oracles) under one value."""
         return pd.DataFrame({method: self.scores[method][value] for method in self.rivals})
 
     def ranks(self, value: str) -> dict[str, int]:
-        """1 is the best; an oracle has none, nor has who shares no seed with the others."""
+        """Return ranks, 1 for the best; oracles and methods without a shared seed have none."""
         return {str(method): int(rank) for method, rank in ranks_of(self.under(value)).dropna().items()}
 
     def changes(self, value: str) -> dict[str, pd.Series]:
-        """By method and seed: a value less the first."""
+        """Return the scores under `value` minus those under the first value, by method and seed."""
         return {method: table[value] - table[self.values[0]] for method, table in self.scores.items()}
 
     def agreement(self, value: str) -> float:
-        """Kendall's tau of the order under a value with that under the first."""
+        """Return Kendall's tau between the orders under `value` and under the first value."""
         means = pd.DataFrame({each: adjusted_means(self.under(each)) for each in (self.values[0], value)})
         known = means.dropna()
         return rank_correlation(*(known[each] for each in known))
@@ -359,7 +366,7 @@ class Ranking:
 
 @lru_cache(maxsize=1)
 def rankings(results: Results) -> list[Ranking]:
-    """One for each setting that was varied for several methods, around what each has by default."""
+    """Return a ranking for each setting that several methods vary around their defaults."""
     runs = results.runs
     found = []
     differ = [key for key in results.varied() if key not in (*SHAPE, "method", "sessions", "classes")]
@@ -379,7 +386,7 @@ def rankings(results: Results) -> list[Ranking]:
                 where += (
                     f", classes {classes}" * classes_apart + f", sessions {sessions}" * results.sessions_apart
                 )
-                leaks = bool(centre["leaks"].any())  # all know as much then
+                leaks = bool(centre["leaks"].any())  # under a leaking protocol no method is an oracle
                 oracles = centre.loc[centre["oracle"] & (not leaks), "method"]
                 notes = transductive_words(centre)
                 titles = {
@@ -391,10 +398,10 @@ def rankings(results: Results) -> list[Ranking]:
 
 
 def _methods(runs: pd.DataFrame, key: str) -> tuple[list[str], dict[str, pd.DataFrame]] | None:
-    """The values that several methods have, and each such method's scores under them."""
+    """Return the values that several methods share, and the scores of these methods under each value."""
     runs = runs[runs[key].notna()]
     if runs.duplicated(["method", key, "seed"]).any():
-        return None  # something else tells them apart
+        return None  # another setting differs
     values = sorted(set(runs[key]), key=sort_key)
     if len(values) < 2:
         return None

@@ -1,4 +1,4 @@
-"""What a figure module hands over: the picture, and the words that go with it."""
+"""Define what a figure module returns: the figure, its title and its caption."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 class Drawing:
     """One figure of the report."""
 
-    name: str  # of its files
-    section: str  # of the report
+    name: str  # stem of its file names
+    section: str  # a key of `analysis.page.SECTIONS`
     title: str
-    caption: str  # what is shown and over how many seeds; what a reader should look for
+    caption: str  # what is plotted, the intervals, the number of seeds, and what to look for
     figure: Figure
-    leaks: bool = False  # some of what it shows was made by a protocol that leaks
+    leaks: bool = False  # some of its data come from a protocol that leaks

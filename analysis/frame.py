@@ -1,7 +1,7 @@
-"""Records to tidy tables: one row a run, and one row a run and session.
+"""Read records into tidy tables: one with a row per run, and one with a row per run and session.
 
-Nothing is averaged here, and nothing is dropped in silence: damaged files, failed runs, runs that were
-planned and are not there, and runs that two folders tell differently are kept by name.
+Nothing is averaged or dropped silently here. Damaged files, failed runs, missing runs, and runs with
+different results in two folders are listed by name.
 """
 
 from __future__ import annotations
@@ -30,63 +30,64 @@ from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration, fro
 from hagmeta.common.records import OpenRecord, StudyFolder, opened, read_record
 
 CURVES = tuple(each.name for each in BUILT_IN if each.score)
-TOLD = tuple(each.name for each in DIAGNOSTICS)  # of methods that have them, in records that are young enough
+TOLD = tuple(each.name for each in DIAGNOSTICS)  # older records and some methods do not have them
 PER_RUN = tuple(each.name for each in BUILT_IN if each.shown and not each.by_session)
-# What headlines, tests and figures may go by. Beside it stand base and novel classes, counted as it counts.
+# Scores for headlines, tests and figures; base and novel scores use the same kind of mean.
 SCORED_BY = {key.replace("_", " "): key for key in CURVES}
 SCORES = ("score", "base_score", "novel_score")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
 OF_A_LAUNCH = ("space", "description", "command", "time", "configs", "seeds")
-LOOKS = 16  # that figures tell apart
-VERSION = ("commit", "torch", "device")  # what runs that are averaged should share
+LOOKS = 16  # number of distinct line styles in figures
+VERSION = ("commit", "torch", "device")  # runs that are averaged should share these
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Runs that are not there, in words, and what they would have been."""
+    """A failed or missing run: its description and its configuration."""
 
     words: str
     config: dict[str, Any]
 
     def meets(self, conditions: dict[str, str]) -> bool:
-        """Whether it belongs to what is asked for, or might."""
+        """Return whether the run meets `conditions`; settings that are not known count as met."""
         return all(
             key not in self.config or readable(_plain(self.config[key])).lower() == _as_read(value)
             for key, value in conditions.items()
         )
 
 
-@dataclass(frozen=True, eq=False)  # one is not another, whatever they hold
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity
 class Results:
-    """What some folders of records hold."""
+    """The runs of some folders of records."""
 
-    runs: pd.DataFrame  # a row a run: its settings, which were given, seed, summary, cost and label
-    sessions: pd.DataFrame  # a row a run and session: the same settings, and the accuracies
+    runs: pd.DataFrame  # one row per run: settings, explicitly set ones, seed, summary, cost and label
+    sessions: pd.DataFrame  # one row per run and session: the same settings, and the scores
     keys: list[str]  # the columns that are settings
-    metric: str  # of SCORED_BY: what scores are
+    metric: str  # a key of SCORED_BY
     folders: list[Path] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
     failed: list[Lost] = field(default_factory=list)
     missing: list[Lost] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
-    searches: Searches = field(default_factory=dict)  # by study: how its runs were chosen
-    apart: tuple[str, ...] = ()  # settings that part panels, beside SETTING
-    margin: float = MARGIN  # within which differences are of no interest
-    graphs: list[str] = field(default_factory=list)  # names that several graphs have, in words
-    untitled: list[str] = field(default_factory=list)  # methods of which no record says what they are
-    others: tuple[MetricDeclaration, ...] = ()  # additional metrics; columns have their names
+    searches: Searches = field(default_factory=dict)  # by study: how its configurations were chosen
+    apart: tuple[str, ...] = ()  # settings that separate panels, in addition to SETTING
+    margin: float = MARGIN  # smaller differences count as equivalent
+    graphs: list[str] = field(default_factory=list)  # messages about names that several graphs share
+    untitled: list[str] = field(default_factory=list)  # methods that no record describes
+    others: tuple[MetricDeclaration, ...] = ()  # metrics that are not built in; columns have their names
 
     def varied(self) -> list[str]:
-        """Settings with more than one value."""
+        """Return the settings with more than one value."""
         return varied_settings(self.runs.drop_duplicates("config_hash"), self.keys)
 
     @cached_property
     def labels(self) -> list[str]:
-        """All configurations, in the order in which figures give them looks: the first is the reference.
+        """Return all configurations in the order in which figures assign styles, the reference first.
 
-        Of more than there are looks, those come next that somewhere end highest or lowest: they are drawn.
+        If there are more than LOOKS, those that end highest or lowest somewhere come next, because figures
+        highlight them.
         """
         found = list(dict.fromkeys(self.runs["label"]))
         if len(found) <= LOOKS:
@@ -96,7 +97,7 @@ class Results:
         return [found[0], *sorted(found[1:], key=lambda label: -far[label])]
 
     def panels(self) -> list[Panel]:
-        """Parts within which accuracies may be compared."""
+        """Return the panels: groups of runs with comparable accuracies."""
         return self._panels
 
     @cached_property
@@ -113,7 +114,7 @@ class Results:
         return sorted(panels, key=place)
 
     def _parting(self, different: list[str]) -> list[str]:
-        """What the titles of panels name beside what they always do."""
+        """Return the settings that titles of panels name in addition to IN_EVERY_TITLE."""
         parting = set(self.varied()) - {*IN_EVERY_TITLE, "sessions"}
         if self.sessions_apart:
             parting.add("sessions")
@@ -121,7 +122,7 @@ class Results:
 
     @cached_property
     def sessions_apart(self) -> bool:
-        """Whether runs with one N have different numbers of sessions."""
+        """Return whether runs with the same dataset and N have different numbers of sessions."""
         return bool(self.runs.groupby(["dataset", "n_way"])["sessions"].nunique().max() > 1)
 
     def _panel(self, rows: pd.Index, parting: list[str]) -> Panel:
@@ -133,7 +134,7 @@ class Results:
         return Panel(", ".join(words), runs, sessions, self.keys, self.labels)
 
     def where(self, conditions: dict[str, str]) -> Results:
-        """Only the runs whose settings read like this."""
+        """Return only the runs whose settings have these values; raise `UserError` if there are none."""
         chosen = pd.Series(True, index=self.runs.index)
         for key, value in conditions.items():
             choose("setting", key, [*self.keys, "seed"])
@@ -141,35 +142,39 @@ class Results:
             asked = _as_read(value)
             if asked not in set(column.str.lower()):
                 there = ", ".join(sorted(set(column)))
-                raise UserError(f"--where {key}={value}: no run has it; there is {there}.")
+                raise UserError(f"--where {key}={value}: no run has this value; expected one of {there}.")
             chosen &= column.str.lower() == asked
         if not chosen.any():
-            raise UserError("--where: no run meets all the conditions together.")
+            raise UserError("--where: no run meets all conditions together. Leave one of them out.")
         named = labelled(self.runs[chosen], naming(self.keys, self.runs["study"], self.searches))
         failed = [each for each in self.failed if each.meets(conditions)]
         missing = [each for each in self.missing if each.meets(conditions)]
         return replace(self._with(named), failed=failed, missing=missing)
 
     def against(self, baseline: str) -> Results:
-        """The same runs, compared with one method, or with one configuration by its label."""
+        """Return the same runs with `baseline`, a method or a label, as the reference."""
         own = (self.runs["label"] == baseline) | (self.runs["method"] == baseline)
         if not own.any():
             there = ", ".join(dict.fromkeys([*self.runs["method"], *self.runs["label"]]))
-            raise UserError(f"--baseline {baseline}: no run has this method; there is {there}.")
+            raise UserError(
+                f"--baseline {baseline}: no run has this method or label; expected one of {there}."
+            )
         return self._with(pd.concat([self.runs[own], self.runs[~own]]))
 
     def by(self, axis: str) -> Results:
-        """The same runs with the values of one setting as configurations, and all others apart."""
+        """Return the runs with the values of `axis` as configurations; other settings separate panels."""
         choose("setting", axis, self.keys)
         if axis in SETTING:
-            raise UserError(f"--by {axis}: accuracies under different {axis} cannot stand in one table.")
+            raise UserError(
+                f"--by {axis}: accuracies with different {axis} are not comparable. Use --where {axis}=VALUE."
+            )
         apart = tuple(key for key in self.varied() if key not in SETTING and key != axis)
         runs = self.runs.sort_values(axis, key=lambda column: column.map(sort_key), kind="stable")
         runs = runs.assign(label=runs[axis].map(lambda value: f"{axis} {readable(value)}"))
         return replace(self._with(runs), apart=apart)
 
     def _with(self, runs: pd.DataFrame) -> Results:
-        """These runs, under the names that they have now."""
+        """Return results with `runs`, and with their labels in the sessions."""
         sessions = self.sessions[self.sessions["run"].isin(runs["run"])]
         sessions = sessions.assign(label=sessions["run"].map(runs.set_index("run")["label"]))
         return replace(self, runs=runs, sessions=sessions)
@@ -177,17 +182,17 @@ class Results:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Runs under one setting: what may stand in one table or one pair of axes."""
+    """Runs under one setting, which may share a table or a pair of axes."""
 
     title: str
     runs: pd.DataFrame
     sessions: pd.DataFrame
     keys: list[str]
-    everyone: list[str]  # the configurations of the whole report, by whose order figures give looks
+    everyone: list[str]  # the configurations of the whole report; their order decides styles in figures
 
     @property
     def slug(self) -> str:
-        """For file names."""
+        """Return the title as a file name."""
         return slug(self.title)
 
     @property
@@ -196,41 +201,41 @@ class Panel:
 
     @cached_property
     def labels(self) -> list[str]:
-        """The configurations, the reference first."""
+        """Return the configurations, the reference first."""
         return list(dict.fromkeys(self.runs["label"]))
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Seeds of each configuration."""
+        """Return the number of seeds of each configuration."""
         return {str(label): int(count) for label, count in self.runs["label"].value_counts().items()}
 
     @cached_property
     def oracles(self) -> set[str]:
-        """Configurations that know labels which the others never see. Under `released` all know as much."""
+        """Return the configurations that see labels which the others never see; none under `released`."""
         return set() if self.leaks else set(self.runs.loc[self.runs["oracle"], "label"])
 
     @property
     def rivals(self) -> list[str]:
-        """All configurations but oracles."""
+        """Return all configurations except oracles."""
         return [label for label in self.labels if label not in self.oracles]
 
     @property
     def badge(self) -> str:
-        """What to say where no two configurations have enough seeds to decide anything."""
+        """Return a warning if no two configurations have enough seeds for a test."""
         return a_look(self.enough)
 
     @property
     def enough(self) -> int:
-        """Seeds that two configurations have, or the only one."""
+        """Return the largest number of seeds that two configurations have, or that of the only one."""
         return sorted(self.counts.values(), reverse=True)[:2][-1]
 
     @property
     def reference(self) -> str:
-        """What the others are compared with."""
+        """Return the configuration that the others are compared with."""
         return self.labels[0]
 
     def varied(self) -> list[str]:
-        """Settings in which its configurations differ."""
+        """Return the settings in which the configurations differ."""
         return self._varied
 
     @cached_property
@@ -239,12 +244,12 @@ class Panel:
 
     @cached_property
     def mixed(self) -> set[str]:
-        """Configurations whose runs were made by more than one version of the code or its tools."""
+        """Return the configurations whose runs have different commits, torch versions or devices."""
         versions = self.runs.groupby("label")[list(VERSION)].nunique(dropna=False)
         return set(versions.index[(versions > 1).any(axis=1)])
 
     def by_seed(self, column: str, session: int | None = None) -> pd.DataFrame:
-        """(seeds, configurations): a column of the runs, or of one session."""
+        """Return a table (seeds, configurations) of a column of the runs, or of one session."""
         key = (column, session)
         if key not in self._pivots:
             rows = self.runs if session is None else self._by_session[session]
@@ -257,7 +262,7 @@ class Panel:
 
     @cached_property
     def _pivots(self) -> dict[tuple[str, int | None], pd.DataFrame]:
-        return {}  # many tables and figures ask for the same
+        return {}  # a cache: many tables and figures need the same
 
     @cached_property
     def _by_session(self) -> dict[int, pd.DataFrame]:
@@ -265,7 +270,7 @@ class Panel:
 
 
 def _told_apart(panels: list[Panel], keys: Sequence[str]) -> list[Panel]:
-    """With titles that differ, by what some records have and others have not."""
+    """Return the panels with unique titles, by settings that only some records have."""
     found = []
     for panel in panels:
         twins = [each for each in panels if each.title == panel.title]
@@ -276,9 +281,10 @@ def _told_apart(panels: list[Panel], keys: Sequence[str]) -> list[Panel]:
 
 
 def read(folders: Sequence[Path], metric: str | None = None) -> Results:
-    """All records of some studies, or of folders of studies.
+    """Return all records of `folders`, which are studies or folders of studies.
 
-    Scores are what ``metric`` names, or macro accuracies where all have them.
+    Scores use `metric`. The default is macro accuracy if all records have it, otherwise accuracy. Raise
+    `UserError` if there is no finished run.
     """
     studies = [StudyFolder(study) for folder in folders for study in _studies(folder)]
     whole: list[tuple[Path, str, OpenRecord]] = []
@@ -298,7 +304,7 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
             try:
                 record = completed(opened(read_record(path)))
                 _check(record)
-                record.pop("class_accuracy", None)  # half of a record, and no report's
+                record.pop("class_accuracy", None)  # half the size of a record, and not used here
             except ValueError as error:
                 damaged.append(f"{path}: {error}")
                 continue
@@ -310,11 +316,11 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
     for path, name, record in whole:
         _, other = found.setdefault((record["config_hash"], record["seed"]), (name, record))
         if other["accuracy"] != record["accuracy"]:
-            conflicts.append(f"{path}: other accuracies than the same run has elsewhere; not counted")
+            conflicts.append(f"{path}: accuracies differ from the same run in another folder; left out")
     failed = [lost for study in studies for key, lost in _failures(study) if key not in planned]
     if not found:
-        state = f"{len(failed)} failed, {len(damaged)} files damaged"
-        raise UserError(f"{', '.join(map(str, folders))}: no finished run there ({state}).")
+        state = f"failed runs: {len(failed)}, damaged files: {len(damaged)}"
+        raise UserError(f"{', '.join(map(str, folders))}: no finished run found ({state}).")
     lost = {each.words: each for launch in launches for each in _missing(launch, planned)}
     missing = [lost[words] for words in sorted(lost)]
     names, records = zip(*found.values(), strict=True)
@@ -341,10 +347,10 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
 
 
 def _told_by_graph(records: Sequence[OpenRecord]) -> list[str]:
-    """Give datasets of one name over different graphs names of their own; returns a line for each name.
+    """Rename datasets that share a name but are different graphs, and return a message for each name.
 
-    Records of the first versions do not say which graph they are of: they count as of the only one. Graphs
-    made in memory have a name that ends with their fingerprint, of which only the name is shown.
+    The oldest records have no fingerprint and count as the only graph of that name. Names of graphs made in
+    memory end with a fingerprint, which is removed.
     """
     by_name: dict[str, set[str]] = {}
     for record in records:
@@ -359,8 +365,8 @@ def _told_by_graph(records: Sequence[OpenRecord]) -> list[str]:
             record["config"]["dataset"] = f"{name} [{graph}]"
             record["config_hash"] = f"{record['config_hash']}-{graph}"
     return [
-        f"{name} is the name of {len(graphs)} different graphs; their names now end with the first six "
-        f"digits of their fingerprints: {', '.join(graph[:6] for graph in graphs)}"
+        f"{name} is the name of {len(graphs)} different graphs. Their names here end with the first six "
+        f"digits of their fingerprints: {', '.join(graph[:6] for graph in graphs)}."
         for name, graphs in several.items()
     ]
 
@@ -369,37 +375,41 @@ def _studies(folder: Path) -> list[Path]:
     if (folder / "runs").is_dir():
         return [folder]
     if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder.")
+        raise UserError(f"{folder}: no such folder.")
     studies = sorted(child for child in folder.iterdir() if (child / "runs").is_dir())
     if not studies:
-        raise UserError(f"{folder}: neither a study nor a folder of studies; a study has a folder `runs`.")
+        raise UserError(
+            f"{folder}: expected a study, which contains a folder `runs`, or a folder of studies."
+        )
     return studies
 
 
 def _metric(records: Sequence[OpenRecord], asked: str | None) -> str:
-    """What is asked for, if every record has it."""
+    """Return the metric to use; raise `UserError` if `asked` is unknown or missing in a record."""
     if asked is None:
         return "macro accuracy" if all("macro_accuracy" in record for record in records) else "accuracy"
     choose("metric", asked, SCORED_BY)
     lacking = sum(SCORED_BY[asked] not in record for record in records)
     if lacking:
-        raise UserError(f"--metric {asked!r}: {lacking} of {len(records)} records do not have it.")
+        raise UserError(
+            f"--metric {asked!r}: {lacking} of {len(records)} records do not have it. Choose another metric."
+        )
     return asked
 
 
 def _check(record: OpenRecord) -> None:
-    """That a completed record has all that is read of it."""
+    """Raise `ValueError` if a completed record lacks something that the report reads."""
     curves = [key for key in (*CURVES, *TOLD, "matrix") if key in record]
     if not all(isinstance(record[key], list) for key in curves):
-        raise ValueError("its curves are not whole")
+        raise ValueError("its curves are incomplete")
     lengths = {len(record[key]) for key in curves}
     if len(lengths) != 1 or lengths == {0} or None in record["accuracy"]:
-        raise ValueError("its curves are not whole")
+        raise ValueError("its curves are incomplete")
     without = [key for key in ("method", *IN_EVERY_TITLE) if key not in record["config"]]
     if without:
-        raise ValueError(f"its config is without {', '.join(without)}")
+        raise ValueError(f"its config has no {', '.join(without)}")
     if not isinstance(record["seconds"], dict):
-        raise ValueError("its seconds are none")
+        raise ValueError("its seconds are not a mapping")
 
 
 def _failures(study: StudyFolder) -> Iterator[tuple[tuple[str, int], Lost]]:
@@ -410,21 +420,21 @@ def _failures(study: StudyFolder) -> Iterator[tuple[tuple[str, int], Lost]]:
             config = content.get("config") or {}
             yield (content["config_hash"], content["seed"]), Lost(f"{path}: {lines[-1]}", config)
         except (ValueError, KeyError, TypeError, AttributeError):
-            yield ("", -1), Lost(f"{path}: not whole", {})
+            yield ("", -1), Lost(f"{path}: incomplete", {})
 
 
 def _launches(study: StudyFolder) -> tuple[list[dict[str, Any]], list[str]]:
-    """The plans that are whole, and which are not: the records are what counts."""
+    """Return the launches that are complete, and messages about damaged ones."""
     whole, broken = [], []
     for path in sorted(study.launches.glob("*.json")):
         try:
             launch = json.loads(path.read_bytes())
             without = [key for key in OF_A_LAUNCH if key not in launch]
         except (ValueError, TypeError):
-            broken.append(f"{path}: not whole")
+            broken.append(f"{path}: incomplete")
             continue
         if without:
-            broken.append(f"{path}: without {', '.join(without)}")
+            broken.append(f"{path}: has no {', '.join(without)}")
         else:
             whole.append(launch)
     return whole, broken
@@ -440,10 +450,10 @@ def _missing(launch: dict[str, Any], found: set[tuple[str, int]]) -> Iterator[Lo
 
 
 def _additional(records: Sequence[OpenRecord]) -> tuple[tuple[MetricDeclaration, ...], list[OpenRecord]]:
-    """Return the additional metrics, and the records with their values under the names of these.
+    """Return the metrics that are not built in, and the records with their values by column.
 
-    Names are those of columns, which settings may have, too: they begin with «metric». Where different code
-    computed a metric of one name, each has a column and a title with digits of its hash.
+    Column names begin with "metric", because settings are columns as well. If different code computed metrics
+    of one name, each has a column and a title with digits of its hash.
     """
     found: dict[str, MetricDeclaration] = {}
     changed = []
@@ -500,7 +510,7 @@ def _tables(
                 **{key: environment.get(key) for key in ENVIRONMENT},
             }
         )
-        unknown = [None] * len(record["accuracy"])  # to records of the first versions
+        unknown = [None] * len(record["accuracy"])  # the oldest records lack some curves
         series = {key: record.get(key, unknown) for key in (*CURVES, *TOLD, *by_session)}
         kind = "macro_" if metric.startswith("macro") else ""
         behind = (SCORED_BY[metric], f"{kind}base_accuracy", f"{kind}novel_accuracy")
@@ -509,7 +519,7 @@ def _tables(
         for key, values in (place | series).items():
             curves.setdefault(key, []).extend(values)
     runs = pd.DataFrame(rows)
-    # Columns of strings are slow to choose rows of, each by itself; as objects they are one block.
+    # Selecting rows is slow with many string columns; columns of objects share one block.
     runs = runs.astype(dict.fromkeys(runs.select_dtypes("str"), object)).copy()
     runs.columns = runs.columns.astype(object)
     runs = labelled(runs, naming(keys, runs["study"], searches))
@@ -524,12 +534,12 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _over_tasks(value: list[float] | float | None) -> float:
-    """Return the mean of values by task, or the one value there is."""
+    """Return the mean of a list over tasks, or the single value."""
     return _mean(value) if isinstance(value, list) else _number(value)
 
 
 def last_and_average(each: MetricDeclaration) -> dict[str, str]:
-    """Return by title the columns of the runs that have an additional metric."""
+    """Return the columns of a metric that is not built in, by title."""
     if not each.by_session:
         return {each.title: each.name}
     return {f"{each.title}, last": f"{each.name} last", f"{each.title}, average": f"{each.name} average"}
@@ -553,7 +563,7 @@ def _number(value: float | None) -> float:
 
 
 def _as_read(value: str) -> str:
-    """A value as a user wrote it, in the words of `readable`: tables show a switch that is on as «yes»."""
+    """Return a value that a user typed in the form of `readable`; tables show switches as "yes"."""
     return {"yes": "true", "no": "false"}.get(value.lower(), value.lower())
 
 

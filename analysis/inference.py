@@ -1,13 +1,13 @@
-"""Decide what may be claimed from several seeds; tables, findings and figures read a `Family`.
+"""Decide what several seeds allow a report to claim. Tables, findings and figures read a `Family`.
 
-Configurations share the seeds' splits, so differences are paired by seed. A sign-flip test asks how many of
-all ways to flip the signs of the seeds' differences give a mean as large. A seed is flipped in all
-comparisons of the report at once, which keeps how these depend on each other. Each is held against the
-largest of those that are left (step-down maximum, Westfall and Young 1993): the smallest p that seeds can
-reach does not depend on how many comparisons there are.
+Configurations share the splits of their seeds, so differences are paired by seed. A sign-flip test counts how
+many ways to flip the signs of these differences give a mean at least as large. A flip applies to one seed in
+all comparisons of the report, which keeps the dependence between comparisons. Each comparison is tested
+against the largest of those that are left (step-down maximum, Westfall and Young 1993). The smallest p that
+some seeds can reach therefore does not depend on the number of comparisons.
 
-All verdicts of a report share one budget: «ahead» and «behind» get most of it, «equivalent» the rest. The
-test assumes that differences are symmetric around their mean; whether they look so is tested as well.
+All verdicts of a report share one error budget. Most of it goes to "ahead" and "behind", and a smaller part
+to "equivalent". The test assumes that differences are symmetric around their mean, which is tested as well.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import numpy as np
 import pandas as pd
 import scipy.special
 
-LEVEL = 0.05  # the chance of any false verdict in a report,
-DIFFERENT, ALIKE = 0.04, 0.01  # of «ahead» and «behind» together, and of «equivalent»
-FEWEST_SEEDS = 6  # that can decide: with fewer no sign-flip test has a p below DIFFERENT
+LEVEL = 0.05  # the chance of any false verdict in a report
+DIFFERENT, ALIKE = 0.04, 0.01  # the shares of LEVEL for "ahead" and "behind" together, and for "equivalent"
+FEWEST_SEEDS = 6  # with fewer seeds no sign-flip test has a p below DIFFERENT
 POWER = 0.8
-MARGIN = 0.01  # differences within it are of no interest: one point
-EXACT = 13  # seeds of which all flips are tried; of more
-DRAWN = 5_000  # are drawn
-DIGITS = 10  # to which differences are rounded, so that ties are ties
-MOST_SEEDS = 1_000  # that a reader is told to run
+MARGIN = 0.01  # one point: smaller differences count as equivalent
+EXACT = 13  # up to this number of seeds all flips are tried;
+DRAWN = 5_000  # with more seeds, this number of random flips
+DIGITS = 10  # rounding of differences, so that equal values are ties
+MOST_SEEDS = 1_000  # the largest number of seeds that a report recommends
 COUNTS = np.arange(3.0, MOST_SEEDS + 1)
 
 AHEAD, BEHIND, EQUIVALENT, UNDECIDED = "ahead", "behind", "equivalent", "undecided"
@@ -38,18 +38,18 @@ TOO_FEW = "too few seeds"
 
 @dataclass(frozen=True)
 class Difference:
-    """A paired difference over seeds, as one of its family."""
+    """A paired difference over seeds, corrected together with all comparisons of a report."""
 
     mean: float
-    low: float  # Student's 95 % interval, of this difference by itself
+    low: float  # Student's 95 % interval, not corrected
     high: float
     seeds: int
-    p: float  # by itself
-    corrected: float  # for all comparisons of the report; NaN with too few seeds
+    p: float  # not corrected
+    corrected: float  # p corrected for all comparisons of the report; NaN with too few seeds
     equivalence: float  # corrected p of both one-sided tests against the margin; NaN with too few seeds
-    detectable: float  # the smallest difference that would have been found in four of five such studies
-    needed: float  # seeds that would decide it, if it is as large as it looks
-    margin: float  # within which it would be equivalent
+    detectable: float  # the smallest difference that the test finds with POWER
+    needed: float  # number of seeds that would decide a difference of the observed size
+    margin: float  # smaller differences count as equivalent
 
     @property
     def tested(self) -> bool:
@@ -65,7 +65,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """One of five."""
+        """Return AHEAD, BEHIND, EQUIVALENT, UNDECIDED or TOO_FEW."""
         if not self.tested:
             return TOO_FEW
         if self.significant:
@@ -74,49 +74,51 @@ class Difference:
 
     @property
     def told(self) -> dict[str, Any]:
-        """For a file of numbers."""
+        """Return all fields and the verdict, for the CSV files."""
         return {**vars(self), "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
 class Family:
-    """Comparisons of one kind; they are corrected together with those of all other kinds of the report."""
+    """Comparisons of one kind, corrected together with the comparisons of all other kinds in the report."""
 
-    what: str  # is compared with what
+    what: str  # the comparisons in words
     metric: str
     margin: float
-    total: int  # comparisons of the report that were tested
-    flips: str  # how their seeds were flipped
+    total: int  # tested comparisons of the whole report
+    flips: str  # number of flips in words
     comparisons: Mapping[Any, Difference]
 
     def __getitem__(self, key: Hashable) -> Difference:
         return self.comparisons[key]
 
     def of(self, *key: Hashable) -> dict[Any, Difference]:
-        """By the rest of their keys, the comparisons whose keys begin like this."""
+        """Return the comparisons whose keys begin with `key`, by the remaining part of their keys."""
         found = ((k[len(key) :], each) for k, each in self.comparisons.items() if k[: len(key)] == key)
         return {rest[0] if len(rest) == 1 else rest: each for rest, each in found}
 
     @property
     def words(self) -> str:
-        """How it was tested."""
+        """Return sentences that describe how these comparisons were tested."""
         tested = sum(each.tested for each in self.comparisons.values())
         one_graph = (
-            "Intervals: Student's 95 %, each by itself. Variation over seeds describes one graph only."
+            "Intervals of differences are Student's 95 % intervals, not corrected. "
+            "Variation over seeds describes one graph only."
         )
         if not tested:
-            return f"Not tested: {self.what}. It takes {FEWEST_SEEDS} common seeds to decide. {one_graph}"
-        count = "the one comparison" if self.total == 1 else f"all {self.total} comparisons"
+            return f"Not tested: {self.what}. A test needs at least {FEWEST_SEEDS} common seeds. {one_graph}"
+        count = "the only comparison" if self.total == 1 else f"all {self.total} comparisons"
         some = (
             ""
             if tested == len(self.comparisons)
-            else f" Fewer than {FEWEST_SEEDS} common seeds are not tested."
+            else f" Comparisons with fewer than {FEWEST_SEEDS} common seeds are not tested."
         )
+        points = "1 point" if self.margin == 0.01 else f"{100 * self.margin:g} points"
         return (
-            f"Tested: {self.what}, by {self.metric}, paired by seed. Ahead and behind: sign-flip test "
-            f"({self.flips}), corrected over {count} of this report (step-down maximum). Equivalent: within "
-            f"{100 * self.margin:g} {'point' if self.margin == 0.01 else 'points'} by two one-sided t-tests, "
-            f"Holm-corrected.{some} {one_graph}"
+            f"Tested: {self.what}. Tests use {self.metric}, paired by seed. "
+            f'"Ahead" and "behind" come from a sign-flip test ({self.flips}), corrected over {count} of this '
+            f"report (step-down maximum). "
+            f'"Equivalent" means within {points} by two one-sided t-tests, Holm-corrected.{some} {one_graph}'
         )
 
 
@@ -125,11 +127,11 @@ class Tested:
     """All comparisons of a report, by kind."""
 
     families: Mapping[str, Family]
-    asymmetry: float  # p that differences are symmetric; NaN where nothing was tested
+    asymmetry: float  # p of the test that differences are symmetric; NaN if nothing was tested
 
 
 def family(differences: Mapping[Any, pd.Series], what: str, metric: str, *, margin: float = MARGIN) -> Family:
-    """Test comparisons of one kind alone; see `families`."""
+    """Test comparisons of one kind only; see `families`."""
     return families({what: differences}, {what: what}, metric, margin=margin).families[what]
 
 
@@ -142,8 +144,8 @@ def families(
 ) -> Tested:
     """Test all comparisons of a report together.
 
-    ``asked`` has, by kind and comparison, one difference per seed. Seeds that a comparison lacks take no part
-    in it, and comparisons with too few seeds take no part in the correction of the others.
+    `asked` has one difference per seed, by kind and comparison. `what` names each kind in words, and `metric`
+    is the score that is compared. Comparisons with too few seeds do not affect the correction of the others.
     """
     keys = [(kind, key) for kind, differences in asked.items() for key in differences]
     values = np.round(_aligned([asked[kind][key] for kind, key in keys]), DIGITS)  # (seeds, comparisons)
@@ -162,7 +164,7 @@ def families(
 
 
 def _differences(values: np.ndarray, margin: float) -> Iterator[Difference]:
-    """From (seeds, comparisons)."""
+    """Yield a `Difference` for each column of `values` (seeds, comparisons)."""
     seeds, mean, error = _moments(values)
     half = np.where(seeds > 1, _quantile(0.975, seeds) * error, np.nan)
     able = seeds >= FEWEST_SEEDS
@@ -187,7 +189,7 @@ def _differences(values: np.ndarray, margin: float) -> Iterator[Difference]:
 
 
 def _aligned(differences: Sequence[pd.Series]) -> np.ndarray:
-    """(seeds that any has, comparisons)."""
+    """Return a table (all seeds of any comparison, comparisons); NaN where a comparison lacks a seed."""
     seeds = sorted(set().union(*(each.index for each in differences)))
     rows = {seed: row for row, seed in enumerate(seeds)}
     values = np.full((len(seeds), len(differences)), np.nan)
@@ -197,7 +199,7 @@ def _aligned(differences: Sequence[pd.Series]) -> np.ndarray:
 
 
 def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each comparison the number of seeds, the mean and its standard error."""
+    """Return the number of seeds, the mean and its standard error for each comparison."""
     there = ~np.isnan(values)
     seeds = there.sum(axis=0).astype(float)
     filled = np.where(there, values, 0.0)
@@ -208,9 +210,9 @@ def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _tested(values: np.ndarray, able: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each comparison p, corrected p, and the t from which on it would be significant.
+    """Return p, corrected p and the critical value of t for each comparison.
 
-    Those that are not ``able`` to decide take no part, and cost the others nothing.
+    Comparisons that are not `able` to decide, for too few seeds, do not affect the others.
     """
     count = values.shape[1]
     p, corrected, critical = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.inf)
@@ -220,7 +222,7 @@ def _tested(values: np.ndarray, able: np.ndarray) -> tuple[np.ndarray, np.ndarra
         t = _flipped(values[:, index], flips)
         p[index] = _share(t[0], t)
     observed = {index: _flipped(values[:, index], flips[:1])[0] for index in np.flatnonzero(able).tolist()}
-    largest = np.zeros(len(flips))  # of this and those after it, flip by flip
+    largest = np.zeros(len(flips))  # for each flip, the largest t of this comparison and the earlier ones
     order = sorted(observed, key=lambda index: observed[index])
     for index in order:
         t = _flipped(values[:, index], flips)
@@ -233,7 +235,7 @@ def _tested(values: np.ndarray, able: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _flipped(values: np.ndarray, flips: np.ndarray) -> np.ndarray:
-    """(flips,) of Student's t without its sign, of one comparison."""
+    """Return the absolute value of Student's t for each flip of one comparison."""
     there = ~np.isnan(values)
     own = values[there]
     t = np.abs((flips if there.all() else flips[:, there]) @ own)
@@ -243,9 +245,10 @@ def _flipped(values: np.ndarray, flips: np.ndarray) -> np.ndarray:
 
 
 def _asymmetry(values: np.ndarray) -> float:
-    """p that differences (seeds, comparisons) scatter alike to both sides of their means.
+    """Return p of the test that differences (seeds, comparisons) are symmetric around their means.
 
-    Their squared skewness, a mean over comparisons, is held against that of deviations with flipped signs.
+    The statistic is the mean squared skewness over comparisons. It is compared with its values when the signs
+    of the deviations are flipped.
     """
     if not values.shape[1]:
         return np.nan
@@ -257,22 +260,23 @@ def _asymmetry(values: np.ndarray) -> float:
         seeds, square = len(apart), float((apart**2).sum())
         if square > 0:
             signs = flips if own.all() else flips[:, own]
-            mean = signs @ apart / seeds  # of the flipped deviations, which are centred again
+            mean = signs @ apart / seeds  # flipped deviations are centred again
             third = signs @ apart**3 - 3 * mean * square + 2 * seeds * mean**3
             total += np.round(third**2 / np.maximum(square - seeds * mean**2, 1e-12 * square) ** 3, DIGITS)
     return _share(total[0], total)
 
 
 def _share(observed: float, flipped: np.ndarray) -> float:
-    """How many of the flips are at least as large."""
+    """Return the share of flips that are at least as large as `observed`."""
     return float((flipped >= observed - 1e-9).mean())
 
 
 @cache
 def _flips(seeds: int) -> np.ndarray:
-    """(flips, seeds) of signs, none flipped first. One seed keeps its sign: to flip all changes no size.
+    """Return signs (flips, seeds); the first row flips nothing.
 
-    A seed that a comparison lacks may be that one: then each of its flips is there twice.
+    The last seed keeps its sign, because flipping all seeds does not change the size of the mean. If a
+    comparison lacks that seed, each of its flips occurs twice.
     """
     if seeds <= EXACT:
         bits = np.arange(2 ** max(seeds - 1, 0))[:, None] >> np.arange(seeds)
@@ -283,7 +287,7 @@ def _flips(seeds: int) -> np.ndarray:
 
 
 def _two_one_sided(mean: np.ndarray, error: np.ndarray, seeds: np.ndarray, margin: float) -> np.ndarray:
-    """The larger p of two t-tests: that the difference is below the margin, and above minus it."""
+    """Return the larger p of two t-tests: difference below `margin`, and difference above -`margin`."""
     room = np.round(margin - np.abs(mean), DIGITS)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(error > 0, room / error, np.where(room > 0, np.inf, -np.inf))
@@ -291,7 +295,7 @@ def _two_one_sided(mean: np.ndarray, error: np.ndarray, seeds: np.ndarray, margi
 
 
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Holm's correction over the tests of a family."""
+    """Return the p values with Holm's correction."""
     array = np.asarray(p, dtype=float)
     order = np.argsort(array, kind="stable")
     corrected = np.empty_like(array)
@@ -305,7 +309,7 @@ def _quantile(probability: float, seeds: np.ndarray) -> np.ndarray:
 
 
 def _beyond(t: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """The chance of a larger t."""
+    """Return the probability of a larger t."""
     return scipy.special.stdtr(np.maximum(seeds - 1, 1), -t)
 
 
@@ -316,14 +320,14 @@ def _needed(
     margin: float,
     level: np.ndarray,
 ) -> np.ndarray:
-    """Seeds, more than there are, with which a difference like this would be found, or be within the margin.
+    """Return the number of seeds that would find such a difference, or show that it is within `margin`.
 
-    Infinity where they are too many.
+    It is larger than `seeds`, and infinite above MOST_SEEDS.
     """
     center, level = np.abs(mean), np.where(level > 0, level, DIFFERENT)
     with np.errstate(divide="ignore", invalid="ignore"):
         off, inside = center / deviation, (margin - center) / deviation
-    needed = np.searchsorted(_to_find(ALIKE / max(1, len(mean))), -inside)  # as Holm's first
+    needed = np.searchsorted(_to_find(ALIKE / max(1, len(mean))), -inside)  # the strictest of Holm's levels
     for own in np.unique(level):
         its, able = level == own, np.argmax(own > 2.0 ** (1 - COUNTS))
         found = np.maximum(np.searchsorted(_to_find(own / 2), -off[its]), able)
@@ -334,5 +338,8 @@ def _needed(
 
 @cache
 def _to_find(level: float) -> np.ndarray:
-    """By number of seeds: how many deviations off what is found with `POWER` must be, negative: it rises."""
+    """Return the negative effect size, in standard deviations, that is found with POWER, by number of seeds.
+
+    The sign makes it increase, as `searchsorted` requires.
+    """
     return -(_quantile(1 - level, COUNTS) + _quantile(POWER, COUNTS)) / np.sqrt(COUNTS)

@@ -1,4 +1,4 @@
-"""What configurations are called, from the settings in which they differ, and the order they stand in."""
+"""Name configurations after the settings in which they differ, and order them."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from hagmeta.common import differences
 from hagmeta.common.differences import DECIDED_BY, sort_key
 from hagmeta.common.transductive import BY_ITSELF, SELF_TRAINED, SET_BY, SMOOTHED, marks
 
-# Accuracies are comparable only where all of these are equal.
+# Accuracies are comparable only if all of these are equal.
 SETTING = (
     *("dataset", "protocol", "n_way", "k_shot", "classes", "sessions"),
     *("queries_per_class", "drop_small", "val_classes", "visibility", "mislabelled", "revision"),
 )
 TOGGLES = ("gpil", "nla", "tla")
-SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings of which an ablation is made
+SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings that an ablation varies
 TRAINING = ("GPIL", "supervised", "nothing")  # between pre-training and the sessions
 ALL_OFF = "none of the three"
 TRANSDUCTIVE = {
     SMOOTHED: (
-        "What is smoothed (smoothing above 0) is transductive in its answers, too, not only in its encoder: "
-        "a node's scores are mixed with those of its visible neighbours, unlabelled ones and queries among "
-        "them."
+        "Smoothed methods (smoothing above 0) have transductive predictions, not only a transductive "
+        "encoder. They mix the scores of a node with those of its visible neighbours, including unlabelled "
+        "nodes and queries."
     ),
     SELF_TRAINED: (
-        "What is self-trained (self_training above 0) learns from visible nodes without labels, queries "
-        "among them: those that it is surest of join a class's supports, and it learns and answers again."
+        "Self-trained methods (self_training above 0) learn from visible nodes without labels, including "
+        "queries. The most confident nodes join the support nodes of a class, and the method learns and "
+        "predicts again."
     ),
 }
 
 
 def labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """The runs with a label for each configuration, the reference's first."""
+    """Return the runs with a label for each configuration, the reference first."""
     configs = runs.drop_duplicates("config_hash")
     setting = [key for key in SETTING if key in keys]
     if compares_methods(configs, setting):
         labels = _by_method(configs)
     else:
         labels = describe(configs, [key for key in keys if key not in SETTING])
-    # Two configurations of one setting never share a name, whatever told them apart.
+    # Two configurations of one setting must never share a name.
     same = [*setting, "label"]
     twins = configs.assign(label=labels).duplicated(same, keep=False)
     labels = labels.where(~twins, labels + " [" + configs["config_hash"].str[:6] + "]")
@@ -54,12 +55,12 @@ def labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def compares_methods(configs: pd.DataFrame, setting: list[str]) -> bool:
-    """Whether each method is there once in every setting, as where each was tuned for every dataset."""
+    """Return whether each method occurs once per setting, as if it was tuned for each dataset."""
     return configs["method"].nunique() > 1 and not configs.duplicated([*setting, "method"]).any()
 
 
 def _by_method(configs: pd.DataFrame) -> pd.Series:
-    """The method's name, and what is transductive of it wherever it ran."""
+    """Return the method's title, with the transductive marks that hold in all its configurations."""
     titles: dict[str, str] = {}
     always: dict[str, list[str]] = {}
     for config in configs.to_dict("records"):
@@ -71,7 +72,7 @@ def _by_method(configs: pd.DataFrame) -> pd.Series:
 
 
 def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
-    """A name a configuration. Where several settings differ, those that are not as usual are named."""
+    """Return a name per configuration. If several settings differ, it lists those with unusual values."""
     different = [key for key in varied_settings(configs, keys) if key != "method"]
     others = [key for key in different if key not in SWITCHES]
     switched = any(key in SWITCHES for key in different)
@@ -90,7 +91,7 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
     def named(config: dict[str, Any], told_of: list[str]) -> str:
         parts = [f"{key} {readable(config[key])}" for key in told_of]
         whole = all(is_on(config.get(key)) for key in TOGGLES)
-        told = several or (parts and len(others) > 1)  # by what is not as usual; all on goes without saying
+        told = several or (parts and len(others) > 1)  # do not mention that all switches are on
         if switched and has_switches(config) and not (told and whole):
             on = [training(config), *(key.upper() for key in TOGGLES[1:] if is_on(config.get(key)))]
             parts.insert(0, " + ".join(part for part in on if part != "nothing") or ALL_OFF)
@@ -105,21 +106,21 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
 
 
 def across(runs: pd.DataFrame, keys: Collection[str], apart: Collection[str] = ()) -> pd.Series:
-    """A name a run, the same for runs that differ only in settings ``apart`` and what follows from them."""
+    """Return a name per run; runs that differ only in settings `apart`, or as a result, share a name."""
     configs = _without_decided(runs.drop_duplicates("config_hash"))
     names = describe(configs, [key for key in keys if key not in apart])
     return runs["config_hash"].map(dict(zip(configs["config_hash"], names, strict=True)))
 
 
 def _without_decided(configs: pd.DataFrame) -> pd.DataFrame:
-    """With ``query_shot`` empty where K or the protocol has decided it."""
+    """Return the configurations with an empty `query_shot` where K or the protocol decides it."""
     if "query_shot" not in configs:
         return configs
     return configs.assign(query_shot=configs["query_shot"].where(_given(configs, "query_shot")))
 
 
 def varied_settings(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
-    """Return those of the settings that tell the rows of a frame apart."""
+    """Return the settings in `keys` that differ between the rows of `configs`."""
     keys = list(keys)
     columns = list(dict.fromkeys([*keys, "dataset", "method"]))
     settings = [
@@ -131,7 +132,7 @@ def varied_settings(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
 
 
 def has_switches(config: Mapping[str, Any] | pd.Series) -> bool:
-    """Return whether a configuration has all the settings of which an ablation is made."""
+    """Return whether a configuration has all the switches of an ablation."""
     return not any(is_absent(config.get(key)) for key in TOGGLES)
 
 
@@ -142,36 +143,36 @@ def training(config: Mapping[str, Any] | pd.Series) -> str:
 
 
 def is_on(value: Any) -> bool:
-    """A switch, whichever library's truth it holds."""
+    """Return whether a switch is on; accepts the booleans of Python, NumPy and pandas."""
     return not is_absent(value) and bool(value)
 
 
 def is_absent(value: Any) -> bool:
-    """A setting that a configuration has not."""
+    """Return whether a configuration does not have a setting (None or NaN)."""
     return value is None or (isinstance(value, float) and value != value)
 
 
 def readable(value: Any) -> str:
-    """A setting's value as a person would write it."""
+    """Return a setting's value as text for people."""
     if pd.api.types.is_bool(value):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def transductive(config: Mapping[str, Any]) -> list[str]:
-    """Return the words that mark a row of the runs as transductive in its answers."""
+    """Return the words that mark a configuration with transductive predictions."""
     return marks(config, config["traits"].transductive)
 
 
 def _marked(name: str, marks: list[str]) -> str:
-    """With marks in brackets, beside what stands there."""
+    """Return `name` with `marks` in brackets, added to brackets that it already has."""
     if not marks:
         return name
     return f"{name[:-1]}, {', '.join(marks)})" if name.endswith(")") else f"{name} ({', '.join(marks)})"
 
 
 def transductive_words(runs: pd.DataFrame) -> list[str]:
-    """Return what to say beside runs some of which answer by what other nodes are taken for."""
+    """Return notes for `runs` with transductive predictions."""
     keys = ["label", "dataset", "traits", *(key for key in SET_BY.values() if key in runs)]
     where: dict[tuple[str, str], dict[str, list[str]]] = {}  # by mark and sentence, by name: the datasets
     for config in runs[keys].drop_duplicates(["label", "dataset"]).to_dict("records"):
@@ -187,11 +188,11 @@ def transductive_words(runs: pd.DataFrame) -> list[str]:
 
 
 def _by_itself(traits: Traits) -> str:
-    return f"{traits.title} is transductive in its answers, too: {traits.transductive}."
+    return f"{traits.title} has transductive predictions: {traits.transductive}."
 
 
 def _where_words(mark: str, where: Mapping[str, list[str]], several: bool) -> str:
-    """Name those that are so on some datasets alone, whose names do not say it."""
+    """Return the configurations with `mark` on some datasets only, because their names do not show it."""
     untold = {label: datasets for label, datasets in where.items() if mark not in label.rpartition("(")[2]}
     untold = {label: datasets for label, datasets in untold.items() if SET_BY.get(mark, mark) not in label}
     told = [label + f" on {', '.join(datasets)}" * several for label, datasets in untold.items()]
@@ -200,30 +201,30 @@ def _where_words(mark: str, where: Mapping[str, list[str]], several: bool) -> st
 
 
 def slug(*parts: object) -> str:
-    """For file names."""
+    """Return `parts` as a file name."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(map(str, parts)).lower()).strip("-")
 
 
 def _usual(configs: pd.DataFrame, key: str) -> Any:
-    """What more than half of the configurations have, or else those that were not given it, or most."""
+    """Return the usual value: that of more than half, otherwise the default, otherwise the most common."""
     known = configs[key].dropna()
     most = known.mode().iloc[0]
     default = configs.loc[~_given(configs, key), key].dropna()
-    # What the task decides has no default of its own.
+    # Settings that the task decides have no default.
     if 2 * (known == most).sum() > len(known) or default.empty or key in DECIDED_BY:
         return most
     return default.mode().iloc[0]
 
 
 def _given(configs: pd.DataFrame, key: str) -> pd.Series:
-    """Whether each configuration was given a setting, or has its default."""
+    """Return whether the setting was set explicitly, for each configuration."""
     return configs["given"].map(lambda given: key in given).astype(bool)
 
 
 def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
-    """Where each configuration stands: by its method's role and title, first as it usually is.
+    """Return the position of each configuration: by role and title of the method, usual values first.
 
-    Around a centre, one setting at a time, the centre is usual, even where an arm has the default.
+    If settings vary one at a time around a centre, the centre is usual, even if another one has the default.
     """
     apart = (*SETTING, *SWITCHES, "method", "query_shot")
     usual = {key: _usual(configs, key) for key in varied_settings(configs, keys) if key not in apart}

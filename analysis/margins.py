@@ -1,4 +1,4 @@
-"""Where N and K vary together: how far one method is ahead of the best of the others, cell by cell."""
+"""Compute the margin of one method over the best other method, for each combination of N and K."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from analysis.words import a_look
 
 @dataclass(frozen=True)
 class Margin:
-    """One method in one cell, compared with every other."""
+    """One method compared with every other method, for one N and K."""
 
     n_way: int
     k_shot: int
     own: pd.Series  # by seed, at the last session
     others: dict[str, pd.Series]
-    tests: dict[str, Difference]  # own less each of the others
+    tests: dict[str, Difference]  # own minus each of the others
 
     @cached_property
     def rival(self) -> str:
-        """The best of the others, by the seeds that it shares; by its mean where none shares any."""
+        """Return the best other method on shared seeds, or by its mean if none shares a seed."""
         shared = {label: test.mean for label, test in self.tests.items() if test.seeds}
         if shared:
             return min(shared, key=lambda label: shared[label])
@@ -40,12 +40,12 @@ class Margin:
 
     @property
     def lead(self) -> Difference:
-        """Over the best of the others."""
+        """Return the difference from the best other method."""
         return self.tests[self.rival]
 
     @property
     def verdict(self) -> str:
-        """Ahead of all others, behind at least one, not tested, or none of these."""
+        """Return AHEAD of all, BEHIND at least one, TOO_FEW, or an empty string."""
         verdicts = [each.verdict for each in self.tests.values()]
         if self.behind:
             return BEHIND
@@ -60,31 +60,31 @@ class Margin:
 
 @dataclass(frozen=True)
 class Margins:
-    """The cells of one dataset and protocol."""
+    """The margins of one method on one dataset and protocol."""
 
     where: str
-    label: str  # whose margins they are
+    label: str  # the method
     tests: Family
     cells: list[Margin]
     runs: pd.DataFrame
 
     @property
     def words(self) -> str:
-        """How it was tested."""
+        """Return sentences that describe the margins and their tests."""
         return (
-            f"Margins are of {self.label} over the best other method of the cell, at the last session, in "
-            f"points. {self.tests.words} Oracles take no part."
+            f"A margin is {self.label} minus the best other method for the same N and K. It is in points, at "
+            f"the last session. Oracles are left out. {self.tests.words}"
         )
 
     @property
     def badge(self) -> str:
-        """What to say where no cell has enough seeds to decide anything."""
+        """Return a warning if no combination of N and K has enough seeds to test."""
         return a_look(max(each.seeds for cell in self.cells for each in cell.tests.values()))
 
 
-@lru_cache(maxsize=1)  # tables, findings and figures of a report ask for the same
+@lru_cache(maxsize=1)  # tables, findings and figures of a report use the same
 def margins(results: Results) -> list[Margins]:
-    """One for each map."""
+    """Return the margins for each dataset and protocol in which N and K vary."""
     tests = claims(results).margins
     return [
         Margins(where, label, tests, _cells(runs, where, label, tests), runs)
@@ -103,7 +103,7 @@ def _margin(runs: pd.DataFrame, where: str, label: str, tests: Family) -> Margin
 
 
 def margin_tables(results: Results) -> Iterator[Table]:
-    """A row a cell: ours, the best other, the margin, and whom it is ahead of or behind."""
+    """Yield tables with one row per N and K: the method, the best other, the margin and the verdict."""
     for found in margins(results):
         rows, numbers = [], []
         for cell in found.cells:
@@ -116,7 +116,7 @@ def margin_tables(results: Results) -> Iterator[Table]:
                 [*shape, both[0], Cell(cell.rival, cell.rival), both[1], lead, Cell(verdict, verdict)]
             )
             numbers += [
-                {"n_way": cell.n_way, "k_shot": cell.k_shot, "less": label, **each.told}
+                {"n_way": cell.n_way, "k_shot": cell.k_shot, "minus": label, **each.told}
                 for label, each in cell.tests.items()
             ]
         yield Table(
@@ -124,7 +124,7 @@ def margin_tables(results: Results) -> Iterator[Table]:
             section="settings",
             title=f"Margins of {found.label}: {found.where}",
             caption=f"{INTERVAL} {found.words}",
-            columns=["N", "K", found.label, "best other", "its accuracy", "margin", "tested"],
+            columns=["N", "K", found.label, "best other", "its accuracy", "margin", "verdict"],
             rows=rows,
             numbers=pd.DataFrame(numbers),
             notes=transductive_words(found.runs),
@@ -134,7 +134,7 @@ def margin_tables(results: Results) -> Iterator[Table]:
 
 
 def as_grid(found: Margins) -> tuple[list[int], list[int], np.ndarray]:
-    """Every N, every K, and (N, K) the number of the cell, or -1."""
+    """Return all N, all K, and an array (N, K) with the index of the cell, or -1 if it was not run."""
     ways, shots = (sorted({getattr(cell, key) for cell in found.cells}) for key in ("n_way", "k_shot"))
     places = np.full((len(ways), len(shots)), -1)
     for index, cell in enumerate(found.cells):

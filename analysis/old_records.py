@@ -1,4 +1,4 @@
-"""What older records did not say: which settings were given, whether a run leaks, what had no name yet."""
+"""Complete older records: settings that were set explicitly, leaks, and settings that came later."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from hagmeta.common.differences import TASK
 from hagmeta.common.records import OpenRecord
 
-# What a configuration had at that time when it was given nothing. It never changes: those records do not.
-# Settings that HAG-Meta had no use for (memory, selection, ...) had no usual value in reports, and have none.
+# The defaults when those records were written. They must never change.
+# Settings that HAG-Meta did not use (memory, selection, ...) had no usual value in reports.
 DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
     "drop_small": False,
     "gpil": True,
@@ -35,14 +35,16 @@ DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
     "queries_per_class": 50,
     "val_classes": 0,
 }
-ONLY_WITH = {"instead_of_gpil": ("gpil", False)}  # later settings that another one's value brings
-RELEASED_QUERIES = 20  # a class, as that protocol drew them
-# Always named, or the dataset's own by default, which a record does not tell.
+ONLY_WITH = {
+    "instead_of_gpil": ("gpil", False)
+}  # later settings that apply only with a value of another setting
+RELEASED_QUERIES = 20  # queries per class under the released protocol
+# Always named, or defaults of the dataset, which records do not contain.
 NEVER_GIVEN = ("dataset", "method", "protocol", "classes", "n_way", "k_shot")
 
 
 def completed(record: OpenRecord) -> OpenRecord:
-    """The record with what it would say today."""
+    """Return the record with the fields that it would have today."""
     config = record["config"]
     unknown = [None] * len(record["accuracy"]) if isinstance(record["accuracy"], list) else None
     younger = {"leaks": config.get("protocol") == "released", "given": given_before(config)}
@@ -54,7 +56,7 @@ def completed(record: OpenRecord) -> OpenRecord:
 
 
 def with_short_names(records: Sequence[OpenRecord]) -> list[OpenRecord]:
-    """Datasets that are files by the names of these, where no two share one."""
+    """Return the records with file names instead of paths as datasets, if the file names are unique."""
     names = {str(record["config"]["dataset"]) for record in records}
     short = {name: PurePath(name.removeprefix("mat:")).name for name in names}
     shared = Counter(short.values())
@@ -66,9 +68,9 @@ def with_short_names(records: Sequence[OpenRecord]) -> list[OpenRecord]:
 
 
 def with_later_settings(records: Sequence[OpenRecord]) -> list[OpenRecord]:
-    """Older records beside newer ones: with the birth values of settings that they do not have yet.
+    """Return the records with the birth values of settings that older records lack.
 
-    Where the same configuration was run before and after a revision, it is told apart by that.
+    If a configuration ran before and after a revision, the setting `revision` separates the two.
     """
     births: dict[str, Any] = {}
     concerned: set[tuple[str, Any, Any]] = set()
@@ -110,13 +112,13 @@ def _revision(record: OpenRecord) -> str:
 
 
 def given_before(config: dict[str, Any]) -> list[str]:
-    """The settings in which a configuration differs from what it would be if they had not been given."""
+    """Return the settings that differ from the defaults of that time."""
     default = DEFAULTS_BEFORE_GIVEN | _decided(config)
     return [key for key, value in config.items() if key not in NEVER_GIVEN and value != default.get(key)]
 
 
 def _decided(config: dict[str, Any]) -> dict[str, Any]:
-    """What followed from the classes, N, K and the protocol."""
+    """Return the settings that classes, N, K and the protocol decided."""
     classes, n_way, k_shot = (config.get(key) for key in ("classes", "n_way", "k_shot"))
     sessions = max(classes[-1] // n_way, 1) if classes and n_way else None
     queries = RELEASED_QUERIES if config.get("protocol") == "released" else k_shot

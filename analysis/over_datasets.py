@@ -1,7 +1,7 @@
-"""Methods over datasets: what would hold on another graph like these, as far as so few can tell.
+"""Rank methods over datasets, as evidence for what holds on another graph like these.
 
-Datasets are what is sampled here, and each counts as one. Below three datasets nothing is said, and below six
-no interval is given: it would rest on too few.
+Here datasets are the sample, and each counts once. Fewer than three datasets give no ranking, and fewer than
+six give no intervals.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from hagmeta.common.interval import student
 
 FEWEST_DATASETS, FEWEST_METHODS, MOST_METHODS = 3, 3, 40
 FEWEST_FOR_INTERVALS = 6
-SCALE = 400 / np.log(10)  # of ratings: 400 is ten to one
-NEMENYI = 0.05  # a level of its own: it is about graphs, and the other verdicts about seeds of one graph
-WEAKEST = 1e-6  # penalty that keeps the mean of all ratings at zero, and changes nothing else
+SCALE = 400 / np.log(10)  # Elo's scale: a difference of 400 means odds of ten to one
+NEMENYI = 0.05  # not part of the report's error budget, because it is about graphs and not about seeds
+WEAKEST = 1e-6  # penalty that only keeps the mean of all ratings at zero
 
 
 @dataclass(frozen=True, eq=False)
 class OverDatasets:
-    """Methods that several datasets have in common, oracles aside."""
+    """Methods that several datasets have in common, without oracles."""
 
-    scores: Mapping[str, pd.DataFrame]  # by dataset: (seeds, methods), at the last session; NaN: not run
+    scores: Mapping[str, pd.DataFrame]  # by dataset: (seeds, methods) at the last session; NaN means not run
     metric: str
     runs: pd.DataFrame
 
@@ -44,15 +44,15 @@ class OverDatasets:
 
     @cached_property
     def ranks(self) -> pd.DataFrame:
-        """(datasets, methods) by the mean over seeds, adjusted for missing ones; equals share a rank."""
+        """Return ranks (datasets, methods) of means adjusted for missing seeds; ties share a rank."""
         means = pd.DataFrame({name: adjusted_means(table) for name, table in self.scores.items()}).T
         return means.round(10).rank(axis=1, ascending=False)
 
     @cached_property
     def wins(self) -> np.ndarray:
-        """(datasets, methods, methods): how often the first is above the second, by seed; level counts half.
+        """Return (datasets, methods, methods): the share of seeds in which the first is above the second.
 
-        NaN where the two have no seed in common.
+        A tie counts half. NaN means that the two have no seed in common.
         """
         found = []
         for table in self.scores.values():
@@ -62,15 +62,15 @@ class OverDatasets:
 
     @property
     def improvement(self) -> pd.DataFrame:
-        """(methods, methods): how often the first is above the second, by seed, a mean over datasets."""
+        """Return (methods, methods): `wins` averaged over datasets."""
         return pd.DataFrame(_mean(self.wins), self.methods, self.methods)
 
     @cached_property
     def ratings(self) -> pd.DataFrame:
-        """Of each method (rating, low, high): Bradley and Terry's, on Elo's scale, with a mean of zero.
+        """Return (methods; rating, low, high): Bradley-Terry ratings on Elo's scale, with a mean of zero.
 
-        Intervals are Student's, from ratings that leave one dataset out (jackknife). A method that is above
-        all others in all runs, or below, has only its prior for a rating, and no interval.
+        Intervals are Student's, from ratings that leave one dataset out (jackknife). If a method is above or
+        below all others in all runs, only the prior bounds its rating, and it has no interval.
         """
         found = ratings_of(_mean(self.wins), self._prior)
         count = len(self.scores)
@@ -85,32 +85,32 @@ class OverDatasets:
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """(methods,): 1 of a method that is above all others in all runs, -1 of one that is below, else 0."""
+        """Return (methods,): 1 for a method above all others in all runs, -1 for one below, otherwise 0."""
         won = _mean(self.wins)
         np.fill_diagonal(won, np.nan)
         return (np.nanmin(won, axis=1) == 1).astype(int) - (np.nanmax(won, axis=1) == 0)
 
     @property
     def _prior(self) -> float:
-        """Half a win more for everyone, over all runs: who always wins has no finite rating otherwise."""
+        """Return the prior: half an extra win per pair over all runs, so that all ratings are finite."""
         return 0.5 / sum(map(len, self.scores.values()))
 
     @property
     def win_rates(self) -> pd.Series:
-        """How often a method is above another one on a dataset, by means."""
+        """Return how often each method is above another one on a dataset, by means over seeds."""
         ranks = self.ranks
         return (len(self.methods) - ranks).mean() / (len(self.methods) - 1)
 
     @property
     def friedman(self) -> float:
-        """p of Friedman's test that all have the same mean rank; 1 where all are level everywhere."""
+        """Return p of Friedman's test of equal mean ranks; 1 if all methods are tied everywhere."""
         if (self.ranks.nunique(axis=1) == 1).all():
             return 1.0
         return float(scipy.stats.friedmanchisquare(*(self.ranks[method] for method in self.methods)).pvalue)
 
     @property
     def critical_difference(self) -> float:
-        """Of mean ranks, by Nemenyi's test (Demšar 2006)."""
+        """Return the critical difference of mean ranks in Nemenyi's test (Demšar 2006)."""
         k, n = len(self.methods), len(self.scores)
         return float(
             scipy.stats.studentized_range.ppf(1 - NEMENYI, k, np.inf)
@@ -120,12 +120,12 @@ class OverDatasets:
 
     @property
     def apart(self) -> list[str]:
-        """Methods that Nemenyi's test separates from the one with the best mean rank."""
+        """Return the methods that Nemenyi's test separates from the one with the best mean rank."""
         ranks = self.ranks.mean().sort_values()
         return [str(name) for name, rank in ranks.items() if rank - ranks.iloc[0] > self.critical_difference]
 
     def profile(self, within: np.ndarray) -> pd.DataFrame:
-        """(points, methods): the share of runs that are within so many points of the best of their seed."""
+        """Return (points, methods): the share of runs at most `within` points below the best of the seed."""
         gaps = pd.concat([(table.max(axis=1).to_numpy()[:, None] - table) for table in self.scores.values()])
         known = 100 * gaps.to_numpy()[None]
         shares = (known <= within[:, None, None] + 1e-9).sum(axis=1) / (~np.isnan(known)).sum(axis=1)
@@ -133,21 +133,21 @@ class OverDatasets:
 
 
 def _mean(wins: np.ndarray) -> np.ndarray:
-    """(methods, methods) over the seeds, or the datasets, that have both of a pair; NaN where none has."""
+    """Return the mean over seeds or datasets that have both methods of a pair; NaN if none has both."""
     shared = (~np.isnan(wins)).sum(axis=0)
     with np.errstate(invalid="ignore"):
         return np.where(shared > 0, np.nansum(wins, axis=0) / shared, np.nan)
 
 
 def ratings_of(wins: np.ndarray, prior: float) -> np.ndarray:
-    """(methods,) of maximum likelihood, from (methods, methods) with ``prior`` wins more for each."""
+    """Return maximum-likelihood ratings (methods,) from `wins` (methods, methods) and `prior` extra wins."""
     count = len(wins)
     one, other = np.nonzero(~np.isnan(wins) & ~np.eye(count, dtype=bool))
     design = np.zeros((len(one), count))
     rows = np.arange(len(one))
     design[rows, one], design[rows, other] = 1, -1
     weights = wins[one, other] + prior
-    # Each row is a win of the first; its mirror image, with the other's wins, is a row of its own.
+    # Each row is a win of the first method. The wins of the second method are in another row.
     fit = LogisticRegression(
         C=1 / WEAKEST, fit_intercept=False, solver="newton-cholesky", tol=1e-9, max_iter=1000
     )
@@ -156,9 +156,9 @@ def ratings_of(wins: np.ndarray, prior: float) -> np.ndarray:
     return SCALE * (found - found.mean())
 
 
-@lru_cache(maxsize=1)  # a table and four figures ask for the same
+@lru_cache(maxsize=1)  # a table and four figures use the same
 def over_datasets(results: Results) -> OverDatasets | None:
-    """Where at least three datasets share at least three methods, not too many, which share seeds."""
+    """Return the methods that at least three datasets share, or None if there are too few or too many."""
     panels = by_dataset(results)
     if len(panels) < FEWEST_DATASETS or not all("method" in panel.varied() for panel in panels.values()):
         return None
@@ -172,18 +172,19 @@ def over_datasets(results: Results) -> OverDatasets | None:
 
 
 def why_not(results: Results) -> str:
-    """Where methods were compared and nothing is said over datasets: the reason."""
+    """Return why a comparison of methods has no ranking over datasets; an empty string if it has one."""
     if results.runs["method"].nunique() < 2 or over_datasets(results) is not None:
         return ""
     count = results.runs["dataset"].nunique()
     if count < FEWEST_DATASETS:
-        return f"nothing is said over datasets: it takes {FEWEST_DATASETS}, and these are {count}"
-    shared = f"{FEWEST_METHODS} to {MOST_METHODS} methods in common"
-    return f"nothing is said over datasets: no three have one setting each and {shared}"
+        there = "there is 1" if count == 1 else f"there are {count}"
+        return f"no ranking: it needs {FEWEST_DATASETS} datasets, and {there}"
+    shared = f"share {FEWEST_METHODS} to {MOST_METHODS} methods"
+    return f"no ranking: no three datasets have one setting each and {shared}"
 
 
 def over_datasets_words(results: Results) -> Iterator[str]:
-    """What mean ranks tell, and how little so few datasets decide."""
+    """Yield which method has the best mean rank, and which methods the tests separate from it."""
     found = over_datasets(results)
     if found is None:
         return
@@ -193,14 +194,19 @@ def over_datasets_words(results: Results) -> Iterator[str]:
     apart = found.apart
     who = f"{first} has the best mean rank" if len(level) == 1 else f"{some(level)} share the best mean rank"
     yield (
-        f"Over {len(found.scores)} datasets {who}, {ranks.iloc[0]:.1f} of {len(ranks)}. Nemenyi's test "
-        f"separates {first} from {some(apart) if apart else 'no other'} (critical difference "
-        f"{found.critical_difference:.1f}; Friedman's test that all are alike: {p_value(found.friedman)})."
+        f"Over {len(found.scores)} datasets, {who}: {ranks.iloc[0]:.1f} of {len(ranks)}. Nemenyi's test "
+        f"separates {first} from {some(apart) if apart else 'no other method'} (critical difference "
+        f"{found.critical_difference:.1f}). {friedman_words(found)}"
     )
 
 
+def friedman_words(found: OverDatasets) -> str:
+    """Return "Friedman's test of equal mean ranks gives p = 0.031."."""
+    return f"Friedman's test of equal mean ranks gives {p_value(found.friedman)}."
+
+
 def rating_table(results: Results) -> Table | None:
-    """Ranks, Nemenyi's verdicts, win rates and ratings over datasets."""
+    """Return ranks, Nemenyi's verdicts, win rates and ratings, or None if there is no ranking."""
     found = over_datasets(results)
     if found is None:
         return None
@@ -237,11 +243,11 @@ def rating_table(results: Results) -> Table | None:
         section="datasets",
         title=f"Over {len(found.scores)} datasets: ranks, win rates and ratings",
         caption=(
-            f"By {found.metric} at the last session. Mean ranks and win rates are of means over seeds: how "
-            "often a method is above another on a dataset. «From the best» is Nemenyi's test of mean ranks "
-            f"at 5 %, with a critical difference of {found.critical_difference:.1f}. Friedman's test that "
-            f"all are alike: {p_value(found.friedman)}. {rating_words(found)} The last column is how often a "
-            f"method is above {reference} with the same seed, a mean over datasets."
+            f"All columns use {found.metric} at the last session. Mean ranks and win rates use means over "
+            'seeds. The win rate is how often a method is above another one on a dataset. "From the best" '
+            f"is Nemenyi's test of mean ranks at 5 % (critical difference {found.critical_difference:.1f}). "
+            f"{friedman_words(found)} {rating_words(found)} The last column is how often a method is above "
+            f"{reference} with the same seed, averaged over datasets."
         ),
         columns=["method", "mean rank", "from the best", "win rate", "rating", f"above {reference}"],
         rows=rows,
@@ -251,19 +257,21 @@ def rating_table(results: Results) -> Table | None:
 
 
 def rating_words(found: OverDatasets) -> str:
-    """How ratings were made, and what their intervals can mean."""
+    """Return sentences that describe the ratings and their intervals."""
     count = len(found.scores)
     intervals = (
-        f"Intervals are Student's 95 % over datasets (jackknife): on {count} datasets they are rough."
+        f"Intervals are Student's 95 % intervals over {count} datasets (jackknife), and are rough."
         if count >= FEWEST_FOR_INTERVALS
-        else f"Without intervals: {count} datasets are too few, and {FEWEST_FOR_INTERVALS} the fewest."
+        else f"There are no intervals: they need {FEWEST_FOR_INTERVALS} datasets, and there are {count}."
     )
     always = (
-        " «Or more», «or less»: above or below every other in every run, so that only the prior bounds it."
+        ' "Or more" and "or less" mark methods above or below all others in every run; only the prior bounds '
+        "their rating."
     )
     return (
-        "Ratings are Bradley and Terry's, on Elo's scale with a mean of zero, from who is above whom with "
-        f"the same seed; the prior is half a run. {intervals}{always if found.constant.any() else ''}"
+        "Ratings are Bradley-Terry ratings on Elo's scale, with a mean of zero. They count which method is "
+        "above which with the same seed, and their prior is half a run. "
+        f"{intervals}{always if found.constant.any() else ''}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file: everything is inside, nothing is asked of a network."""
+"""Render the report as one HTML file that includes all it needs and loads nothing from a network."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from analysis.table import Cell, Table
 TEMPLATES = Path(__file__).parent / "templates"
 SECTIONS = {
     "curves": "Accuracy by session",
-    "ablation": "What each part is worth",
-    "datasets": "Over datasets",
-    "comparison": "The compared systems",
+    "ablation": "Ablation",
+    "datasets": "Ranking over datasets",
+    "comparison": "Comparison of methods",
     "settings": "N-way and K-shot",
     "hyperparameters": "Hyperparameters",
-    "attention": "What the attentions weigh",
-    "forgetting": "What is forgotten when",
-    "protocol": "Strict compared with released",
-    "published": "Compared with the paper's numbers",
+    "attention": "Attention weights",
+    "forgetting": "Forgetting",
+    "protocol": "Strict and released protocol",
+    "published": "Comparison with the paper",
     "embeddings": "Embeddings",
     "cost": "Cost",
 }
 TABLE_FILES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
-NOTICE_LINES = 5  # of a notice, before the rest is folded away
-FILTER_ROWS = 6  # a table with more gets a filter
-TALL_ROWS = 40  # a table with more scrolls in its own frame, under its header
-SHORT_ROWS = 12  # a table with no more is not cut between printed pages
-SMALL_TYPE = 95  # characters: a wider table is printed in small type,
-SIDEWAYS = 130  # and one wider than this on a page turned on its side
-PHONE_LABEL = 14  # characters: a first column with a longer label is wrapped on phones,
-LONG_LABEL = 36  # and one with a label longer than this everywhere
-FIGURE_SCALE = 1.2  # brings the figures' 9 points to the size of the tables' type
-TALL_FIGURE = 0.8  # height by width: a flatter figure is printed two to a page
+NOTICE_LINES = 5  # further lines of a notice are folded
+FILTER_ROWS = 6  # tables with more rows get a filter
+TALL_ROWS = 40  # tables with more rows scroll under a fixed header
+SHORT_ROWS = 12  # tables with at most these rows are not split between printed pages
+SMALL_TYPE = 95  # characters: wider tables are printed in small type
+SIDEWAYS = 130  # characters: wider tables are printed on landscape pages
+PHONE_LABEL = 14  # characters: longer labels in the first column wrap on phones
+LONG_LABEL = 36  # characters: longer labels in the first column wrap everywhere
+FIGURE_SCALE = 1.2  # scales the 9 pt type of figures to the size of the type in tables
+TALL_FIGURE = 0.8  # height / width: two flatter figures fit on a printed page
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One line of what was run."""
+    """One line of the facts at the top of the page."""
 
     name: str
     value: str
@@ -69,7 +69,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something a reader must know before believing a number."""
+    """A warning to read before the results."""
 
     title: str
     lines: list[str]
@@ -77,7 +77,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Link:
-    """A file beside the page."""
+    """A link to a file in the folder of the page."""
 
     href: str
     text: str
@@ -111,11 +111,11 @@ class _Figure:
 
 @dataclass(frozen=True)
 class _Column:
-    """How a column of a table sorts and stands."""
+    """How a column of a table is sorted and aligned."""
 
     name: str
-    numeric: bool  # sorts by number
-    right: bool  # digits under digits
+    numeric: bool  # sorted by number
+    right: bool  # aligned to the right
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Grid:
 
     @property
     def classes(self) -> str:
-        """What the style sheet must know of its shape."""
+        """Return the CSS classes for the shape of the table."""
         rows, width = len(self.table.rows), _width(self.table)
         label = max((len(row[0].text) for row in self.table.rows), default=0)
         shape = {
@@ -161,7 +161,7 @@ class _Grid:
 
 @dataclass(frozen=True)
 class _Section:
-    """A heading, and what stands under it."""
+    """A heading with its figures and tables."""
 
     name: str
     heading: str
@@ -181,7 +181,11 @@ def render(
     data: str,
     leaks: bool,
 ) -> str:
-    """The whole page as text."""
+    """Return the whole page as HTML.
+
+    `command` is shown as the command that made the page, `data` is the name of the file with all numbers, and
+    `leaks` tells whether some results come from a protocol that leaks.
+    """
     style, script = _asset("style.css"), _asset("script.js")
     return (
         _environment()
@@ -221,7 +225,7 @@ def _asset(name: str) -> Markup:
 
 
 def _policy(style: str, script: str) -> str:
-    """What the browser may load: this style, this script and the pictures inside the page."""
+    """Return a content security policy that allows only this style, this script and embedded pictures."""
     rules = {
         "default-src": "'none'",
         "img-src": "data:",
@@ -239,12 +243,12 @@ def _source_hash(text: str) -> str:
 
 
 def _sections(tables: Sequence[Table], pictures: Sequence[Picture], leaks: bool) -> Iterator[_Section]:
-    """The sections that have something to show; figures and tables are numbered in the order of the page."""
+    """Yield the sections that have figures or tables, which are numbered in the order of the page."""
     items: list[Table | Picture] = [*tables, *pictures]
     for item in items:
         if item.section not in SECTIONS:
             known = ", ".join(SECTIONS)
-            raise ValueError(f"{item.name}: no section {item.section!r} in the report; there are {known}.")
+            raise ValueError(f"{item.name}: no section {item.section!r}; expected one of {known}.")
     figures_before = grids_before = 0
     for name, heading in SECTIONS.items():
         its_pictures = [picture for picture in pictures if picture.section == name]
@@ -295,18 +299,18 @@ def _href(folder: str, name: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    """Text whose numbers stay on one line with their intervals and units."""
+    """Return `text` with no-break spaces between numbers, their intervals and units."""
     return re.sub(r" (?=[±%])|(?<=±) ", "\N{NO-BREAK SPACE}", text)
 
 
 def _width(table: Table) -> int:
-    """Of the whole table in characters, as it is shown, with two between columns."""
+    """Return the width of a table in characters, with two between columns."""
     columns = zip(*([Cell(name) for name in table.columns], *table.rows), strict=True)
     return sum(max(len(cell.text + cell.mark) for cell in column) + 2 for column in columns)
 
 
 def _column(name: str, cells: Sequence[Cell]) -> _Column:
-    """Numbers, some of which may be missing or shown as words (a switch that is on or off), or text."""
+    """Return how to sort and align a column; it is numeric if all known values are numbers."""
     known = [cell for cell in cells if cell.value is not None]
     numeric = bool(known) and all(isinstance(cell.value, Real) for cell in known)
     digits = any(re.search(r"\d", cell.text) for cell in known)
@@ -314,7 +318,7 @@ def _column(name: str, cells: Sequence[Cell]) -> _Column:
 
 
 def sort_key(cell: Cell, numeric: bool) -> str | None:
-    """What a cell sorts by; None is a missing number, which stays last in both directions."""
+    """Return the sort key of `cell`, or None for a missing number, which comes last in both directions."""
     value: Any = cell.value
     if not numeric:
         return cell.text if value is None else str(value)
@@ -322,7 +326,10 @@ def sort_key(cell: Cell, numeric: bool) -> str | None:
 
 
 def svg_size(content: bytes) -> tuple[int, int]:
-    """Width and height of an SVG picture in CSS pixels, so that the page does not jump while it loads."""
+    """Return the width and height of an SVG picture in CSS pixels.
+
+    With a known size, the page does not move while it loads.
+    """
     opening = re.search(rb"<svg\b[^>]*>", content, re.DOTALL)
     text = opening.group().decode("utf-8", "replace") if opening else ""
     width, height = _pixels(text, "width"), _pixels(text, "height")

@@ -1,4 +1,4 @@
-"""The paper's printed numbers beside ours: never in one mean, and always with the protocol named."""
+"""Compare our results with the numbers printed in the paper, never in one mean and always by protocol."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MEASURES = {"first": "0", "last": "last", "pd": "PD", "rpd": "RPD"}
 
 @cache
 def read_published() -> pd.DataFrame:
-    """Return Tables 2 and 3, in percent; a session is 0 to 9, PD or RPD.
+    """Return the paper's Tables 2 and 3 in percent; `session` is 0 to 9, PD or RPD.
 
-    ``system`` is the method of a row, and ``parts`` what is on, of the system with switches.
+    `system` is the method of a row, and `parts` lists the switches that are on.
     """
     path = Path(__file__).with_name("published.csv")
     return pd.read_csv(path, dtype={"session": str}, keep_default_na=False)
 
 
 def printed_for(panel: Panel) -> pd.DataFrame:
-    """Return what the paper printed for a panel's dataset and setting; ``ours`` is as `_identity` has it."""
+    """Return the paper's numbers for the dataset and setting of `panel`; `ours` is the key of `_identity`."""
     first = panel.runs.iloc[0]
     printed = read_published()
     same = (printed["dataset"] == first["dataset"]) & (printed["n_way"] == first["n_way"])
@@ -39,7 +39,7 @@ def printed_for(panel: Panel) -> pd.DataFrame:
 
 
 def printed_curves(panel: Panel) -> dict[str, dict[int, float]]:
-    """The paper's percent by session, by our label, for the configurations that both have."""
+    """Return the paper's accuracies in percent by our label and session, for shared configurations."""
     printed = printed_for(panel)
     curves = {}
     for label, run in panel.runs.drop_duplicates("label").set_index("label").iterrows():
@@ -51,7 +51,7 @@ def printed_curves(panel: Panel) -> dict[str, dict[int, float]]:
 
 
 def published_tables(results: Results) -> Iterator[Table]:
-    """For every panel on one of the paper's datasets: its numbers, ours, and the differences."""
+    """Yield the paper's numbers, ours and the differences, for each panel on a dataset of the paper."""
     for panel in results.panels():
         printed = printed_for(panel)
         rows, numbers = [], []
@@ -62,7 +62,7 @@ def published_tables(results: Results) -> Iterator[Table]:
             for table, values in theirs.groupby("table"):
                 paper = _printed(values.set_index("session")["percent"], last)
                 ours = [estimate(runs[column]) for column in MEASURES]
-                cells = [cell for pair in zip(paper, ours, strict=True) for cell in _beside(*pair)]
+                cells = [cell for pair in zip(paper, ours, strict=True) for cell in _compared(*pair)]
                 rows.append([Cell(label, label), Cell(str(table), str(table)), *cells])
                 numbers += [
                     {"configuration": label, "table": table, "measure": name, "paper": theirs_, **vars(each)}
@@ -72,17 +72,18 @@ def published_tables(results: Results) -> Iterator[Table]:
             yield Table(
                 name=f"published-{panel.slug}",
                 section="published",
-                title=f"Beside the paper: {panel.title}",
+                title=f"Comparison with the paper: {panel.title}",
                 caption=(
-                    f"Percent. «Paper» is what {SOURCE}, printed, made by code that leaks as the released "
-                    "protocol does; «ours» is the mean over our seeds under "
-                    f"{panel.runs['protocol'].iloc[0]}; «less» is ours less the paper's. «Last» is our last "
-                    "session; where the paper ran more, its drops are left out."
+                    f'Accuracies are in percent. "Paper" is the number printed by {SOURCE}. Its code leaks '
+                    'in the same way as the released protocol. "Ours" is the mean over our seeds under the '
+                    f"{panel.runs['protocol'].iloc[0]} protocol. "
+                    '"Difference" is ours minus the paper, in points. "Last" is our last session. PD and RPD '
+                    "are left out if the paper has more sessions."
                 ),
                 columns=[
                     "configuration",
                     "table",
-                    *(f"{what} {who}" for what in WHAT for who in ("paper", "ours", "less")),
+                    *(f"{what} {who}" for what in WHAT for who in ("paper", "ours", "difference")),
                 ],
                 rows=rows,
                 numbers=pd.DataFrame(numbers),
@@ -91,7 +92,7 @@ def published_tables(results: Results) -> Iterator[Table]:
 
 
 def _printed(by_session: pd.Series, last: int) -> list[float]:
-    """The paper's measures up to the last of our sessions; drops only where that is its last, too."""
+    """Return the paper's numbers up to our last session; drops only if that is also its last session."""
     sessions = [int(name) for name in by_session.index if name.isdigit()]
     whole = max(sessions) == last
     there = {"last": by_session.get(str(last), np.nan)} | {
@@ -100,7 +101,7 @@ def _printed(by_session: pd.Series, last: int) -> list[float]:
     return [float(there[name] if name in there else by_session[name]) for name in MEASURES.values()]
 
 
-def _beside(paper: float, ours: Estimate) -> list[Cell]:
+def _compared(paper: float, ours: Estimate) -> list[Cell]:
     mean = 100 * ours.mean
     if np.isnan(paper):
         return [Cell("", None), Cell(f"{mean:.1f}", mean), Cell("", None)]

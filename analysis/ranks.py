@@ -1,4 +1,4 @@
-"""Whether the order of methods depends on a setting: each value of it, method by method."""
+"""Show whether the order of methods depends on a setting."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from analysis.frame import Results
 from analysis.labels import slug
 from analysis.statistics import estimate
 from analysis.table import Cell, Table
-from analysis.tables import INTERVAL, difference_cell, estimate_cell, verdict_cell
+from analysis.tables import DIFFERENCES, INTERVAL, difference_cell, estimate_cell, verdict_cell
 
-CHANCE = "Ranks are of means and not tested: neighbours may change places by chance."
+CHANCE = "Ranks of means are not tested. Methods with close means can swap ranks by chance."
 
 
 def rank_tables(results: Results) -> Iterator[Table]:
-    """A table a setting: accuracy and rank under each of its values, and what each value changes."""
+    """Yield a table per setting: accuracy and rank under each value, and the change from the first value."""
     tests = claims(results).values
     for ranking in rankings(results):
         first, *rest = ranking.values
@@ -42,13 +42,14 @@ def rank_tables(results: Results) -> Iterator[Table]:
             section="comparison",
             title=f"Does the order of methods depend on {ranking.setting}? {ranking.where}",
             caption=(
-                f"Accuracy at the last session and the rank by it, all else as it is by default. {INTERVAL} "
-                f"{tests.words} Methods to which the setting does not apply are not in the table."
+                "Accuracy at the last session and its rank; all other settings have their defaults. "
+                f"{INTERVAL} {DIFFERENCES} {tests.words} "
+                "The table leaves out methods without this setting."
             ),
             columns=[
                 "method",
                 *(column for value in ranking.values for column in (f"{ranking.setting} {value}", "rank")),
-                *(column for value in rest for column in (f"{value} less {first}", "verdict")),
+                *(column for value in rest for column in (f"{value} minus {first}", "verdict")),
             ],
             rows=rows,
             numbers=pd.DataFrame(numbers),
@@ -58,7 +59,7 @@ def rank_tables(results: Results) -> Iterator[Table]:
 
 
 def rank_words(ranking: Ranking, value: str) -> str:
-    """«With rehearsal none instead of all, 3 of 9 methods change their rank: …»"""
+    """Return "With rehearsal none instead of all, 3 of 9 methods change their rank ..."."""
     first = ranking.values[0]
     before, after = ranking.ranks(first), ranking.ranks(value)
     both = [method for method in ranking.rivals if method in before and method in after]
@@ -67,8 +68,8 @@ def rank_words(ranking: Ranking, value: str) -> str:
     agreement = ranking.agreement(value)
     tau = "no order to compare" if math.isnan(agreement) else f"Kendall's tau {agreement:.2f}"
     if not moved:
-        return f"{words} the ranks of {len(both)} methods stay as they are."
+        return f"{words}, the ranks of {len(both)} methods stay the same."
     named = ", ".join(
         f"{ranking.titles[m]} {before[m]} → {after[m]}" for m in sorted(moved, key=lambda m: after[m])
     )
-    return f"{words}, {len(moved)} of {len(both)} methods change their rank ({tau}): {named}."
+    return f"{words}, {len(moved)} of {len(both)} methods change their rank ({tau}). They are {named}."

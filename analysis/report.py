@@ -1,4 +1,4 @@
-"""From folders of records to a report: tables, figures and one page."""
+"""Write a report from folders of records: tables, figures and one page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from analysis.published import published_tables
 from analysis.ranks import rank_tables
 from analysis.searches import in_words
 from analysis.tables import make_tables
-from analysis.words import p_value
+from analysis.words import count_of_seeds, p_value
 from hagmeta.common.command import as_typed
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
@@ -44,10 +44,21 @@ def write_report(
     baseline: str | None = None,
     command: str | None = None,
 ) -> Path:
-    """Write tables, figures, the tidy data and ``index.html`` under ``out``; returns the page.
+    """Write tables, figures, the tidy data and `index.html` to `out`, and return the path of the page.
 
-    The paper's numbers are compared with ours where it has any for our datasets; ``compare`` insists on it.
-    ``baseline`` names the method or configuration that all others are compared with.
+    Args:
+        folders: studies, or folders of studies.
+        out: the folder of the report.
+        compare: fail if the paper has no numbers for these datasets and settings.
+        metric: the score that headlines, tests and figures use; macro accuracy by default.
+        margin: differences below it count as equivalent, as a share (0.01 is one point).
+        where: use only the runs with these settings.
+        by: compare the values of this setting, and separate all other settings.
+        baseline: the method or configuration that all others are compared with.
+        command: the command to show on the page.
+
+    Raises:
+        UserError: the folders have no finished run, an option does not fit, or `out` is not writable.
     """
     results = replace(read(folders, metric), margin=margin)
     if where:
@@ -59,7 +70,10 @@ def write_report(
     published = list(published_tables(results))
     if compare and not published:
         names = ", ".join(sorted(set(results.runs["dataset"])))
-        raise UserError(f"--compare published: the paper has no numbers for {names} in these settings.")
+        raise UserError(
+            f"--compare published: the paper has no numbers for {names} in these settings. "
+            "Leave the option out, or report on a dataset of the paper."
+        )
     own = (across_tables, _rated, make_tables, margin_tables, rank_tables)
     tables = list(_named_apart([*(each for make in own for each in make(results)), *published]))
     try:
@@ -82,12 +96,13 @@ def write_report(
         with written_whole(out / "index.html") as partial:
             partial.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"the report cannot be written to {out}: {error.strerror or error}.") from None
+        reason = error.strerror or error
+        raise UserError(f"cannot write the report to {out}: {reason}. Choose another --out.") from None
     return out / "index.html"
 
 
 def _named_apart(items: Iterable[Item]) -> Iterator[Item]:
-    """Each with a name of its own, so that none overwrites another's files."""
+    """Yield the items with unique names, so that none overwrites the files of another."""
     seen: Counter[str] = Counter()
     for item in items:
         seen[item.name] += 1
@@ -101,28 +116,31 @@ def _rated(results: Results) -> list[table.Table]:
 
 
 def facts(results: Results) -> list[Fact]:
-    """What was run, with what, and for how long."""
+    """Return the facts at the top of the page: what was run, on which machine, and for how long."""
     runs = results.runs
     seeds = runs.groupby("config_hash")["seed"].count()
-    count = f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
+    count = count_of_seeds(int(seeds.max()))
+    if seeds.min() < seeds.max():
+        count = f"{seeds.min()} to {count}"
+    configurations = f"{len(seeds)} configuration{'s' * (len(seeds) != 1)}"
     launches = {launch["space"]: launch for launch in results.launches}
     hours = runs["seconds"].sum() / 3600
     found = [
-        Fact("runs", f"{len(runs)}: {len(seeds)} configurations, {count} seeds each"),
+        Fact("runs", f"{len(runs)}: {configurations}, {count} each"),
         Fact("datasets", _listed(runs["dataset"])),
         Fact("protocol", _listed(runs["protocol"])),
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
         Fact("accuracy", _metric_words(results)),
-        Fact("claims", _claim_words(results)),
+        Fact("tests", _claim_words(results)),
         Fact("over datasets", why_not(results)),
-        Fact("machine time", f"{hours:.2f} hours of training and evaluation"),
+        Fact("compute time", f"{hours:.2f} hours of training and evaluation"),
         Fact("device", _listed(runs["device"])),
         Fact("torch", _listed(runs["torch"])),
         Fact("commit", _listed(runs["commit"].map(lambda name: "unknown" if pd.isna(name) else name[:12]))),
     ]
     found = [fact for fact in found if fact.value]
     spaces = [
-        Fact("space", f"{name}: {launch['description']}" if launch["description"] else name)
+        Fact("search space", f"{name}: {launch['description']}" if launch["description"] else name)
         for name, launch in launches.items()
     ]
     commands = [
@@ -134,36 +152,36 @@ def facts(results: Results) -> list[Fact]:
 
 
 def _claim_words(results: Results) -> str:
-    """What a verdict on this page is worth."""
+    """Return how many comparisons were tested, and the error rate of their verdicts."""
     count = claims(results).tested
     if not count:
         return ""
     tested = "1 comparison was tested" if count == 1 else f"{count} comparisons were tested together"
     return (
-        f"{tested}. The chance that any «ahead», «behind» or «equivalent» is false is at most "
-        f"{100 * LEVEL:g} % ({100 * DIFFERENT:g} % for the first two, {100 * ALIKE:g} % for the last), each "
-        "for its own graph"
+        f"{tested}. The probability of any false verdict is at most {100 * LEVEL:g} %: {100 * DIFFERENT:g} % "
+        f'for "ahead" and "behind", {100 * ALIKE:g} % for "equivalent". '
+        "Each verdict holds for its graph only."
     )
 
 
 def _metric_words(results: Results) -> str:
     if results.metric == "macro accuracy":
-        return "macro: the mean over the classes met, each of which counts the same"
+        return "macro accuracy: the mean over the classes seen so far, with equal weight for each class"
     older = results.sessions.loc[results.sessions["macro_accuracy"].isna(), "run"].nunique()
     if results.metric != "accuracy" or not older:
-        return f"{results.metric}, as was asked for, stands for accuracy on this page"
-    return f"over the queries, each of which counts the same: {older} runs are older than macro accuracy"
+        return f'this page uses {results.metric} wherever it says "accuracy" (--metric)'
+    return f"mean over queries with equal weight, because {older} runs have no macro accuracy"
 
 
 def notices(results: Results) -> list[Notice]:
-    """What keeps a number from being the whole truth."""
+    """Return warnings to read before the results: lost runs, mixed versions and doubtful assumptions."""
     listed = {
-        "failed": ("Runs that failed", [lost.words for lost in results.failed]),
-        "missing": ("Runs that were planned and are missing", [lost.words for lost in results.missing]),
-        "damaged": ("Files that are damaged and were left out", results.damaged),
-        "conflicts": ("Runs that differ between two folders", results.conflicts),
-        "graphs": ("Datasets of one name over different graphs", results.graphs),
-        "untitled": ("Methods that no record describes", _untitled(results)),
+        "failed": ("Failed runs", [lost.words for lost in results.failed]),
+        "missing": ("Planned runs that are missing", [lost.words for lost in results.missing]),
+        "damaged": ("Damaged files, left out", results.damaged),
+        "conflicts": ("Runs with different results in two folders", results.conflicts),
+        "graphs": ("Different graphs with the same dataset name", results.graphs),
+        "untitled": ("Methods without a description", _untitled(results)),
         "asymmetry": ("Differences are not symmetric", _asymmetry(results)),
     }
     found = [Notice(title, lines) for title, lines in listed.values() if lines]
@@ -173,29 +191,28 @@ def notices(results: Results) -> list[Notice]:
         if results.runs[key].nunique(dropna=False) > 1
     ]
     if mixed:
-        found.append(Notice("These runs were not all made alike", mixed))
+        found.append(Notice("Runs with different commits, torch versions or devices", mixed))
     return found
 
 
 def _untitled(results: Results) -> list[str]:
-    """A warning where all records of a method are from before records had its traits."""
+    """Return a warning if all records of a method are older than method descriptions."""
     if not results.untitled:
         return []
     return [
-        f"{', '.join(results.untitled)}: these records are older than descriptions of methods, so the report "
-        "uses the names in them and cannot say whether their answers are transductive"
+        f"{', '.join(results.untitled)}: these records are older than method descriptions. The report uses "
+        "the names in the records and does not know whether the predictions are transductive."
     ]
 
 
 def _asymmetry(results: Results) -> list[str]:
-    """A warning where the tests' assumption looks wrong."""
+    """Return a warning if the data contradict the symmetry that the tests assume."""
     p = claims(results).asymmetry
     if not p < LEVEL:
         return []
     return [
-        f"Over seeds, differences scatter further to one side of their mean than to the other "
-        f"({p_value(p)}). The sign-flip test assumes symmetry, so verdicts near the limit may be false more "
-        "often than stated"
+        f"Over seeds, differences spread further to one side of their mean than to the other ({p_value(p)}). "
+        "The sign-flip test assumes symmetry, so verdicts near the limit can be false more often than stated."
     ]
 
 
@@ -206,14 +223,14 @@ def _saved(drawing: Drawing, out: Path) -> Picture:
 
 
 def _remove_others(out: Path, written: set[Path]) -> None:
-    """What an earlier report left in its folders and this one has not."""
+    """Delete the tables and figures of an earlier report that this one did not write."""
     for pattern in ("tables/*.csv", "tables/*.md", "tables/*.tex", "figures/*.svg", "figures/*.p[dn][fg]"):
         for path in set(out.glob(pattern)) - written:
             path.unlink()
 
 
 def _write_frame(results: Results, path: Path) -> None:
-    """One row a run and session, with every setting; settings of mixed types as text."""
+    """Write one row per run and session with every setting; settings with mixed types become text."""
     frame = results.sessions.copy()
     for key in results.keys:
         kinds = {type(value) for value in frame[key].dropna()}

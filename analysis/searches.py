@@ -1,7 +1,7 @@
-"""Of a study that was a search: the runs that confirm its choices, and what is told of how they were made.
+"""Read studies that tuned hyperparameters: which runs count, and how their configurations were chosen.
 
-The samples are judged on validation streams with the search's own seeds. What methods are compared by are the
-runs of the best samples on fresh seeds: of each search, those of the newest launch that made it.
+A search scores its samples on validation streams with separate seeds. The report compares the runs of the
+best samples on fresh seeds. If a search was launched again, only the newest launch counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Searches = dict[str, Mapping[str, Any]]  # by study
 
 
 def newest_searches(launches: Sequence[Launch]) -> list[Launch]:
-    """Of the launches that chose by searching, each with those searches that none did again later."""
+    """Return the launches that searched, without the searches that a later launch repeated."""
     found: list[Launch] = []
     again: set[str] = set()
     searching = [launch for launch in launches if launch.get("search")]
@@ -34,19 +34,19 @@ def newest_searches(launches: Sequence[Launch]) -> list[Launch]:
 
 
 def _question(cell: Mapping[str, Any]) -> str:
-    """What was searched for, whatever the ranges and the samples."""
-    return str(cell.get("question", f"{cell['dataset']} {cell['method']}"))  # of launches without one
+    """Return the identity of a search, which does not depend on its ranges or samples."""
+    return str(cell.get("question", f"{cell['dataset']} {cell['method']}"))  # older launches have none
 
 
 def confirms(launches: Sequence[Launch], config_hash: str, seed: str) -> bool:
-    """Whether a run counts: in a study that was a search, only those of its choices do."""
+    """Return whether a run counts; in a search, only the runs of chosen configurations do."""
     if not launches:
         return True
     return any(config_hash in launch["configs"] and int(seed) in launch["seeds"] for launch in launches)
 
 
 def together(launches: Sequence[Launch]) -> Mapping[str, Any]:
-    """What is told of the searches of several launches, as of one: the newest's, with all their cells."""
+    """Return the searches of several launches as one: the newest, with the cells of all."""
     searches = [launch["search"] for launch in launches]
     lines = dict.fromkeys(line for search in searches for line in search["overlap"])
     return searches[-1] | {
@@ -56,14 +56,14 @@ def together(launches: Sequence[Launch]) -> Mapping[str, Any]:
 
 
 def naming(keys: Iterable[str], studies: Iterable[str], searches: Searches) -> list[str]:
-    """Settings that may name a configuration: where all were chosen by searches, what they chose does not."""
+    """Return the settings that may name a configuration, without sampled ones if all studies are searches."""
     cells = [cell for search in searches.values() for cell in search["cells"]]
     sampled = {key for cell in cells for key in cell["sampled"]} if set(studies) <= set(searches) else set()
     return [key for key in keys if key not in sampled]
 
 
 def in_words(search: Mapping[str, Any]) -> str:
-    """How the configurations of a study were chosen."""
+    """Return how the configurations of a study were chosen."""
     samples, seeds = search["samples"], ", ".join(map(str, search["seeds"]))
     count = len(search["cells"])
     searches = "one search" if count == 1 else f"{count} searches"
@@ -71,20 +71,20 @@ def in_words(search: Mapping[str, Any]) -> str:
 
 
 def search_tables(searches: Searches) -> Iterator[Table]:
-    """By study: what each search has chosen, and by how many samples."""
+    """Yield a table per study: the chosen values of each search, and its number of samples."""
     for study, search in searches.items():
         keys = list(dict.fromkeys(key for cell in search["cells"] for key in cell["sampled"]))
         rows = [_row(cell, search["samples"], keys) for cell in search["cells"]]
         lost = [cell["title"] for cell in search["cells"] if cell["chosen"] is None]
-        notes = [f"No sample of {', '.join(lost)} ended well: nothing was chosen."] if lost else []
+        notes = [f"Nothing was chosen for {', '.join(lost)}, because no sample finished."] if lost else []
         yield Table(
             name=f"search-{study}",
             section="hyperparameters",
-            title=f"What was chosen: {study}",
+            title=f"Chosen hyperparameters: {study}",
             caption=(
-                f"The objective is {search['objective']}, over seeds {', '.join(map(str, search['seeds']))}, "
-                "in percent, on classes kept out of training. The highest of many, it flatters what was "
-                "chosen: the accuracies of the other tables are of fresh seeds."
+                f"Validation is {search['objective']} in percent, averaged over seeds "
+                f"{', '.join(map(str, search['seeds']))}, on classes kept out of training. As the best of "
+                "many samples it is too optimistic. The other tables therefore use fresh seeds."
             ),
             columns=["search", "samples", "validation", *keys],
             rows=rows,

@@ -1,4 +1,4 @@
-"""What is estimated from several seeds: means with intervals, contrasts of factors, agreement of orders."""
+"""Estimate means with intervals, contrasts of factors and rank correlations from several seeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float] | np.ndarray | pd.Series) -> Estimate:
-    """Mean and Student's 95 % interval; NaN limits for a single value."""
+    """Return the mean and Student's 95 % interval, with NaN limits for a single value."""
     array = np.asarray(values, dtype=float)
     array = array[~np.isnan(array)]
     if len(array) == 0:
@@ -44,16 +44,16 @@ def estimate(values: Sequence[float] | np.ndarray | pd.Series) -> Estimate:
 
 
 def estimates(table: pd.DataFrame) -> dict[str, Estimate]:
-    """By column, over the seeds in its rows."""
+    """Return the estimate of each column over the seeds in its rows."""
     return dict(zip(table.columns, map(estimate, table.to_numpy(dtype=float).T), strict=True))
 
 
 def adjusted_means(table: pd.DataFrame) -> pd.Series:
-    """Means of the columns (configurations) over the rows (seeds), as if no seed were missing.
+    """Return the means of columns (configurations) over rows (seeds), adjusted for missing seeds.
 
-    The least-squares fit of a part for each seed and one for each configuration: who lacks hard seeds gains
-    nothing by it. Plain means where all seeds are there. NaN for columns that share no seed, not even through
-    others, with the largest group that does.
+    A least-squares fit has one effect per seed and one per configuration, so a configuration does not gain
+    from missing hard seeds. Without missing seeds these are plain means. Columns that are not connected with
+    the largest group through shared seeds are NaN.
     """
     there = table.notna().to_numpy()
     if there.all():
@@ -75,34 +75,35 @@ def adjusted_means(table: pd.DataFrame) -> pd.Series:
 
 
 def ranks_of(table: pd.DataFrame) -> pd.Series:
-    """Ranks of the columns by their adjusted means: 1 is the highest, level ones share the better rank."""
+    """Return the ranks of the columns by adjusted means: 1 is the highest, ties share the better rank."""
     return adjusted_means(table).round(10).rank(ascending=False, method="min")
 
 
 def rank_correlation(one: Sequence[float] | pd.Series, other: Sequence[float] | pd.Series) -> float:
-    """Kendall's tau-b of two orders of the same things; NaN where one of them is none."""
+    """Return Kendall's tau-b of two orders; NaN if one of them has only ties."""
     if len(one) < 2:
         return np.nan
     return float(scipy.stats.kendalltau(one, other).statistic)
 
 
-Factor = dict[str, tuple[Any, Any]]  # what is told of it: by name, a level and the one that it is less
+Factor = dict[str, tuple[Any, Any]]  # contrasts by name: a level, and the level that is subtracted
 
 
 def switch(name: str) -> Factor:
-    """A factor that is on or off."""
+    """Return a factor that is on or off."""
     return {name: (True, False)}
 
 
 def contrasts(cells: dict[tuple[Any, ...], pd.Series], factors: Sequence[Factor]) -> dict[str, pd.Series]:
-    """By seed, main effects and interactions of factors, from one series for each combination of levels.
+    """Return main effects and interactions of `factors` by seed.
 
-    A main effect is the mean of the cells with one level less that of the cells with the other. An
-    interaction of two is half the difference of one's effect with the other on and off, and so on; a factor
-    of more levels takes part in it by the first of its effects. Only seeds that have all combinations count.
+    `cells` has one series per combination of levels. A main effect is the mean of the cells with one level
+    minus the mean of the cells with the other level. An interaction of two factors is half the difference of
+    one effect with the other factor on and off, and so on. A factor with more levels enters interactions by
+    its first contrast. Only seeds with all combinations count.
     """
     table = pd.DataFrame(cells).dropna()
-    signs = [  # by factor and name, of each cell
+    signs = [  # by factor and contrast: the sign of each cell
         {
             name: np.array([int(cell[i] == plus) - int(cell[i] == minus) for cell in cells])
             for name, (plus, minus) in factor.items()
@@ -115,6 +116,7 @@ def contrasts(cells: dict[tuple[Any, ...], pd.Series], factors: Sequence[Factor]
     found = {}
     for parts in (*main, *joint):
         contrast = np.prod([sign for _, sign in parts], axis=0)
-        name = " x ".join(name for name, _ in parts)
+        called = [f"({name})" if len(parts) > 1 and " " in name else name for name, _ in parts]
+        name = " x ".join(called)
         found[name] = pd.Series(table.to_numpy() @ contrast / (contrast > 0).sum(), table.index)
     return found

@@ -1,47 +1,48 @@
-"""A table once, for people and for programs: cells as they are shown, and the numbers behind them."""
+"""Define tables with cells for people and numbers for programs, and write them as CSV, Markdown and LaTeX."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
-ONE_COLUMN = 80  # letters, made a little smaller: a wider table is over both columns of a page
+ONE_COLUMN = 80  # characters: wider tables span both columns of a LaTeX page
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, what it sorts by, and whether it stands out."""
+    """The text of a cell, the value that it sorts by, and its marks."""
 
     text: str
     value: float | str | None = None
     best: bool = False
     mark: str = ""  # an asterisk: differs from the reference row
-    leaks: bool = False  # names a protocol that leaks
+    leaks: bool = False  # the cell names a protocol that leaks
 
 
 @dataclass(frozen=True)
 class Table:
     """One table of the report."""
 
-    name: str  # of its files
-    section: str  # of the report
+    name: str  # stem of its file names
+    section: str  # a key of `analysis.page.SECTIONS`
     title: str
     caption: str
     columns: list[str]
     rows: list[list[Cell]]
-    numbers: pd.DataFrame  # what the cells were made of, for the CSV file
+    numbers: pd.DataFrame  # the numbers behind the cells, for the CSV file
     notes: list[str] = field(default_factory=list)
     reference: int | None = None  # the row that the others are compared with
-    leaks: bool = False  # some of its numbers were made by a protocol that leaks
-    paper: Table | None = None  # what LaTeX gets instead: no wider than a column
-    badge: str = ""  # beside its title: what its numbers are not
+    leaks: bool = False  # some of its numbers come from a protocol that leaks
+    paper: Table | None = None  # a narrow version for LaTeX
+    badge: str = ""  # a warning next to the title
 
 
 def save(table: Table, folder: Path) -> list[Path]:
-    """As CSV with every number in full, as Markdown, and as LaTeX."""
+    """Write `table` to `folder` as CSV with full precision, Markdown and LaTeX, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         "csv": table.numbers.to_csv(index=False),
@@ -57,20 +58,20 @@ def save(table: Table, folder: Path) -> list[Path]:
 
 
 def to_markdown(table: Table) -> str:
-    """A GitHub table, the best in bold."""
+    """Return a GitHub table with the best values in bold, and its caption and notes below."""
     rows = [[_shown(cell, _escape_markdown, "**{}**") for cell in row] for row in table.rows]
     header = [_escape_markdown(name) for name in table.columns]
     rule = ["--:" if _is_number(table, index) else "---" for index in range(len(header))]
     lines = ["| " + " | ".join(cells) + " |" for cells in (header, rule, *rows)]
-    return "\n\n".join([table.title, "\n".join(lines), *_said(table)]) + "\n"
+    return "\n\n".join([table.title, "\n".join(lines), *_below(table)]) + "\n"
 
 
 def to_latex(table: Table) -> str:
-    """A float for a document with booktabs and graphicx: no wider than a column, or than both."""
+    """Return a LaTeX float that needs booktabs and graphicx; wide tables span both columns."""
     rows = [[_shown(cell, escape_latex, r"\textbf{{{}}}") for cell in row] for row in table.rows]
     header = [escape_latex(name) for name in table.columns]
     alignment = "".join("r" if _is_number(table, index) else "l" for index in range(len(header)))
-    caption = escape_latex(" ".join([f"{table.title}.", *_said(table)]))
+    caption = escape_latex(" ".join([f"{table.title}.", *_below(table)]))
     texts = [table.columns, *([cell.text for cell in row] for row in table.rows)]
     letters = sum(max(map(len, column)) + 2 for column in zip(*texts, strict=True))
     kind = "table*" if letters > ONE_COLUMN else "table"
@@ -94,17 +95,18 @@ def to_latex(table: Table) -> str:
     )
 
 
-def _said(table: Table) -> list[str]:
-    """What stands under a table that is no part of a page."""
+def _below(table: Table) -> list[str]:
+    """Return the text below a table in Markdown and LaTeX: badge, caption and notes."""
     return [*([f"{table.badge}."] if table.badge else []), table.caption, *table.notes]
 
 
 def escape_latex(text: str) -> str:
-    """Text as LaTeX takes it."""
+    """Return `text` with LaTeX escapes and paired quotes."""
     signs = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     signs |= {sign: "\\" + sign for sign in "&%$#_{}"}
-    signs |= {"±": r"$\pm$", "«": "``", "»": "''", "†": r"\dag{}", "<": r"$<$", ">": r"$>$"}
-    return "".join(signs.get(sign, sign) for sign in text)
+    signs |= {"±": r"$\pm$", "†": r"\dag{}", "<": r"$<$", ">": r"$>$"}
+    escaped = "".join(signs.get(sign, sign) for sign in text)
+    return re.sub(r'"([^"]*)"', r"``\1''", escaped)
 
 
 def _escape_markdown(text: str) -> str:

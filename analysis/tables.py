@@ -1,4 +1,4 @@
-"""The tables of a report: which there are depends on what varies in the results."""
+"""Make the tables of a report. What varies in the results decides which tables there are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.claims import MOMENTS, Claims, best_of, claims
 from analysis.cost import cost_table
 from analysis.designs import Factorial, factorials, grids, one_at_a_time, place, protocol_pairs
 from analysis.frame import PER_RUN, Panel, Results, last_and_average
-from analysis.inference import AHEAD, Difference
+from analysis.inference import AHEAD, POWER, Difference
 from analysis.labels import readable, slug, transductive_words
 from analysis.searches import search_tables
 from analysis.statistics import (
@@ -30,23 +30,24 @@ from analysis.words import a_look, listed, p_value, points, verdict
 from hagmeta.common.differences import sort_key
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration
 
-INTERVAL = "Mean ± 95 % interval over the seeds (Student's t), in percent."
-BOLD = "Bold: the highest at the last session, and all that it is not ahead of."
-ABOUT_RANKS = "Ranks and gaps to the best are of means at the last session, adjusted for missing seeds."
+INTERVAL = "Values are means ± 95 % intervals over the seeds (Student's t), in percent."
+BOLD = "Bold marks the highest mean at the last session, and every configuration that it is not ahead of."
+ABOUT_RANKS = "Ranks and gaps use the means at the last session, adjusted for missing seeds."
 AT_THE_LAST_SESSION = {each.title: each.name for each in BUILT_IN if each.shown and each.by_session}
 OVER_ALL_SESSIONS = {each.title: each.name for each in BUILT_IN if each.name in PER_RUN}
 TOLD_AT_THE_LAST_SESSION = {each.title: each.name for each in DIAGNOSTICS if each.shown}
 LOW_IS_GOOD = [each.title for each in (*BUILT_IN, *DIAGNOSTICS) if not each.higher_is_better]
 CALIBRATION = "calibration error"
 ABOUT_CALIBRATION = (
-    " Calibration error is how far the confidence of answers is from their accuracy, on average over bins of "
-    "confidence: lower is better."
+    " Calibration error is the mean gap between the confidence and the accuracy of predictions, over bins of "
+    "confidence (lower is better)."
 )
-LEAKS = "The released protocol trains on the queries that it is scored on."
+DIFFERENCES = "Differences are in points; an asterisk marks ahead or behind."
+LEAKS = "The released protocol leaks: it trains on the queries that it is scored on."
 
 
 def make_tables(results: Results) -> Iterator[Table]:
-    """Every table that the results have something for."""
+    """Yield every table that `results` have data for."""
     told = claims(results)
     for panel in results.panels():
         yield summary_table(panel, told)
@@ -69,9 +70,9 @@ def make_tables(results: Results) -> Iterator[Table]:
 
 
 def summary_table(panel: Panel, told: Claims) -> Table:
-    """First, average and last, rank, and the difference from the reference: the highest row first."""
+    """Return accuracies, ranks and differences from the reference, the highest row first."""
     columns = {moment: estimates(panel.by_seed(moment)) for moment in ("first", "average", "last")}
-    tests = told.beside(panel, panel.reference)
+    tests = told.against(panel, panel.reference)
     top, ordered = top_of(panel, told), by_rank(panel)
     means = adjusted_means(panel.by_seed("last")[panel.rivals])
     ranks = ranks_of(panel.by_seed("last")[panel.rivals])
@@ -88,18 +89,18 @@ def summary_table(panel: Panel, told: Claims) -> Table:
     about = [
         INTERVAL,
         *([ABOUT_RANKS] if ranked else []),
-        *([f"{told.pairs.words} Differences are in points."] if tests else []),
+        *([f"{DIFFERENCES} {told.pairs.words}"] if tests else []),
         *([BOLD] if top else []),
     ]
     found = Table(
         name=f"summary-{panel.slug}",
         section=_section(panel),
-        title=f"First, average and last: {panel.title}",
+        title=f"First session, average and last session: {panel.title}",
         caption=" ".join(about),
         columns=[
             *("configuration", "seeds", *columns),
             *(["rank", "gap to best"] if ranked else []),
-            *(["last less reference", "verdict"] if tests else []),
+            *(["last minus reference", "verdict"] if tests else []),
         ],
         rows=rows,
         numbers=_numbers(panel, columns, tests, ranks),
@@ -112,14 +113,14 @@ def summary_table(panel: Panel, told: Claims) -> Table:
 
 
 def by_rank(panel: Panel) -> list[str]:
-    """The configurations, the highest mean at the last session first, and oracles after the others."""
+    """Return the configurations by mean at the last session, the highest first, and then the oracles."""
     means = adjusted_means(panel.by_seed("last")[panel.rivals])
     rivals = sorted(panel.rivals, key=lambda label: (bool(np.isnan(means[label])), -means[label]))
     return [*rivals, *(label for label in panel.labels if label in panel.oracles)]
 
 
 def _for_paper(table: Table, tested: bool) -> Table:
-    """Name, first, average, last and difference; intervals of the last two alone."""
+    """Return a narrow version for LaTeX, with intervals in its last two columns only."""
     rows = []
     for name, _, first, average, last, *rest in table.rows:
         means = [replace(cell, text=cell.text.partition(" ")[0]) for cell in (first, average)]
@@ -130,7 +131,7 @@ def _for_paper(table: Table, tested: bool) -> Table:
 
 
 def top_of(panel: Panel, told: Claims) -> set[str]:
-    """The highest and all that it was tested against and is not ahead of; none where some were not tested."""
+    """Return the highest and all that it is not ahead of, or nothing if a pair was not tested."""
     best = best_of(panel)
     tests = {label: told.pair(panel, best, label) for label in panel.rivals if label != best} if best else {}
     if best is None or not all(test is not None and test.tested for test in tests.values()):
@@ -143,7 +144,7 @@ def _section(panel: Panel) -> str:
 
 
 def sessions_table(panel: Panel, told: Claims) -> Table:
-    """Means by session with PD and RPD: the form of the paper's Table 2."""
+    """Return means by session with PD and RPD, in the form of the paper's Table 2."""
     sessions = sorted(panel.sessions["session"].unique())
     columns = {str(session): estimates(panel.by_seed("score", session)) for session in sessions}
     columns |= {"PD": estimates(panel.by_seed("pd")), "RPD": estimates(panel.by_seed("rpd"))}
@@ -152,8 +153,9 @@ def sessions_table(panel: Panel, told: Claims) -> Table:
         section=_section(panel),
         title=f"Accuracy by session: {panel.title}",
         caption=(
-            "Means over the seeds in percent; intervals are in the CSV file. PD is the drop from session 0 "
-            "to the last, in points, RPD its share of session 0. A small drop may be that of a low start."
+            "Values are means over the seeds, in percent. The CSV file has the intervals. PD is the drop "
+            "from session 0 to the last session, in points. RPD is PD as a share of session 0. A low start "
+            "can make a drop small."
         ),
         columns=["configuration", "seeds", *columns],
         rows=[
@@ -176,7 +178,7 @@ def _mean_cell(mean: float) -> Cell:
 
 
 def metrics_table(panel: Panel, told: Claims) -> Table | None:
-    """What the last session looks like by each metric; None where no record has them all."""
+    """Return every metric at the last session, or None if no record has all of them."""
     known = panel.sessions.loc[panel.sessions["macro_accuracy"].notna(), "run"]
     if known.empty:
         return None
@@ -187,7 +189,8 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
     tables = metric_tables(panel)
     notes = [order_words(panel, tables)] if len(panel.labels) > len(panel.oracles) + 1 else []
     if left_out:
-        notes.append(f"{left_out} runs were recorded before there were macro metrics and are left out.")
+        runs_are = "1 run is" if left_out == 1 else f"{left_out} runs are"
+        notes.append(f"{runs_are} left out: their records are older than the macro metrics.")
     columns = {name: estimates(table) for name, table in tables.items()}
     rows = [
         [Cell(label, label), _seed_count(panel, label)]
@@ -197,13 +200,14 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
     return Table(
         name=f"metrics-{panel.slug}",
         section=_section(panel),
-        title=f"Metrics side by side: {panel.title}",
+        title=f"All metrics: {panel.title}",
         caption=(
-            f"{INTERVAL} At the last session, but for the average over all sessions, forgetting and BWT. "
-            "Accuracy counts every query alike, macro metrics every class met. Base are the classes known at "
-            "session 0, novel all later ones; harmonic is their harmonic mean. Forgetting is the mean over "
-            "earlier tasks of the drop from the best accuracy that a task once had (lower is better); BWT, "
-            "backward transfer, the mean of their accuracy at the end less that when they came."
+            f"{INTERVAL} Metrics are measured at the last session; average, forgetting and BWT cover all "
+            "sessions. Accuracy gives each query the same weight, macro metrics each class seen so far. Base "
+            "classes are those known at session 0, and novel classes all later ones. Harmonic is the "
+            "harmonic mean of both accuracies. Forgetting is the drop from the best accuracy of each earlier "
+            "task, averaged over tasks (lower is better). BWT (backward transfer) is the final accuracy of "
+            "each earlier task minus its accuracy when it arrived, averaged over tasks."
             f"{ABOUT_CALIBRATION if CALIBRATION in tables else ''}"
         ),
         columns=["configuration", "seeds", *tables],
@@ -216,7 +220,7 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
 
 
 def metric_tables(panel: Panel) -> dict[str, pd.DataFrame]:
-    """By title of a metric: (seeds, configurations)."""
+    """Return a table (seeds, configurations) for each metric, by its title."""
     last = int(panel.sessions["session"].max())
     tables = {name: panel.by_seed(column, last) for name, column in AT_THE_LAST_SESSION.items()}
     for name, column in {"average": "average", **OVER_ALL_SESSIONS}.items():
@@ -229,7 +233,7 @@ def metric_tables(panel: Panel) -> dict[str, pd.DataFrame]:
 
 
 def other_metrics_table(panel: Panel, others: Sequence[MetricDeclaration], told: Claims) -> Table | None:
-    """Return the metrics that records have beside the built-in ones; None where these runs have none."""
+    """Return the metrics that are not built in, or None if these runs have none."""
     there = {
         title: (column, each)
         for each in others
@@ -243,9 +247,9 @@ def other_metrics_table(panel: Panel, others: Sequence[MetricDeclaration], told:
     best = {title: _best_mean(panel, column, each) for title, (column, each) in there.items()}
     low = list(dict.fromkeys(each.title for _, each in there.values() if not each.higher_is_better))
     about = [
-        "Mean ± 95 % interval over the seeds (Student's t), in the units of each metric.",
+        "Values are means ± 95 % intervals over the seeds (Student's t), in the units of each metric.",
         *([f"Lower is better: {', '.join(low)}."] if low else []),
-        *(["Bold: the best mean, oracles aside; not tested."] if any(best.values()) else []),
+        *(["Bold marks the best mean without oracles; it is not tested."] if any(best.values()) else []),
     ]
     return Table(
         name=f"other-metrics-{panel.slug}",
@@ -266,7 +270,7 @@ def other_metrics_table(panel: Panel, others: Sequence[MetricDeclaration], told:
 
 
 def _best_mean(panel: Panel, column: str, metric: MetricDeclaration) -> str | None:
-    """Return the configuration with the best mean; None without a rival or with too few seeds to decide."""
+    """Return the configuration with the best mean, or None without a rival or with too few seeds to test."""
     means = adjusted_means(panel.by_seed(column)[panel.rivals]).dropna()
     if len(means) < 2 or panel.badge:
         return None
@@ -274,7 +278,7 @@ def _best_mean(panel: Panel, column: str, metric: MetricDeclaration) -> str | No
 
 
 def _plain_cell(found: Estimate, *, best: bool) -> Cell:
-    """«0.1234 ± 0.0021», as the metric has it."""
+    """Return "0.1234 ± 0.0021", in the units of the metric."""
     if found.seeds == 0:
         return Cell("", None)
     text = f"{found.mean:.4g}" + ("" if np.isnan(found.half) else f" ± {found.half:.2g}")
@@ -282,7 +286,7 @@ def _plain_cell(found: Estimate, *, best: bool) -> Cell:
 
 
 def metric_ranks(panel: Panel, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """(configurations that are no oracles, metrics); 1 is the best mean."""
+    """Return the ranks (configurations without oracles, metrics); 1 is the best mean."""
     rivals = panel.rivals
     means = pd.DataFrame({name: adjusted_means(table[rivals]) for name, table in tables.items()})
     signs = pd.Series({name: 1 if name in LOW_IS_GOOD else -1 for name in tables})
@@ -290,26 +294,26 @@ def metric_ranks(panel: Panel, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def order_words(panel: Panel, tables: dict[str, pd.DataFrame]) -> str:
-    """Whether it matters, for who is better, what is measured."""
+    """Return whether the order of configurations depends on the metric."""
     ranks = metric_ranks(panel, tables)
     first = "macro accuracy"
     taus = {name: rank_correlation(ranks[first], ranks[name]) for name in tables if name != first}
     told = ", ".join(f"{name} {tau:.2f}" for name, tau in taus.items() if not np.isnan(tau))
     if not told:
-        return "Means are level: there is no order to compare."
+        return "All means are equal, so there is no order to compare."
     leader = str(ranks[first].idxmin())
     firsts: dict[str, list[str]] = {}
     for name in taus:
         if ranks.loc[leader, name] > 1:
             firsts.setdefault(str(ranks[name].idxmin()), []).append(name)
     other = [f"{label} by {listed(names)}" for label, names in firsts.items()]
-    agree = f"; the first is another: {'; '.join(other)}" if other else "; all have the same first"
-    start = f"Order of means by {first} ({leader} first)"
-    return f"{start} and by the others, Kendall's tau: {told}{agree}."
+    agree = f"Other leaders: {'; '.join(other)}." if other else "All metrics have the same leader."
+    start = f"By {first}, {leader} leads."
+    return f"{start} Kendall's tau between this order and the order by each other metric: {told}. {agree}"
 
 
 def ablation_table(factorial: Factorial, told: Claims) -> Table:
-    """The form of the paper's Table 3."""
+    """Return all combinations of the switches, in the form of the paper's Table 3."""
     panel = factorial.panel
     columns = {
         "first session": estimates(panel.by_seed("first")),
@@ -330,8 +334,8 @@ def ablation_table(factorial: Factorial, told: Claims) -> Table:
         section="ablation",
         title=f"With and without {listed(factorial.names)}: {factorial.title}",
         caption=(
-            f"{INTERVAL} PD is in points. The reference row has everything on. Effects are tested, rows are "
-            "not."
+            f"{INTERVAL} PD is in points. The reference row has all parts switched on. The rows are not "
+            "tested; the next table tests the effects."
         ),
         columns=[*factorial.names, "seeds", *columns],
         rows=rows,
@@ -344,7 +348,7 @@ def ablation_table(factorial: Factorial, told: Claims) -> Table:
 
 
 def effects_table(factorial: Factorial, told: Claims) -> Table:
-    """Main effects and interactions of the switches, at session 0 and at the last."""
+    """Return the main effects and interactions of the switches, at session 0 and at the last session."""
     panel = factorial.panel
     moments = {moment: told.effects_of(factorial, moment) for moment in MOMENTS}
     aliases = {moment: factorial.aliases(moment) for moment in MOMENTS}
@@ -354,14 +358,17 @@ def effects_table(factorial: Factorial, told: Claims) -> Table:
         for moment, found in moments.items():
             same = aliases[moment].get(name)
             if same is None:
-                cells += [difference_cell(found[name], p=True), verdict_cell(found[name], finds=True)]
+                cells += [difference_cell(found[name], p=True), verdict_cell(found[name], detects=True)]
             else:
-                cells += [Cell(f"is {same}", found[name].mean), Cell("", "")]
+                cells += [Cell(f"same as {same}", found[name].mean), Cell("", "")]
             numbers.append({"effect": name, "session": moment, "is": same or "", **found[name].told})
         rows.append([Cell(name, name), *cells])
+    detects = ""
+    if any(": detects " in cell.text for row in rows for cell in row):
+        detects = f' "Detects" is the smallest effect that the test finds with {100 * POWER:.0f} % power.'
     notes = [
-        f"At {MOMENTS[moment]} {len(same)} of {len(moments[moment])} are others under another name, seed by "
-        f"seed, and are tested once: {', '.join(f'{one} is {other}' for one, other in same.items())}."
+        f"At {MOMENTS[moment]}, {len(same)} of {len(moments[moment])} effects equal another effect for every "
+        f"seed. They are tested once: {', '.join(f'{one} = {other}' for one, other in same.items())}."
         for moment, same in aliases.items()
         if same
     ]
@@ -370,10 +377,9 @@ def effects_table(factorial: Factorial, told: Claims) -> Table:
         section="ablation",
         title=f"Effects and interactions: {factorial.title}",
         caption=(
-            "Points of accuracy. A main effect is the mean with the part on less that with it off, over all "
-            "states of the others; an interaction is half the difference that one part makes to another's "
-            f"effect. {told.effects.words} «Finds» is the smallest effect that would have been found in four "
-            f"of five such studies.{factorial.about_training}"
+            "Effects are in points of accuracy. A main effect is the mean with the part on minus the mean "
+            "with it off, over all states of the other parts. An interaction is half the change that one "
+            f"part makes to the effect of another. {told.effects.words}{detects}{factorial.about_training}"
         ),
         columns=["effect", *(column for when in MOMENTS.values() for column in (when, "verdict"))],
         rows=rows,
@@ -385,7 +391,7 @@ def effects_table(factorial: Factorial, told: Claims) -> Table:
 
 
 def sensitivity_table(panel: Panel, told: Claims) -> Table:
-    """One hyperparameter at a time around the reference."""
+    """Return the effect of changing one setting at a time, starting from the reference."""
     values = panel.by_seed("last")
     configs = panel.runs.drop_duplicates("label").set_index("label")
     rows, numbers = [], []
@@ -402,8 +408,8 @@ def sensitivity_table(panel: Panel, told: Claims) -> Table:
         name=f"sensitivity-{panel.slug}",
         section="hyperparameters",
         title=f"One setting at a time, around the reference: {panel.title}",
-        caption=f"Accuracy at the last session. {INTERVAL} {told.pairs.words}",
-        columns=["setting", "value", "last session", "less reference", "verdict"],
+        caption=f"Accuracy at the last session. {INTERVAL} {DIFFERENCES} {told.pairs.words}",
+        columns=["setting", "value", "last session", "minus reference", "verdict"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
         notes=_notes(panel, told),
@@ -413,7 +419,7 @@ def sensitivity_table(panel: Panel, told: Claims) -> Table:
 
 
 def settings_tables(results: Results) -> Iterator[Table]:
-    """N-way K-shot: a row a setting, for all that share the rest of it."""
+    """Yield tables with one row per N-way K-shot setting; the other settings are the same in all rows."""
     for where, runs in grids(results):
         rows, numbers = [], []
         for (label, n_way, k_shot), group in runs.groupby(["name", "n_way", "k_shot"], sort=False):
@@ -431,8 +437,8 @@ def settings_tables(results: Results) -> Iterator[Table]:
             section="settings",
             title=f"N-way K-shot: {where}",
             caption=(
-                f"{INTERVAL} PD is in points. Settings with other N have other numbers of sessions: compare "
-                "within one N."
+                f"{INTERVAL} PD is in points. The number of sessions depends on N, so compare only rows with "
+                "the same N."
             ),
             columns=["configuration", "N", "K", "seeds", "first session", "last session", "average", "PD"],
             rows=sorted(rows, key=lambda row: [str(row[0].value), row[1].value, row[2].value]),
@@ -443,7 +449,7 @@ def settings_tables(results: Results) -> Iterator[Table]:
 
 
 def protocol_tables(results: Results) -> Iterator[Table]:
-    """The same configuration under both protocols: what the leaks are worth."""
+    """Yield a table of the configurations that ran under both protocols."""
     pairs, tests = protocol_pairs(results), claims(results).protocols
     if not pairs:
         return
@@ -460,9 +466,9 @@ def protocol_tables(results: Results) -> Iterator[Table]:
     yield Table(
         name="protocols",
         section="protocol",
-        title="Strict compared with released",
-        caption=f"{INTERVAL} {LEAKS} {tests.words}",
-        columns=["configuration", "where", "strict", "released", "released less strict", "verdict"],
+        title="Strict and released protocol",
+        caption=f"{INTERVAL} {DIFFERENCES} {LEAKS} {tests.words}",
+        columns=["configuration", "where", "strict", "released", "released minus strict", "verdict"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
         leaks=True,
@@ -473,7 +479,7 @@ def protocol_tables(results: Results) -> Iterator[Table]:
 
 
 def difference_cell(difference: Difference | None, *, p: bool = False) -> Cell:
-    """«+1.2 [+0.8, +1.6]» in points; an asterisk where it is ahead or behind."""
+    """Return "+1.2 [+0.8, +1.6]" in points, with an asterisk if the verdict is ahead or behind."""
     if difference is None:
         return Cell("reference", 0.0)
     if np.isnan(difference.mean):
@@ -482,13 +488,15 @@ def difference_cell(difference: Difference | None, *, p: bool = False) -> Cell:
     return Cell(text, difference.mean, mark="*" if difference.significant else "")
 
 
-def verdict_cell(difference: Difference | None, *, finds: bool = False) -> Cell:
-    """One of five, and what would decide it."""
-    return Cell("", "") if difference is None else Cell(verdict(difference, finds=finds), difference.verdict)
+def verdict_cell(difference: Difference | None, *, detects: bool = False) -> Cell:
+    """Return the verdict; an open one names the seeds that would decide it."""
+    if difference is None:
+        return Cell("", "")
+    return Cell(verdict(difference, detects=detects), difference.verdict)
 
 
 def estimate_cell(found: Estimate, *, best: bool = False) -> Cell:
-    """«57.2 ± 1.0» in percent."""
+    """Return "57.2 ± 1.0" in percent."""
     if found.seeds == 0:
         return Cell("", None)
     text = f"{100 * found.mean:.1f}"
@@ -527,7 +535,7 @@ def _numbers(
         who |= {} if ranks is None else {"rank": ranks.get(label)}
         rows += [{**who, "column": name, **vars(found[label])} for name, found in columns.items()]
         if label in tests:
-            rows.append({**who, "column": "last less reference", **tests[label].told})
+            rows.append({**who, "column": "last minus reference", **tests[label].told})
     return pd.DataFrame(rows)
 
 
@@ -535,15 +543,15 @@ def _notes(panel: Panel, told: Claims) -> list[str]:
     notes = []
     if len(set(panel.counts.values())) > 1:
         notes.append(
-            "Not all rows have the same number of seeds. Ranks adjust for that; differences use the seeds "
-            "that both have."
+            "The rows have different numbers of seeds. Ranks adjust for that, and differences use the seeds "
+            "that both rows have."
         )
     if unranked := sorted(
         label for label, rank in ranks_of(panel.by_seed("last")[panel.rivals]).items() if rank != rank
     ):
-        notes.append(f"Without a rank, since they share no seed with the others: {', '.join(unranked)}.")
+        notes.append(f"Not ranked, because no seed is shared with the others: {', '.join(unranked)}.")
     if panel.mixed:
-        notes.append("† Runs of more than one commit, version of torch or device are averaged in this row.")
+        notes.append("† This row averages runs with different commits, torch versions or devices.")
     notes += oracle_words(panel, told).values()
     if panel.leaks:
         notes.append(LEAKS)

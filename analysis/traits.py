@@ -1,4 +1,4 @@
-"""What methods are called and what they are there for, as records say it: no method is known by name."""
+"""Read titles and roles of methods from the records; no method name is hard-coded."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 from hagmeta.common.identity import IDENTITY, without_hash
 from hagmeta.common.records import OpenRecord
 
-ROLES = ("studied", "baseline", "proposed", "bound")  # in the order of tables
+ROLES = ("studied", "baseline", "proposed", "bound")  # the order in tables
 USUAL = "baseline"
-DIGITS = 6  # of a hash, where a name is not enough
+DIGITS = 6  # of a hash, if names are not unique
 
 
 class Traits(NamedTuple):
-    """What a report needs to know of the method of a run."""
+    """The title, role and transductive predictions of a method."""
 
     title: str
     role: str = USUAL
-    transductive: str = ""  # why its answers depend on nodes without labels; empty where they do not
+    transductive: str = ""  # why predictions depend on unlabelled nodes; empty if they do not
 
     @property
     def place(self) -> tuple[int, str, str]:
@@ -31,8 +31,8 @@ class Traits(NamedTuple):
 def with_traits(records: Sequence[OpenRecord], launches: Iterable[Mapping[str, Any]]) -> list[OpenRecord]:
     """Return the records, each with its `Traits`.
 
-    Records from before there were traits take those of the same configuration, or else of the same method,
-    in other records or in the launches. A method that nobody describes is called by its own name.
+    Records without traits take those of the same configuration, or of the same method, from other records or
+    from the launches. A method without any description keeps its name as its title.
     """
     by_config = {record["config_hash"]: record["traits"] for record in reversed(records) if _told(record)}
     by_method = {method: said for launch in launches for method, said in _of_launch(launch)}
@@ -59,7 +59,7 @@ def with_traits(records: Sequence[OpenRecord], launches: Iterable[Mapping[str, A
 
 
 def undescribed(records: Iterable[OpenRecord], launches: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the methods of which neither a record nor a launch says what they are."""
+    """Return the methods that neither a record nor a launch describes."""
     told = {record["config"]["method"] for record in records if _told(record)}
     told |= {method for launch in launches for method, _ in _of_launch(launch)}
     return sorted({record["config"]["method"] for record in records} - told)
@@ -76,7 +76,7 @@ def _of_launch(launch: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, An
 
 
 def told_apart(titles: Mapping[str, str]) -> dict[str, str]:
-    """Return titles by identity, no two alike: those that share one end with digits of their hash."""
+    """Return unique titles by identity; shared titles get digits of a hash."""
     shared = Counter(titles.values())
     plain = Counter(title for identity, title in titles.items() if not IDENTITY.fullmatch(identity))
     found = {}

@@ -1,4 +1,4 @@
-"""Figures from tidy results: modules that each draw what the data has for them, and nothing otherwise."""
+"""Draw the figures of a report. Each module draws nothing if the results have no data for it."""
 
 from __future__ import annotations
 
@@ -51,18 +51,21 @@ PIXELS_PER_INCH = 200
 
 
 def draw_all(results: Results) -> Iterator[Drawing]:
-    """Every figure that the results have data for, in the report's order."""
+    """Yield every figure that `results` have data for, in the order of the report."""
     for module in MODULES:
         yield from module.draw(results)
 
 
 def save(drawing: Drawing, folder: Path) -> dict[str, Path]:
-    """Write the figure as SVG, PNG and PDF, the same bytes for the same figure, and close it."""
+    """Write the figure as SVG, PNG and PDF, close it, and return the paths by format.
+
+    The same figure gives the same bytes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     figure = drawing.figure
     with matplotlib.rc_context(RC):
         figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # the layout is made once, not again for each format
+        figure.set_layout_engine(None)  # computed once, not for each format
         paths = {kind: folder / f"{drawing.name}.{kind}" for kind in ("svg", "png", "pdf")}
         figure.savefig(paths["svg"], metadata={"Date": None})
         figure.savefig(paths["png"], dpi=PIXELS_PER_INCH)

@@ -1,4 +1,4 @@
-"""What GPIL, NLA and TLA each add: effects of the switches, and the accuracies of their combinations."""
+"""Draw the effects of GPIL, NLA and TLA, and the accuracies of their combinations."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ FIRST, LAST = style.LOOKS[1], style.LOOKS[0]
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Effects and combinations in each setting where at least two switches make a whole factorial."""
+    """Yield effects and combinations for each setting with a complete factorial of two or more switches."""
     numbered = [pair for panel in results.panels() for pair in enumerate(factorials(panel))]
     numbered = [(number, each) for number, each in numbered if len(each.factors) >= FEWEST_SWITCHES]
-    # Every panel has its first before another has its second.
+    # The first factorial of each panel comes before the second of any.
     numbered.sort(key=lambda pair: (pair[1].panel.leaks, pair[0]))
     found = [each for _, each in numbered]
     rest = summary.left_out(MOST, len(found), "factorials")
@@ -38,7 +38,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def _moments(factorial: Factorial) -> list[tuple[str, str, style.Look, float]]:
-    """(column, words, look, place above or below the row's middle)."""
+    """Return (column, words, look, offset from the middle of the row) for both sessions."""
     last = int(factorial.panel.sessions["session"].max())
     return [("first", "session 0", FIRST, -1.0), ("last", f"session {last} (the last)", LAST, 1.0)]
 
@@ -50,7 +50,7 @@ def _effects(factorial: Factorial, told: Claims, seeds: int, rest: str) -> Drawi
     figure, ((*axes,),) = style.grid(1, 2, 1.1 + 0.3 * len(names), sharey=True)
     for each, (moment, words, look, _) in zip(axes, _moments(factorial), strict=True):
         _effect_dots(each, told.effects_of(factorial, moment), look, factorial.aliases(moment))
-        _rows(each, names, words)
+        _rows(each, [style.wrapped(name, 30) for name in names], words)
         each.axhline(len(main) - 0.5, color=style.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
         each.grid(axis="y", visible=False)
         each.set_xlabel("effect on accuracy (points)")
@@ -59,14 +59,15 @@ def _effects(factorial: Factorial, told: Claims, seeds: int, rest: str) -> Drawi
     who = "one seed that has" if seeds == 1 else f"{seeds} seeds that have"
     caption = (
         f"Main effects of {', '.join(factorial.names)} (above the dotted line) and their interactions (below"
-        " it), at session 0 and at the last. A main effect is the mean accuracy with the"
-        " switch on less that with it off; an interaction is half of what one adds more when the other is on."
-        f" Over the {who} all {count} combinations; an asterisk marks what is ahead or behind, «=» what is"
-        f" another effect under another name. {told.effects.words} Right of zero a component helps. The two"
-        " sides have scales of their own."
+        " it), at session 0 and at the last session. Dots are means, and bars 95 % intervals, over the"
+        f" {who} all {count} combinations. A main effect is the mean accuracy with the switch on minus the"
+        " mean with it off. An interaction is half the extra gain of one switch when the other is on."
+        ' Right of zero, a component helps. An asterisk marks effects that are ahead or behind, and "=" marks'
+        f" effects that equal another one for every seed. The two sides have different scales."
+        f" {told.effects.words}"
         f"{factorial.about_training}{summary.warning(factorial.panel)}{rest}"
     )
-    title = f"What each component adds: {factorial.title}"
+    title = f"Effect of each component: {factorial.title}"
     return Drawing(
         f"ablation-effects-{factorial.slug}", "ablation", title, caption, figure, factorial.panel.leaks
     )
@@ -81,11 +82,11 @@ def _effect_dots(
     axes.axvline(0, color=style.INK, linewidth=1)
     options: dict[str, Any] = {"fmt": look.marker, "color": look.color, "markersize": 5}
     style.interval(axes, mean, rows, low, high, horizontal=True, **options)
-    beside = axes.get_yaxis_transform()  # x in widths of the axes, y in rows
+    margin = axes.get_yaxis_transform()  # x in widths of the axes, y in rows
     for row, (name, effect) in enumerate(effects.items()):
         mark = "=" if name in aliases else "*" if effect.significant else ""
         words = f"{round(100 * effect.mean, 1) + 0.0:+.1f}{mark}"
-        axes.text(1.02, row, words, transform=beside, va="center", fontsize=8)
+        axes.text(1.02, row, words, transform=margin, va="center", fontsize=8)
 
 
 @style.styled
@@ -99,15 +100,15 @@ def _combinations(factorial: Factorial, rest: str) -> Drawing:
     none = ALL_OFF if len(factorial.factors) == 3 else "neither"
     labels = [" + ".join(factorial.parts(cell)) or none for cell in cells]
     _rows(axes, labels, style.wrapped(_heading(factorial), 80))
-    axes.set_xlabel("accuracy over all classes met (%)")
+    axes.set_xlabel("accuracy over all classes seen so far (%)")
     style.legend_below(figure, *axes.get_legend_handles_labels())
     caption = (
-        f"The {len(cells)} combinations of components at session 0 and at the last."
-        f" {summary.band_words(factorial.runs, 'lines')} Faint dots beside them are single seeds. Seeds share"
-        " their splits, so the differences are surer than these intervals suggest; the effects are tested in"
-        f" pairs, seed by seed.{summary.warning(factorial.panel)}{rest}"
+        f"Accuracy of the {len(cells)} combinations of components at session 0 and at the last session."
+        f" {summary.band_words(factorial.runs, 'lines')} Faint dots are single seeds. Configurations share"
+        " the splits of their seeds, so their differences are more certain than these intervals suggest. The"
+        f" effects are tested in pairs, by seed.{summary.warning(factorial.panel)}{rest}"
     )
-    title = f"The combinations of components: {factorial.title}"
+    title = f"Combinations of components: {factorial.title}"
     return Drawing(
         f"ablation-combinations-{factorial.slug}", "ablation", title, caption, figure, factorial.panel.leaks
     )

@@ -1,4 +1,4 @@
-"""What accuracy costs: seconds a run against accuracy at the last session."""
+"""Draw accuracy at the last session against seconds per run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 
-MOST_NAMED = 10  # configurations; of more, three have names
+MOST_NAMED = 10  # with more configurations, only three are named
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """A point a configuration, in each setting whose runs shared a kind of device and a size of pack."""
+    """Yield a figure per setting with one device and pack size; each configuration is a point."""
     panels, runs = [panel for panel in results.panels() if _comparable(panel)], charged(results.runs)
     chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
@@ -56,18 +56,19 @@ def _points(panel: Panel, rest: str) -> Drawing:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
-    axes.set_xlabel("seconds a run")
+    axes.set_xlabel("seconds per run")
     axes.set_ylabel("accuracy at the last session (%)")
-    axes.set_title(style.wrapped(summary.heading(panel), style.BESIDE_LEGEND))
+    axes.set_title(style.wrapped(summary.heading(panel), style.NEXT_TO_LEGEND))
     words = [called[label] + (f" ({roles[label]})" if crowded else "") for label in looks]
     style.legend(
         figure, [style.handle(look, linestyle="none", markersize=6.5) for look in looks.values()], words
     )
     caption = (
-        f"Seconds a run ({machine(panel)}) against accuracy at the last session. {ABOUT}"
-        f" {summary.band_words(panel.runs, 'bars')} Up and to the left is better; the dashed line is the"
-        " front: nothing that was compared is both cheaper and has a higher mean, oracles"
-        f" aside.{' Grey: the other configurations.' if crowded else ''}{summary.warning(panel)}{rest}"
+        f"Accuracy at the last session against seconds per run ({machine(panel)})."
+        f" {summary.band_words(panel.runs, 'bars')} Up and to the left is better. The dashed line is the"
+        " Pareto front without oracles: no other configuration is both cheaper and higher on average."
+        f"{' Grey dots are the other configurations.' if crowded else ''} {ABOUT}"
+        f"{summary.warning(panel)}{rest}"
     )
-    title = f"What accuracy costs: {panel.title}"
+    title = f"Accuracy and cost: {panel.title}"
     return Drawing(f"cost-{panel.slug}", "cost", title, caption, figure, panel.leaks)

@@ -1,4 +1,4 @@
-"""Accuracy by session: a figure a setting, a line a configuration, and below what parts them seed by seed."""
+"""Draw accuracy by session with a line per configuration, and the paired differences below."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 
-MOST_LINES = 10  # above this only three stand out
+MOST_LINES = 10  # with more lines, only three are highlighted
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Session curves of each setting."""
+    """Yield the session curves of each setting."""
     panels = results.panels()
     chosen = panels if len(panels) < 3 else summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
@@ -42,8 +42,8 @@ def _curves(panel: Panel, rest: str) -> Drawing:
         style.whole_sessions(each, int(panel.sessions["session"].max()))
     for each in axes[:-1]:
         each.set_xlabel("")
-    axes[0].set_ylabel("accuracy over all\nclasses met (%)")
-    axes[0].set_title(style.wrapped(summary.heading(panel), style.BESIDE_LEGEND))
+    axes[0].set_ylabel("accuracy over all\nclasses so far (%)")
+    axes[0].set_title(style.wrapped(summary.heading(panel), style.NEXT_TO_LEGEND))
     figure.align_ylabels(axes)
     _legend(figure, axes[0], panel, last, lines)
     return Drawing(
@@ -69,13 +69,13 @@ def _outstanding(panel: Panel, last: pd.Series) -> list[str]:
 
 
 def _extremes(panel: Panel, last: pd.Series) -> dict[str, str]:
-    """Who ends highest and lowest, oracles aside."""
+    """Return the configurations with the highest and the lowest end, without oracles."""
     rivals = last.drop([label for label in panel.oracles if len(last) > len(panel.oracles)])
     return {str(rivals.idxmin()): "lowest", str(rivals.idxmax()): "highest"}
 
 
 def _paired(panel: Panel, chosen: list[str]) -> pd.DataFrame:
-    """The estimates by label and session of what separates each from the reference with the same seed."""
+    """Return the paired differences from the reference, by label and session."""
     rows = panel.sessions[panel.sessions["label"].isin(chosen)]
     wide = rows.pivot(index=["seed", "session"], columns="label", values="score")[chosen]
     apart = wide.sub(wide[panel.reference], axis=0).drop(columns=panel.reference)
@@ -99,7 +99,7 @@ def _differences(axes: Axes, paired: pd.DataFrame, looks: dict[str, style.Look],
     for label in labels:
         _line(axes, paired.loc[label], looks[label], len(labels))
     name = reference if len(reference) < 50 else "the reference"
-    axes.set_title(f"less {name}, seed by seed", fontweight="normal")
+    axes.set_title(f"minus {name}, paired by seed", fontweight="normal")
     axes.set_ylabel("difference\n(points)")
 
 
@@ -112,24 +112,23 @@ def _legend(figure: Figure, axes: Axes, panel: Panel, last: pd.Series, lines: di
         labels = [f"{called[label]} ({roles[label]})" for label in ranked]
         handles += axes.plot([], [], color=style.GREY, linewidth=0.7)
         labels.append(f"the other {len(last) - len(lines)}")
-    style.legend(figure, handles, labels, "highest at the end first")
+    style.legend(figure, handles, labels, "ordered by the last session")
 
 
 def _caption(panel: Panel, last: pd.Series, crowded: bool, paired: bool) -> str:
     words = (
-        "Accuracy over all classes met so far after each session; session 0 is the state before any new"
-        f" class arrives. {summary.band_words(panel.runs)}"
+        "Accuracy over all classes seen so far, after each session. Session 0 is before any new class"
+        f" arrives. {summary.band_words(panel.runs)}"
     )
     if crowded:
         words += (
-            f" Of {len(last)} configurations the reference and those with the highest and the lowest mean at"
-            " the last session, oracles aside, stand out; the rest are thin grey lines without bands."
+            f" Of {len(last)} configurations, colours mark the reference and the highest and lowest means at"
+            " the last session, without oracles. The others are thin grey lines without bands."
         )
     if paired:
         words += (
-            " Seeds share their splits and streams, so the upper bands, which are mostly the seeds' common"
-            " ups and downs, may overlap where configurations differ: the lower axes show each configuration"
-            " less the reference with the same seed. Each band is an interval by itself; what may be claimed"
-            " of the last session is in the table."
+            " Configurations share the splits of their seeds, so the upper bands can overlap even if"
+            " configurations differ. The lower axes show each configuration minus the reference, paired by"
+            " seed. Bands are not corrected for multiple comparisons; the table has the tested verdicts."
         )
     return words

@@ -1,4 +1,4 @@
-"""Margins of one method over the best other, for every N and K."""
+"""Draw the margin of one method over the best other method for each N and K."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from analysis.margins import Margin, Margins, as_grid, margins
 from analysis.words import points
 
 MARKS = {AHEAD: " ▲", BEHIND: " ▼"}
-HEAT = "RdBu"  # red is behind, blue ahead, and white no margin
+HEAT = "RdBu"  # red is behind, blue is ahead, and white is no margin
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """A heat map for each dataset in which N and K vary together with methods."""
+    """Yield a heat map for each dataset in which N, K and the method vary."""
     for found in margins(results):
         yield _map(found)
 
@@ -41,14 +41,15 @@ def _map(found: Margins) -> Drawing:
     style.bare(axes)
     axes.set_xticks(range(len(shots)), map(str, shots))
     axes.set_yticks(range(len(ways)), map(str, ways))
-    axes.set_xlabel("K, labelled nodes a new class")
-    axes.set_ylabel("N, new classes a session")
+    axes.set_xlabel("K, labelled nodes per new class")
+    axes.set_ylabel("N, new classes per session")
     figure.colorbar(image, ax=axes, label="margin (points)", shrink=0.8)
     leaks = summary.any_leak(found.runs)
-    style.heading(figure, summary.with_leak(f"{found.label} less the best other: {found.where}", leaks))
+    style.heading(figure, summary.with_leak(f"{found.label} minus the best other: {found.where}", leaks))
     caption = (
-        f"{found.words} ▲: ahead of all; ▼: behind at least one, not necessarily the best by its mean."
-        f" {summary.seeds_of(found.runs).capitalize()} per configuration."
+        f"Each cell shows the margin with its 95 % interval, and the best other method. ▲ means ahead of all"
+        f" others; ▼ means behind at least one, not always the one that is named. Values are means over"
+        f" {summary.seeds_of(found.runs)} per configuration. {found.words}"
     )
     title = f"Margins over N and K: {found.where}"
     return Drawing(names.slug("margins", found.where), "settings", title, caption, figure, leaks)

@@ -1,4 +1,4 @@
-"""What is forgotten when: accuracy after session t on the classes of session j."""
+"""Draw forgetting: accuracy after session t on the classes of session j."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from analysis.figures import names, style, summary
 from analysis.frame import Panel, Results
 from analysis.labels import TOGGLES
 
-MOST_NUMBERED = 12  # sessions whose cells have room for a number
+MOST_NUMBERED = 12  # with more sessions, cells have no room for numbers
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """The reference's matrix, and one to hold against it, in each setting."""
+    """Yield the matrices of the reference and of one other configuration, for each setting."""
     panels = [panel for panel in results.panels() if panel.runs["matrix"].notna().all()]
     chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
@@ -24,7 +24,11 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def contrast(panel: Panel) -> str | None:
-    """All switches off; or the best of another method that is no oracle; or the worst configuration."""
+    """Return the configuration to compare with the reference.
+
+    It is the one with all switches off, otherwise the best other method without oracles, otherwise the worst
+    configuration.
+    """
     first = panel.runs.drop_duplicates("label").set_index("label")
     apart = {panel.reference, *first.index[first["oracle"]]}
     last = panel.runs.groupby("label", sort=False)["last"].mean().drop(list(apart))
@@ -39,7 +43,7 @@ def contrast(panel: Panel) -> str | None:
 
 
 def mean_matrix(runs: pd.DataFrame) -> np.ndarray:
-    """(sessions + 1, sessions + 1) in percent, the mean over seeds; NaN above the diagonal."""
+    """Return the mean over seeds (sessions + 1, sessions + 1) in percent; NaN above the diagonal."""
     sessions = max(map(len, runs["matrix"]))
     filled = np.full((len(runs), sessions, sessions), np.nan)
     for number, rows in enumerate(runs["matrix"]):
@@ -68,17 +72,17 @@ def _matrices(panel: Panel, rest: str) -> Drawing:
         each.set_xticks(ticks, ["known" if tick == 0 else str(tick) for tick in ticks], fontsize=7.5)
         each.set_yticks(ticks, map(str, ticks))
         each.set_title(style.wrapped(called[label], 40), fontweight="normal")
-        each.set_xlabel("classes that came in session")
+        each.set_xlabel("classes that arrived in session")
     axes[0].set_ylabel("after session")
     figure.colorbar(image, ax=axes, label=style.ACCURACY, location="bottom", shrink=0.5, aspect=35, pad=0.02)
     style.heading(figure, summary.heading(panel))
     both = panel.runs[panel.runs["label"].isin(labels)]
     caption = (
-        "Accuracy after each session (rows) on the test nodes of the classes that came in each session"
-        f" (columns); «known» are the classes met from the start. Means over {summary.seeds_of(both)} a"
-        " configuration; lighter is higher, on one scale. Going down a column tells how those classes are"
-        " forgotten, or learnt better; the diagonal is what a session learns of its own"
-        f" classes.{summary.warning(panel)}{rest}"
+        "Accuracy after each session (rows) on the test nodes of the classes that arrived in each session"
+        ' (columns). "Known" means the classes of session 0. Values are means over'
+        f" {summary.seeds_of(both)} per configuration. Lighter is higher, on one scale. Read down a column to"
+        " see how those classes are forgotten or improve. The diagonal shows the accuracy on the new classes"
+        f" of each session.{summary.warning(panel)}{rest}"
     )
-    title = f"What is forgotten when: {panel.title}"
+    title = f"Forgetting by session: {panel.title}"
     return Drawing(f"matrix-{panel.slug}", "forgetting", title, caption, figure, panel.leaks)

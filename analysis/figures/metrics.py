@@ -1,4 +1,4 @@
-"""Metrics side by side: who ranks where by each."""
+"""Draw the ranks of configurations by each metric."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FEWEST, MOST_ROWS = 3, 24  # configurations
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Ranks by metric, in each setting in which methods are compared and all records have all metrics."""
+    """Yield ranks by metric for each setting with several methods and all metrics in all records."""
     panels = [panel for panel in results.panels() if _drawn(panel)]
     chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
@@ -40,12 +40,14 @@ def _ranks(panel: Panel, rest: str) -> Drawing:
     style.bare(axes)
     axes.set_xlabel("")
     axes.set_ylabel("")
+    axes.set_yticklabels(axes.get_yticklabels(), rotation=0)
     axes.set_xticklabels(axes.get_xticklabels(), rotation=30, ha="right", rotation_mode="anchor")
     style.heading(figure, summary.heading(panel))
     caption = (
-        "Ranks of means by each metric at the last session (average, forgetting and BWT: over all sessions), "
-        f"1 the best, oracles aside; not tested. {order_words(panel, tables)} Look for rows whose colour"
-        f" changes.{summary.warning(panel)}{rest}"
+        f"Rank of each configuration by each metric, without oracles; 1 is the best. Ranks use means over"
+        f" {summary.seeds_of(panel.runs)} at the last session, and over all sessions for average, forgetting"
+        f" and BWT. They are not tested. {order_words(panel, tables)} Rows that change colour depend on the"
+        f" metric.{summary.warning(panel)}{rest}"
     )
     title = f"Ranks by metric: {panel.title}"
     return Drawing(f"metric-ranks-{panel.slug}", "comparison", title, caption, figure, panel.leaks)

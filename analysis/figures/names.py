@@ -1,4 +1,4 @@
-"""What configurations are called in figures."""
+"""Name configurations in figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST = 70  # characters
 
 
 def shown(panel: Panel) -> dict[str, str]:
-    """The panel's labels as they are drawn: shorter, where they list what the panel has in common."""
+    """Return short names for the labels of `panel`, without settings that all of them share."""
     first = panel.runs.drop_duplicates("label")
     names = dict(zip(first["label"], across(first, panel.varied()), strict=True))
     if len(set(names.values())) < len(names):
@@ -22,7 +22,7 @@ def shown(panel: Panel) -> dict[str, str]:
 
 
 def _cut(name: str) -> str:
-    """Of a long list of settings the first ones."""
+    """Return the first settings of a long list, and how many more there are."""
     parts = name.split(", ")
     if len(name) <= LONGEST or len(parts) < 4:
         return name
@@ -30,7 +30,7 @@ def _cut(name: str) -> str:
 
 
 def text(value: Any) -> str:
-    """A setting's value on an axis."""
+    """Return a setting's value as text for an axis."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:.3g}" if isinstance(value, float) else readable(value)

@@ -1,4 +1,4 @@
-"""Methods over datasets: critical differences, who is above whom, ratings and performance profiles."""
+"""Draw methods over datasets: critical differences, pairwise wins, ratings and performance profiles."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from matplotlib.axes import Axes
 from analysis.drawing import Drawing
 from analysis.figures import style, summary
 from analysis.frame import Results
-from analysis.over_datasets import OverDatasets, over_datasets, rating_words
-from analysis.words import p_value, some
+from analysis.over_datasets import OverDatasets, friedman_words, over_datasets, rating_words
+from analysis.words import listed, some
 
-MOST_PROFILES = 12  # that a legend has room for
+MOST_PROFILES = 12  # the legend has no room for more
 WITHIN = np.linspace(0, 20, 201)  # points below the best
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Four figures where at least three datasets share methods."""
+    """Yield four figures if at least three datasets share methods."""
     found = over_datasets(results)
     if found is not None:
         yield _critical(found)
@@ -30,7 +30,11 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def _named(found: OverDatasets, name: str, title: str, caption: str, figure: Any) -> Drawing:
-    by = f" By {found.metric} at the last session, on {', '.join(found.scores)}."
+    seeds = summary.seeds_of(found.runs)
+    by = (
+        f" The score is {found.metric} at the last session, with {seeds} per method and dataset, on"
+        f" {listed(list(found.scores))}."
+    )
     return Drawing(f"over-datasets-{name}", "datasets", title, caption + by, figure)
 
 
@@ -48,12 +52,11 @@ def _critical(found: OverDatasets) -> Drawing:
     style.heading(figure, f"critical difference {far:.1f} ranks")
     count = len(found.scores)
     apart = found.apart
-    said = f"behind {ranks.index[0]}: {some(apart)}" if apart else "none is told from the first"
+    said = some(apart) if apart else "no other method"
     caption = (
-        f"Mean ranks over {count} datasets, the datasets being what is sampled; seeds enter by their means. "
-        "Bars are the critical difference of Nemenyi's test at 5 %: who stands beyond a bar's end is told "
-        f"from the bar's method. Here {said}. Friedman's test that all are alike: {p_value(found.friedman)}, "
-        "a rough value for so few datasets."
+        f"Mean ranks (dots) over {count} datasets, by means over seeds. Bars show the critical difference of "
+        "Nemenyi's test at 5 %. The test separates a method from all methods beyond the end of its bar. It "
+        f"separates {ranks.index[0]} from {said}. {friedman_words(found)} This p is rough with few datasets."
     )
     return _named(found, "ranks", "Mean ranks and critical difference", caption, figure)
 
@@ -64,7 +67,7 @@ def _improvement(found: OverDatasets) -> Drawing:
     shares = 100 * found.improvement.loc[order, order]
     figure, ((axes,),) = style.grid(1, 1, 1.2 + 0.3 * len(order))
     mask = np.eye(len(order), dtype=bool)
-    bar = {"label": "seeds in which the row is above (%)", "shrink": 0.7}
+    bar = {"label": "seeds with the row above (%)", "shrink": 0.7}
     options: dict[str, Any] = {
         "vmin": 0,
         "vmax": 100,
@@ -75,14 +78,14 @@ def _improvement(found: OverDatasets) -> Drawing:
     style.bare(axes)
     numbers = range(1, len(order) + 1)
     axes.set_ylabel("")
-    axes.set_xlabel("the same, by number")
+    axes.set_xlabel("the same methods, by number")
     axes.set_xticklabels(map(str, numbers), rotation=0)
     axes.set_yticklabels(
         [f"{_short(name)}  {row}" for row, name in zip(numbers, order, strict=True)], rotation=0
     )
     caption = (
-        "Of every pair, how often the row's method is above the column's with the same seed: a mean over the"
-        " datasets of shares of seeds, level counting half; nothing is resampled."
+        "How often the method of the row is above the method of the column with the same seed. Each number is"
+        " the share of seeds, averaged over datasets; ties count half. There are no intervals."
     )
     return _named(found, "improvement", "Probability of improvement, all pairs", caption, figure)
 
@@ -95,7 +98,7 @@ def _ratings(found: OverDatasets) -> Drawing:
     rows = np.arange(len(table))
     style.interval(axes, table["rating"], rows, table["low"], table["high"], horizontal=True, **options)
     _rows(axes, list(table.index))
-    axes.set_xlabel("rating (400: ten to one)")
+    axes.set_xlabel("rating (400 points: odds of ten to one)")
     caption = rating_words(found)
     return _named(found, "ratings", "Ratings", caption, figure)
 
@@ -105,7 +108,7 @@ def _profiles(found: OverDatasets, everyone: list[str]) -> Drawing:
     table = found.profile(WITHIN)
     far = WITHIN[np.argmax((table >= 0.9999).all(axis=1).to_numpy())] or WITHIN[-1]
     long = (100 * table.loc[: far * 1.02]).melt(ignore_index=False, var_name="method", value_name="share")
-    apart = everyone[: len(style.LOOKS)]  # by their looks
+    apart = everyone[: len(style.LOOKS)]  # later ones have no unique look
     best = [str(method) for method in found.ranks.mean().sort_values().index if method in apart]
     looks = style.looks(everyone, best[:MOST_PROFILES])
     figure, ((axes,),) = style.grid(1, 1, 3.4)
@@ -117,9 +120,9 @@ def _profiles(found: OverDatasets, everyone: list[str]) -> Drawing:
     axes.set_ylabel("runs within (%)")
     style.legend(figure, *axes.get_legend_handles_labels())
     caption = (
-        "Performance profiles: the share of runs, over all datasets and seeds, that are within so many "
-        "points of the best method with the same seed on the same dataset. Up and to the left is better; "
-        f"nothing is resampled.{summary.left_out(len(looks), len(found.methods), 'methods')}"
+        "Performance profiles: the share of runs, over all datasets and seeds, at most x points below the "
+        "best method with the same seed and dataset. Up and to the left is better. There are no "
+        f"intervals.{summary.left_out(len(looks), len(found.methods), 'methods')}"
     )
     return _named(found, "profiles", "Performance profiles", caption, figure)
 
@@ -130,6 +133,6 @@ def _rows(axes: Axes, labels: list[str]) -> None:
 
 
 def _short(label: str) -> str:
-    """In at most two lines, which leave the axes room."""
+    """Return `label` in at most two lines, to leave room for the axes."""
     lines = style.wrapped(label, 36).split("\n")
     return "\n".join(lines[:2]) + (" …" if len(lines) > 2 else "")

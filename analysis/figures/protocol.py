@@ -1,4 +1,4 @@
-"""Strict beside released, the same configuration and seeds: what the leaks are worth."""
+"""Draw the strict and the released protocol with the same configurations and seeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOKS = {"strict": style.LOOKS[0], "released": style.LOOKS[1]}
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """A figure a setting in which configurations were run under both protocols."""
+    """Yield a figure per setting whose configurations ran under both protocols."""
     found = protocol_settings(results)
     for setting in found[:MOST_FIGURES]:
         yield _pairs(setting, results.sessions, summary.left_out(MOST_FIGURES, len(found)))
@@ -36,7 +36,7 @@ def _pairs(setting: ProtocolSetting, sessions: pd.DataFrame, rest: str) -> Drawi
         _curves(axes[row, 0], own)
         _difference(axes[row, 1], own)
         axes[row, 0].set_title(style.wrapped(name, 48), fontsize=8.5, fontweight="normal")
-        axes[row, 1].set_title("released less strict, seed by seed", fontsize=8.5, fontweight="normal")
+        axes[row, 1].set_title("released minus strict, paired by seed", fontsize=8.5, fontweight="normal")
     last = int(named["session"].max())
     for each in axes.flat:
         style.whole_sessions(each, last)
@@ -47,13 +47,13 @@ def _pairs(setting: ProtocolSetting, sessions: pd.DataFrame, rest: str) -> Drawi
     used = runs[runs["name"].isin(drawn)]
     left = summary.left_out(len(drawn), len(setting.pairs), "configurations")
     caption = (
-        "The same configurations under the strict protocol and under that of the authors' released code,"
-        f" which leaks: it trains on nodes that it is scored on. {summary.band_words(used)} To the right the"
-        " difference with the same seed, with Student's 95 % intervals: what the leaks are"
-        " worth, with all else in which the protocols differ (released takes one gradient step a session and"
-        f" reads its session 0 off training episodes), in points.{left}{rest}"
+        "The same configurations under the strict protocol and under the protocol of the authors' released"
+        " code, which leaks: it trains on nodes that it is scored on. Left: accuracy after each session."
+        f" {summary.band_words(used)} Right: the difference in points, paired by seed, with Student's 95 %"
+        " intervals. It measures the leaks together with the other differences of the protocols. Released"
+        f" takes one gradient step per session, and its session 0 comes from training episodes.{left}{rest}"
     )
-    title = f"What the leaks are worth: {words}"
+    title = f"Effect of the leaks: {words}"
     return Drawing(names.slug("protocol", words), "protocol", title, caption, figure, leaks=True)
 
 

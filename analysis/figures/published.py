@@ -1,4 +1,4 @@
-"""Our curves beside the paper's printed ones: small axes, one a configuration that both have."""
+"""Draw our curves with the curves printed in the paper, one pair of axes per configuration."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ OURS, PAPER = style.LOOKS[0], style.LOOKS[2]
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """A figure for each setting that the paper printed numbers for."""
+    """Yield a figure for each setting that the paper has numbers for."""
     for panel in results.panels():
         curves = printed_curves(panel)
         if curves:
-            yield _beside(panel, curves)
+            yield _compared(panel, curves)
 
 
 @style.styled
-def _beside(panel: Panel, curves: dict[str, dict[int, float]]) -> Drawing:
+def _compared(panel: Panel, curves: dict[str, dict[int, float]]) -> Drawing:
     table = summary.estimates(panel.sessions, ("label", "session"), "score")
     columns = min(COLUMNS, len(curves))
     rows = -(-len(curves) // columns)
@@ -47,9 +47,10 @@ def _beside(panel: Panel, curves: dict[str, dict[int, float]]) -> Drawing:
     return Drawing(
         f"published-{panel.slug}",
         "published",
-        f"Beside the paper: {panel.title}",
-        f"{summary.band_words(panel.runs)} The black lines are the numbers that {SOURCE}, printed, made by"
-        f" code that leaks as the released protocol does; ours are under {protocol}.{summary.warning(panel)}",
+        f"Comparison with the paper: {panel.title}",
+        f"Accuracy after each session. Blue lines are ours, under the {protocol} protocol."
+        f" {summary.band_words(panel.runs)} Black lines are the numbers printed by {SOURCE}. The paper's code"
+        f" leaks in the same way as the released protocol.{summary.warning(panel)}",
         figure,
         leaks=True,  # the paper's
     )

@@ -1,4 +1,4 @@
-"""Hyperparameter searches: their samples as Optuna keeps them, handed to Optuna's own plots."""
+"""Read hyperparameter searches from Optuna's storage and draw them with Optuna's plots."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from analysis.figures.search_style import Search
 from analysis.frame import Results
 
 FEWEST_SAMPLES = 8
-MOST_SEARCHES = 2  # of a study: a dozen methods would be fifty figures
+MOST_SEARCHES = 2  # per study: a dozen methods would give fifty figures
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Four figures for the first searches of a study that have at least a few samples."""
+    """Yield four figures for each of the first searches with enough samples."""
     for folder in results.folders:
         there = _load(folder, results.searches.get(folder.name)) if (folder / "optuna.db").is_file() else []
         large = [search for search in there if len(search.study.trials) >= FEWEST_SAMPLES]
@@ -33,11 +33,13 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def _load(folder: Path, told: Mapping[str, Any] | None) -> list[Search]:
-    """The searches that a study tells of, or else all that its storage holds."""
+    """Return the searches that the launches name, otherwise all in the storage."""
     try:
         studies = _studies(folder / "optuna.db")
     except sqlite3.Error as error:
-        warnings.warn(f"{folder / 'optuna.db'} cannot be read ({error}): no figures of it.", stacklevel=2)
+        warnings.warn(
+            f"cannot read {folder / 'optuna.db'} ({error}); its figures are left out.", stacklevel=2
+        )
         return []
     names = {cell["study"]: cell["title"] for cell in told["cells"]} if told else {}
     found = [_search(names.get(name, name), trials) for name, trials in studies.items()]
@@ -55,7 +57,7 @@ def _search(name: str, trials: list[FrozenTrial]) -> Search:
 
 
 def _studies(database: Path) -> dict[str, list[FrozenTrial]]:
-    """By name, the trials of each, from a copy: neither the file nor a search that still runs is touched."""
+    """Return the trials of each study by name, from a copy, so that a running search is not disturbed."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "optuna.db"

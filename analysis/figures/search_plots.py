@@ -1,4 +1,4 @@
-"""Optuna's own plots of a search, made legible: history, importances, slices, parallel coordinates."""
+"""Adapt Optuna's plots of a search: history, importances, slices and parallel coordinates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = 3  # of slices
 
 
 def draw(search: Search) -> Iterator[Drawing]:
-    """Each plot that the samples allow."""
+    """Yield each plot that the samples allow."""
     for figure_of in (_history, _importances, _slices, _coordinates):
         with our_style():
             drawing = figure_of(search)
@@ -37,19 +37,19 @@ def draw(search: Search) -> Iterator[Drawing]:
 def _history(search: Search) -> Drawing:
     axes = plots.plot_optimization_history(search.study, target_name=OBJECTIVE)
     figure = sized(axes, (style.WIDTH, 3.0))
-    axes.legend().remove()  # ours is beside the axes
+    axes.legend().remove()  # replaced by our legend
     points = axes.collections[0]
     marks(points)
     best = axes.lines[0]
     best.set(color=style.INK, linewidth=1.4, alpha=1, drawstyle="steps-post")
-    axes.set(title=search.name, xlabel="sample, in the order of their proposal", ylabel=OBJECTIVE)
-    style.legend_below(figure, [points, best], ["a sample", "best so far"], columns=2)
+    axes.set(title=search.name, xlabel="sample, in the order of proposal", ylabel=OBJECTIVE)
+    style.legend_below(figure, [points, best], ["sample", "best so far"], columns=2)
     caption = (
-        f"The search's samples as Optuna proposed them, and the best so far: {search.words()}. The score is"
-        " the mean over the search's seeds on classes kept out of training; test labels play no part."
-        " Look at whether the best still rises at the end: then more samples would pay."
+        f"Samples in the order in which Optuna proposed them, and the best so far: {search.words()}. The"
+        " score is the mean over the seeds of the search on classes kept out of training. Test labels are"
+        " not used. If the best still rises at the end, more samples can help."
     )
-    return drawing_of(search, "history", "How the search went", caption, figure)
+    return drawing_of(search, "history", "Search history", caption, figure)
 
 
 def _importances(search: Search) -> Drawing | None:
@@ -58,17 +58,17 @@ def _importances(search: Search) -> Drawing | None:
     except (ValueError, RuntimeError):  # all scores alike
         return None
     figure = sized(axes, (style.WIDTH, 0.9 + 0.3 * len(axes.patches)))
-    axes.legend().remove()  # ours is beside the axes
+    axes.legend().remove()  # replaced by our legend
     for bar in axes.patches:
         bar.set_facecolor(SAMPLE.color)
-    axes.set(title=search.name, xlabel="share of the score's variation that it explains", ylabel="")
+    axes.set(title=search.name, xlabel="share of the score's variation explained", ylabel="")
     axes.grid(axis="y", visible=False)
     caption = (
-        "How much of the variation between samples each hyperparameter explains, by Optuna's default"
-        f" evaluator, from {search.words()}. With few samples the order of small bars means little, and a"
-        " hyperparameter may matter only outside the ranges that were searched."
+        "Share of the variation between samples that each hyperparameter explains, by Optuna's default"
+        f" evaluator: {search.words()}. With few samples, the order of small bars means little. A"
+        " hyperparameter can still matter outside the ranges that were searched."
     )
-    return drawing_of(search, "importances", "Which hyperparameters matter", caption, figure)
+    return drawing_of(search, "importances", "Hyperparameter importance", caption, figure)
 
 
 def _slices(search: Search) -> Drawing:
@@ -88,11 +88,10 @@ def _slices(search: Search) -> Drawing:
     figure.suptitle("")
     style.heading(figure, search.name)
     caption = (
-        f"The score of every sample against each hyperparameter: {search.words()}. Each panel shows all"
-        " samples, whatever their other values. Look for ranges without good samples, and for a best that"
-        " lies at an edge: then the range was too small."
+        f"Score of every sample against each hyperparameter: {search.words()}. Each panel shows all samples."
+        " Look for ranges without good samples. If the best sample is at an edge, the range was too small."
     )
-    return drawing_of(search, "slices", "The samples along each hyperparameter", caption, figure)
+    return drawing_of(search, "slices", "Score by hyperparameter", caption, figure)
 
 
 def _coordinates(search: Search) -> Drawing:
@@ -115,16 +114,16 @@ def _coordinates(search: Search) -> Drawing:
         each.grid(False)
         each.minorticks_off()
         if each is not axes:
-            _beside_lines(each)
+            _over_lines(each)
     caption = (
-        f"Every sample as a line through its values, coloured by its score: {search.words()}. The thick line"
-        " is the best. Look for axes on which the light lines gather: there the value matters."
+        f"Each line is a sample, through its values and coloured by its score: {search.words()}. The thick"
+        " line is the best. A hyperparameter matters if light lines gather on its axis."
     )
-    return drawing_of(search, "coordinates", "Samples as lines through their values", caption, figure)
+    return drawing_of(search, "coordinates", "Parallel coordinates", caption, figure)
 
 
-def _beside_lines(axes: Axes) -> None:
-    """Small tick labels on white, so that lines behind them do not strike them out."""
+def _over_lines(axes: Axes) -> None:
+    """Draw small tick labels on white, so that the lines behind them stay readable."""
     axes.spines["right"].set(visible=True, color=style.GREY, linewidth=0.8)
     axes.tick_params(axis="y", labelsize=7, length=2, pad=1)
     for label in axes.get_yticklabels():

@@ -1,4 +1,4 @@
-"""What the plots of a search share: its samples, and Optuna's figures made to look like ours."""
+"""Define the samples of a search, and restyle Optuna's figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAMPLE = style.LOOKS[0]
 
 @dataclass(frozen=True)
 class Search:
-    """The samples that were scored, in percent."""
+    """The scored samples of a search, in percent."""
 
     name: str
     study: optuna.Study
@@ -31,13 +31,14 @@ class Search:
     others: int = 0  # searches of the same study that are not drawn
 
     def words(self) -> str:
+        """Return the number of samples in words."""
         text = f"{len(self.study.trials)} samples"
-        return text + (f"; {self.lost} that failed or were interrupted are not shown" if self.lost else "")
+        return text + (f" ({self.lost} failed or interrupted ones are not shown)" if self.lost else "")
 
 
 @contextmanager
 def our_style() -> Iterator[None]:
-    """Optuna asks for the style `ggplot`, for good: it gets ours, for as long as it draws."""
+    """Replace the style `ggplot`, which Optuna sets globally, by ours while Optuna draws."""
     library: dict[str, Any] = matplotlib.style.library
     theirs = library["ggplot"]
     library["ggplot"] = style.RC
@@ -50,7 +51,7 @@ def our_style() -> Iterator[None]:
 
 
 def drawing_of(search: Search, kind: str, title: str, caption: str, figure: Figure) -> Drawing:
-    """The figure with its words, out of pyplot's hands."""
+    """Return the figure with its title and caption, and close it in pyplot."""
     plt.close(figure)
     name = names.slug("search", kind, search.name)
     if search.others:
@@ -59,7 +60,7 @@ def drawing_of(search: Search, kind: str, title: str, caption: str, figure: Figu
 
 
 def marks(points: Any) -> None:
-    """One mark a sample, in our colour."""
+    """Draw one mark per sample in our colour."""
     points.set_array(None)
     points.set_facecolor(SAMPLE.color)
     points.set_edgecolor(SAMPLE.color)
@@ -67,7 +68,7 @@ def marks(points: Any) -> None:
 
 
 def sized(axes: Axes, inches: tuple[float, float], layout: Any = "constrained") -> Figure:
-    """The figure of some axes, at our size."""
+    """Return the figure of `axes`, resized to `inches`."""
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     figure.set_layout_engine(layout)

@@ -1,4 +1,4 @@
-"""One hyperparameter at a time: how much the last session's accuracy moves with each."""
+"""Draw the change in accuracy at the last session when one hyperparameter changes at a time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from analysis.statistics import estimate
 FEWEST_NEIGHBOURS = 2  # configurations that differ from the centre in one setting
 COLUMNS = 3
 MOST = 2  # figures
-MOST_LETTERS = 24  # of the values under one panel; more would run into each other
+MOST_LETTERS = 24  # characters of tick labels under one panel; longer ones are rotated
 LOOK, CENTRE = style.LOOKS[0], style.LOOKS[6]
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Small multiples for each setting whose configurations lie around one of them."""
+    """Yield small multiples for each setting with a central configuration and its neighbours."""
     stars = [(panel, star_of_most_arms(panel)) for panel in results.panels()]
     stars = [(panel, star) for panel, star in stars if star.neighbours >= FEWEST_NEIGHBOURS]
     for panel, star in stars[:MOST]:
@@ -45,21 +45,21 @@ def _multiples(panel: Panel, star: Star, rest: str) -> Drawing:
         axes.flat[index].set_title(key, fontsize=8.5, fontweight="normal")
     for index, each in enumerate(axes.flat):
         each.set_visible(index < len(star.arms))
-    figure.supylabel("points more than the centre", fontsize=9)
+    figure.supylabel("difference from the centre (points)", fontsize=9)
     style.heading(figure, summary.heading(panel))
     caption = (
-        "Points of accuracy at the last session that a value has more than the centre, when one setting is"
-        " changed and all others stay; the one that moves it most comes first. The diamond is the centre,"
-        " which all panels share. Differences are paired by seed, with Student's 95 % intervals, each by"
-        " itself."
-        f" The table of this section says which are tested, and how.{summary.warning(panel)}{rest}"
+        "Change in accuracy at the last session, in points, when one setting changes and all others stay the"
+        " same. The setting with the largest change comes first. The diamond is the centre, which all panels"
+        f" share. Differences are means over {summary.seeds_of(panel.runs)}, paired by seed. Bars are"
+        " Student's 95 % intervals, not corrected. The table in this section has the tested"
+        f" verdicts.{summary.warning(panel)}{rest}"
     )
     title = f"One hyperparameter at a time: {panel.title}"
     return Drawing(f"sensitivity-{panel.slug}", "hyperparameters", title, caption, figure, panel.leaks)
 
 
 def _from_centre(panel: Panel, star: Star) -> pd.DataFrame:
-    """(configurations, mean, low and high) of what each has more than the centre, in points, by seed."""
+    """Return the paired differences from the centre (configurations; mean, low, high) in points."""
     labels = panel.runs.drop_duplicates("config_hash").set_index("config_hash")["label"]
     last = panel.by_seed("last")
     there = [star.centre, *itertools.chain(*star.arms.values())]
@@ -85,7 +85,7 @@ def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: l
 
 
 def _places(axes: Axes, values: list[Any]) -> tuple[list[float], list[str]]:
-    """Where values stand, sorted as they come: on a log axis if they span one, evenly if no numbers."""
+    """Return the places and tick labels of sorted values: a log axis for wide ranges, even steps for text."""
     ticks = [names.text(value) for value in values]
     if any(isinstance(value, (bool, str)) for value in values):
         axes.set_xlim(-0.5, len(values) - 0.5)

@@ -1,4 +1,4 @@
-"""N-way K-shot: what more labels a class and more classes a session change."""
+"""Draw accuracy for each N-way K-shot setting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_GROUPS = 2  # datasets and protocols
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Small multiples of a dataset and protocol; lines and a heat map of what was run in most settings."""
+    """Yield small multiples per dataset and protocol, and lines and a heat map for one configuration."""
     groups = list(grids(results))
     groups.sort(key=lambda each: (summary.any_leak(each[1]), -len(shapes(each[1]))))
     rest = summary.left_out(MOST_GROUPS, len(groups), "datasets and protocols")
@@ -36,7 +36,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def _most_settings(runs: pd.DataFrame) -> list[str]:
-    """Configurations, those that were run in most settings first; only those run in more than one."""
+    """Return the configurations that ran in more than one setting, those with most settings first."""
     counts = runs.drop_duplicates(["name", "n_way", "k_shot"])["name"].value_counts(sort=False)
     return list(counts[counts > 1].sort_values(ascending=False, kind="stable").index)
 
@@ -66,12 +66,13 @@ def _multiples(words: str, runs: pd.DataFrame, results: Results, rest: str) -> D
     style.legend_below(figure, [style.handle(looks[name]) for name in chosen], chosen)
     more = summary.left_out(len(chosen), runs["name"].nunique(), "configurations")
     caption = (
-        "Accuracy over all classes met after each session, a panel a setting: N new classes a session, K"
-        f" labelled nodes a class. {summary.band_words(runs)} With a larger N the same classes come in fewer"
-        " sessions, so compare panels of one N, and within a panel the"
-        f" lines.{summary.left_out(len(drawn), len(settings))}{more}{rest}"
+        "Accuracy over all classes seen so far, after each session, with one panel per setting. N is the"
+        " number of new classes per session, and K the number of labelled nodes per class."
+        f" {summary.band_words(runs)} With a larger N, the same classes arrive in fewer sessions, so compare"
+        " only panels with the same N, or lines within a"
+        f" panel.{summary.left_out(len(drawn), len(settings))}{more}{rest}"
     )
-    title = f"Curves in every N-way K-shot setting: {words}"
+    title = f"Session curves for each N-way K-shot setting: {words}"
     return Drawing(
         names.slug("settings-curves", words), "settings", title, caption, figure, summary.any_leak(runs)
     )

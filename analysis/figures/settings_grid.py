@@ -1,4 +1,4 @@
-"""One configuration over N and K: lines against K, and heat maps."""
+"""Draw one configuration over N and K, as lines against K and as heat maps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEASURES = {"last": "accuracy at the last session (%)", "average": "average over
 
 @style.styled
 def lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
-    """Accuracy against K, a line an N."""
+    """Return accuracy against K, with one line per N."""
     ways = sorted(runs["n_way"].unique())
     looks = dict(zip(ways, style.LOOKS, strict=False))
     figure, ((*axes,),) = style.grid(1, 2, 3.1)
@@ -21,19 +21,19 @@ def lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
         table = summary.estimates(runs.sort_values("k_shot"), ("n_way", "k_shot"), metric)
         for number, (way, look) in enumerate(looks.items()):
             line = table.loc[way]
-            beside = line.index + 0.1 * (number - (len(looks) - 1) / 2)  # so that bars are told apart
-            style.interval(each, beside, line["mean"], line["low"], line["high"], **look.line())
+            shifted = line.index + 0.1 * (number - (len(looks) - 1) / 2)  # so that bars do not overlap
+            style.interval(each, shifted, line["mean"], line["low"], line["high"], **look.line())
         each.set_xticks(sorted(runs["k_shot"].unique()))
-        each.set_xlabel("K, labelled nodes a new class")
+        each.set_xlabel("K, labelled nodes per new class")
         each.set_ylabel(label)
     style.heading(figure, summary.with_leak(f"{name}: {words}", summary.any_leak(runs)))
     style.legend(figure, [style.handle(look) for look in looks.values()], [f"N = {way}" for way in looks])
     caption = (
-        f"{name}: accuracy against K, a line an N. {summary.band_words(runs, 'bars')} The number of classes"
-        " at the last session is that of the stream, so a larger N means the same classes in larger steps."
-        " Look at where more labels stop to help."
+        f"{name}: accuracy against K, with one line per N. {summary.band_words(runs, 'bars')} All lines end"
+        " with the same classes; a larger N adds them in larger steps. Look for the K at which more labels"
+        " stop helping."
     )
-    title = f"More labels a class: {name}, {words}"
+    title = f"Accuracy against labels per class: {name}, {words}"
     return Drawing(
         names.slug("settings-lines", words, name), "settings", title, caption, figure, summary.any_leak(runs)
     )
@@ -41,7 +41,7 @@ def lines(words: str, name: str, runs: pd.DataFrame) -> Drawing:
 
 @style.styled
 def heat(words: str, name: str, runs: pd.DataFrame) -> Drawing:
-    """Accuracy for every N and K, in numbers and colours."""
+    """Return accuracy for each N and K, as numbers and colours."""
     rows, columns = runs["n_way"].nunique(), runs["k_shot"].nunique()
     figure, ((*axes,),) = style.grid(1, 2, max(2.3, 1.2 + 0.42 * rows))
     for each, (metric, label) in zip(axes, MEASURES.items(), strict=True):
@@ -58,16 +58,15 @@ def heat(words: str, name: str, runs: pd.DataFrame) -> Drawing:
         style.heat_map(each, mean.to_numpy(), texts, low, max(high, low + 1e-9), 8.5 if columns < 5 else 7)
         each.set_xticks(range(columns), map(str, mean.columns))
         each.set_yticks(range(rows), map(str, mean.index))
-        each.set_xlabel("K, labelled nodes a new class")
+        each.set_xlabel("K, labelled nodes per new class")
         each.set_title(label, fontweight="normal")
-    axes[0].set_ylabel("N, new classes a session")
+    axes[0].set_ylabel("N, new classes per session")
     style.heading(figure, summary.with_leak(f"{name}: {words}", summary.any_leak(runs)))
     caption = (
-        f"{name}: mean accuracy in percent for every N and K, with half the 95 % interval (Student's t over"
-        f" {summary.seeds_of(runs)}) where there is one. Lighter cells are higher; each map has its own"
-        " scale."
+        f"{name}: mean accuracy in percent for each N and K, over {summary.seeds_of(runs)}. Numbers after ±"
+        " are half of Student's 95 % interval. Lighter cells are higher. The two maps have different scales."
     )
-    title = f"Every N with every K: {name}, {words}"
+    title = f"Accuracy for each N and K: {name}, {words}"
     return Drawing(
         names.slug("settings-heat", words, name), "settings", title, caption, figure, summary.any_leak(runs)
     )

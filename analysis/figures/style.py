@@ -1,4 +1,4 @@
-"""One look for all figures: readable at 720 pixels, in grey, and without seeing red or green."""
+"""Define one style for all figures: readable at 720 pixels, in grey, and for colour-blind readers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-WIDTH = 7.2  # inches: 720 pixels at 100 dots an inch
+WIDTH = 7.2  # inches: 720 pixels at 100 dots per inch
 GREY = "#9a9a9a"
 INK = "#222222"
 HEAT = "viridis"  # lightness grows with the value
-BESIDE_LEGEND = 46  # letters of a title that ends where the legend begins
+NEXT_TO_LEGEND = 46  # characters of a title that ends where the legend begins
 ACCURACY = "accuracy (%)"
 HALO = [patheffects.withStroke(linewidth=2.2, foreground="white")]  # for text over lines
 RC: Any = {
@@ -52,14 +52,14 @@ RC: Any = {
     "savefig.facecolor": "white",
     "svg.fonttype": "path",  # the same on machines without the font
     "svg.hashsalt": "hagmeta",
-    "pdf.fonttype": 3,  # 42 cuts the font to size anew for each figure, which triples the time
+    "pdf.fonttype": 3,  # type 42 subsets the font for each figure, which takes three times as long
 }
-styled = matplotlib.rc_context(RC)  # for functions that make a figure
+styled = matplotlib.rc_context(RC)  # decorates functions that make a figure
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a line is told from others: by three things, of which colour is only one."""
+    """The colour, dashes and marker that distinguish a line from the others."""
 
     color: str
     dash: Any
@@ -67,7 +67,7 @@ class Look:
     width: float = 1.6
 
     def line(self) -> dict[str, Any]:
-        size = 3.2 + self.width  # of two lines that coincide both are seen
+        size = 3.2 + self.width  # different sizes keep two lines visible where they coincide
         return {
             "color": self.color,
             "linestyle": self.dash,
@@ -80,9 +80,14 @@ class Look:
 
 
 _DASHES: list[Any] = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1))]
-# Okabe and Ito's colours without the yellow, which is lost on white; dark and light alternate.
+# Okabe and Ito's colours without yellow, which is hard to see on white; dark and light alternate.
 _COLORS = ["#0072b2", "#e69f00", "#111111", "#cc79a7", "#009e73", "#56b4e9", "#d55e00", "#6f6f6f"]
-_COLORS += ["#7a4b00", "#7d3c98", "#8fae00", "#00b5b5"]  # told from those by their marks and dashes
+_COLORS += [
+    "#7a4b00",
+    "#7d3c98",
+    "#8fae00",
+    "#00b5b5",
+]  # similar to the first ones, but with other markers and dashes
 _COLORS += ["#1b3a8a", "#a50f37", "#b39ddb", "#4d7c3a"]
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p", "d", "8", "H", "."]
 LOOKS = [
@@ -92,7 +97,7 @@ LOOKS = [
 
 
 def looks(everyone: Sequence[str], chosen: Sequence[str]) -> dict[str, Look]:
-    """A look for each chosen label, by its place among all of the report; lines drawn later are thinner."""
+    """Return a look per chosen label, by its position in the report; lines drawn later are thinner."""
     thick = np.linspace(2.6, 1.2, len(chosen)) if len(chosen) > 1 else [1.8]
     return {
         label: replace(LOOKS[everyone.index(label) % len(LOOKS)], width=float(width))
@@ -101,18 +106,18 @@ def looks(everyone: Sequence[str], chosen: Sequence[str]) -> dict[str, Look]:
 
 
 def grid(rows: int, columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, Any]:
-    """A figure and its axes (rows, columns); ``height`` is a row's, in inches."""
+    """Return a figure and its axes (rows, columns); `height` is the height of a row in inches."""
     figure = Figure(figsize=(width, rows * height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def wrapped(label: str, width: int = 26) -> str:
-    """A label of several short lines."""
+    """Return `label` wrapped at `width` characters."""
     return "\n".join(textwrap.wrap(label, width, break_long_words=True)) or label
 
 
 def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "") -> None:
-    """Beside the axes where that leaves them room, below them otherwise."""
+    """Add a legend to the right of the axes, or below them if it is too large."""
     texts = [wrapped(label) for label in labels]
     tall = sum(0.15 * (text.count("\n") + 1.6) for text in texts) > figure.get_size_inches()[1]
     if tall or max(map(len, labels), default=0) > 56 or len(labels) > 12:
@@ -125,7 +130,7 @@ def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], tit
 def legend_below(
     figure: Figure, handles: Sequence[Artist], labels: Sequence[str], columns: int = 2, title: str = ""
 ) -> None:
-    """In rows under the axes; the figure grows by them."""
+    """Add a legend in rows below the axes, and make the figure taller to fit it."""
     texts = [wrapped(label, 96 // columns) for label in labels]
     lines = [text.count("\n") + 1 for text in texts] + [1] * bool(title)
     width, height = figure.get_size_inches()
@@ -135,20 +140,20 @@ def legend_below(
 
 
 def heading(figure: Figure, text: str) -> None:
-    """A title over several axes."""
+    """Add a title over all axes of `figure`."""
     letters = int(92 * figure.get_size_inches()[0] / WIDTH)
     figure.suptitle(wrapped(text, letters), fontsize=9.5, fontweight="bold", x=0.01, ha="left")
 
 
 def handle(look: Look, **options: Any) -> Line2D:
-    """A line's entry in a legend."""
+    """Return the legend entry of a line."""
     return Line2D([], [], **{**look.line(), **options})
 
 
 def interval(
     axes: Axes, x: Any, y: Any, low: Any, high: Any, *, horizontal: bool = False, **options: Any
 ) -> None:
-    """Dots with their intervals, along x or along y; the dot alone where there is none."""
+    """Draw dots with intervals along x or y; only the dot if there is no interval."""
     x, y, low, high = map(np.atleast_1d, (x, y, low, high))
     center = x if horizontal else y
     spread = np.nan_to_num(np.array([center - low, high - center]))
@@ -158,7 +163,7 @@ def interval(
 
 
 def whole_sessions(axes: Axes, last: int) -> None:
-    """A tick a session, or every second or fifth of many."""
+    """Set a tick per session, or fewer if there are many sessions."""
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100, last + 1) if last / step <= 12)
     axes.set_xticks(range(0, last + 1, step))
     axes.set_xlim(-0.25, last + 0.25)
@@ -168,8 +173,8 @@ def whole_sessions(axes: Axes, last: int) -> None:
 def heat_map(
     axes: Axes, values: np.ndarray, texts: np.ndarray, low: float, high: float, size: float = 8.0
 ) -> Any:
-    """Cells (rows, columns) coloured by value, each with its text; NaN cells stay white."""
-    if low == high:  # or else a colour bar would make room around one image alone
+    """Draw cells (rows, columns) coloured by value, each with its text; NaN cells stay white."""
+    if low == high:  # a colour bar needs a range
         low, high = low - 1, high + 1
     image = axes.imshow(np.ma.masked_invalid(values), cmap=HEAT, vmin=low, vmax=high, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
@@ -180,7 +185,7 @@ def heat_map(
 
 
 def bare(axes: Axes) -> None:
-    """Without grid, frame and ticks: for cells."""
+    """Remove grid, frame and ticks, for axes with cells."""
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set_visible(False)

@@ -1,4 +1,4 @@
-"""Means and intervals for many lines at once, and the words that tell how they were made."""
+"""Compute means and intervals for figures, and the sentences that their captions share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from analysis.frame import Panel
 from analysis.labels import transductive_words
 from hagmeta.common.interval import student
 
-MOST_PANELS = 4  # figures of a kind, each of a setting: saving one takes up to a second
+MOST_PANELS = 4  # figures of a kind; saving one takes up to a second
 LEAKS = "the released protocol leaks"
 
 
 def estimates(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFrame:
-    """``statistics.estimate`` of each group, in percent: columns mean, low, high and seeds."""
+    """Return `statistics.estimate` of each group in percent: columns mean, low, high and seeds."""
     groups = rows.groupby(list(by), sort=False)[column]
     table = groups.agg(mean="mean", deviation="std", seeds="count")
     half = table["seeds"].map(student) * table["deviation"] / np.sqrt(table["seeds"])
@@ -25,9 +25,10 @@ def estimates(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFram
 
 
 def richest(panels: list[Panel], most: int) -> list[Panel]:
-    """The settings with most to compare, strict ones first; one where there is nothing to compare in any.
+    """Return at most `most` panels with most configurations, strict ones first.
 
-    Samples of a search, which hold classes out to validate on, come in only where there is nothing else.
+    If no panel compares anything, return one. Samples of a search, which have validation classes, are used
+    only if there is nothing else.
     """
     final = [panel for panel in panels if panel.runs["val_classes"].iloc[0] == 0] or panels
     ranked = sorted(final, key=lambda panel: (panel.leaks, -len(panel.labels), -len(panel.runs)))
@@ -35,12 +36,12 @@ def richest(panels: list[Panel], most: int) -> list[Panel]:
 
 
 def last_rows(panel: Panel) -> pd.DataFrame:
-    """The panel's runs at the last session."""
+    """Return the rows of the last session."""
     return panel.sessions[panel.sessions["session"] == panel.sessions["session"].max()]
 
 
 def seeds_of(runs: pd.DataFrame, by: Collection[str] = ("config_hash",)) -> str:
-    """How many seeds a configuration has: `10 seeds`, or `8 to 10 seeds` where some are missing."""
+    """Return the seeds per configuration: "10 seeds", or "8 to 10 seeds" if some are missing."""
     counts = runs.groupby(list(by))["seed"].nunique()
     few, many = int(counts.min()), int(counts.max())
     if few == many:
@@ -49,40 +50,40 @@ def seeds_of(runs: pd.DataFrame, by: Collection[str] = ("config_hash",)) -> str:
 
 
 def band_words(runs: pd.DataFrame, drawn: str = "bands") -> str:
-    """Where the intervals come from, or why there are none."""
+    """Return how means and intervals were computed, or why there are no intervals."""
     seeds = seeds_of(runs)
     if seeds == "one seed":
-        return "From one seed, so without intervals."
-    return f"Means over {seeds} a configuration; {drawn} are 95 % intervals (Student's t over seeds)."
+        return "There is one seed, so there are no intervals."
+    return f"Values are means over {seeds} per configuration; {drawn} are Student's 95 % intervals."
 
 
 def warning(panel: Panel) -> str:
-    """Sentences for captions of figures under the released protocol, or of smoothed answers."""
+    """Return warnings for captions: the released protocol leaks, or predictions are transductive."""
     leak = (
-        "Under the released protocol training sees queries that it is later scored on: these accuracies are"
-        " not those of unseen nodes."
+        "Under the released protocol, training sees the queries that it is later scored on. These are not"
+        " accuracies on unseen nodes."
     )
     words = [*([leak] if panel.leaks else []), *transductive_words(panel.runs)]
     return "".join(f" {sentence}" for sentence in words)
 
 
 def left_out(drawn: int, there: int, what: str = "settings") -> str:
-    """A sentence for captions where not everything was drawn."""
+    """Return a sentence for captions if not everything is drawn."""
     if drawn >= there:
         return ""
     return f" Not drawn: {there - drawn} of {there} {what}."
 
 
 def heading(panel: Panel) -> str:
-    """The panel's title, with the leak named."""
+    """Return the title of `panel`, with a warning if it leaks."""
     return with_leak(panel.title, panel.leaks)
 
 
 def with_leak(words: str, leaks: bool) -> str:
-    """A heading, with the leak named where there is one."""
+    """Return a heading, with a warning if `leaks` is true."""
     return f"{words} ({LEAKS})" if leaks else words
 
 
 def any_leak(runs: pd.DataFrame) -> bool:
-    """Whether some of the runs were made by a protocol that leaks."""
+    """Return whether some of the runs used a protocol that leaks."""
     return bool(runs["leaks"].any())

@@ -1,4 +1,4 @@
-"""Stability against plasticity: the path of base and novel accuracy through the sessions."""
+"""Draw stability against plasticity: base and novel accuracy through the sessions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_PATHS = 6
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """A path a configuration, in each setting of at least two sessions."""
+    """Yield a figure with a path per configuration, for each setting with at least two sessions."""
     panels = [panel for panel in results.panels() if panel.sessions["session"].max() > 1]
     chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
@@ -24,7 +24,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def chosen_paths(panel: Panel) -> list[str]:
-    """All of a few configurations; of many the reference and those that end highest, oracles aside."""
+    """Return all configurations, or the reference and the highest without oracles if there are many."""
     if len(panel.labels) <= MOST_PATHS:
         return panel.labels
     ends = panel.runs.groupby("label", sort=False)["last"].mean().drop(list(panel.oracles))
@@ -41,19 +41,19 @@ def _paths(panel: Panel, rest: str) -> Drawing:
     looks = style.looks(panel.everyone, chosen)
     for label, look in looks.items():
         _path(axes, means.loc[label], look, numbered=label == panel.reference)
-    axes.set_xlabel("accuracy on the classes known from the start (%): stability")
-    axes.set_ylabel("accuracy on all classes that came since (%): plasticity")
-    axes.set_title(style.wrapped(summary.heading(panel), style.BESIDE_LEGEND))
+    axes.set_xlabel("stability: accuracy on classes of session 0 (%)")
+    axes.set_ylabel("plasticity: accuracy on all later classes (%)")
+    axes.set_title(style.wrapped(summary.heading(panel), style.NEXT_TO_LEGEND))
     called = names.shown(panel)
     style.legend(figure, [style.handle(look) for look in looks.values()], [called[label] for label in looks])
     last = int(rows["session"].max())
     left = summary.left_out(len(chosen), len(panel.labels), "configurations")
     caption = (
-        "Mean accuracy on the classes known from the start against that on all classes that came since, from"
-        f" session 1 (open mark) along the arrows to session {last} (full mark); some of the reference's"
-        f" sessions are numbered. Means over {summary.seeds_of(panel.runs)} a configuration. Up and to the"
-        " right is better: a path that runs left forgets what it knew, one that runs down no longer tells the"
-        f" new classes apart.{left}{summary.warning(panel)}{rest}"
+        "Accuracy on the classes of session 0 against accuracy on all later classes. Each path goes from"
+        f" session 1 (open mark) to session {last} (full mark). Some sessions of the reference are numbered."
+        f" Values are means over {summary.seeds_of(panel.runs)} per configuration. Up and to the right is"
+        " better. A path to the left forgets the first classes; a path downwards loses the new"
+        f" ones.{left}{summary.warning(panel)}{rest}"
     )
     title = f"Stability against plasticity: {panel.title}"
     return Drawing(f"tradeoff-{panel.slug}", "forgetting", title, caption, figure, panel.leaks)
@@ -71,6 +71,6 @@ def _path(axes: Axes, path: pd.DataFrame, look: style.Look, numbered: bool) -> N
     axes.plot(base[:1], novel[:1], look.marker, **{**options, "markerfacecolor": "white"})
     axes.plot(base[-1:], novel[-1:], look.marker, **options)
     if numbered:
-        for place in sorted({0, middle, len(path) - 1}):  # more would cover each other
+        for place in sorted({0, middle, len(path) - 1}):  # more numbers would overlap
             where, words = (base[place], novel[place]), str(path.index[place])
             axes.annotate(words, where, (4, 4), textcoords="offset points", color=look.color, fontsize=8)

@@ -1,5 +1,4 @@
-"""Embeddings after a session, laid out by t-SNE: two configurations side by side, as in the paper's Figure"
-" 4."""
+"""Draw a t-SNE of the embeddings of two configurations after a session, as in the paper's Figure 4."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ from analysis.figures.matrix import contrast
 from analysis.frame import Panel, Results
 from hagmeta.common.records import StudyFolder
 
-MOST = 2  # figures: each takes seconds
+MOST = 2  # figures; each takes seconds
 MOST_POINTS = 1000
 MOST_COLOURED = 12  # classes
-KNOWN_COLOURED = 2  # of base, and of novel-train classes, at least
+KNOWN_COLOURED = 2  # base classes, and the same number of novel-train classes
 MARKERS = {"base": "o", "novel-train": "^", "arrived": "*"}
 SIZES = {"base": 14, "novel-train": 16, "arrived": 42}
 COLOURS = [look.color for look in style.LOOKS]
@@ -43,7 +42,7 @@ class Cloud:
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """A figure a setting with embeddings of a seed under two configurations, or under one."""
+    """Yield a figure per setting with saved embeddings of one or two configurations."""
     found = [(panel, files) for panel in results.panels() if (files := _files(panel, results.folders))]
     found.sort(key=lambda each: (each[0].leaks, -len(each[1])))
     for panel, files in found[:MOST]:
@@ -51,7 +50,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 
 def _files(panel: Panel, folders: list[Path]) -> dict[str, Path]:
-    """Label to file: the reference and its contrast, the first seed and last session that both have."""
+    """Return files by label: the reference and its contrast, for the first seed and last session of both."""
     rows = []
     for label, name in panel.runs.drop_duplicates("label")[["label", "config_hash"]].to_numpy():
         folders_of_files = (StudyFolder(folder).embeddings / name for folder in folders)
@@ -75,7 +74,7 @@ def _files(panel: Panel, folders: list[Path]) -> dict[str, Path]:
 
 
 def load(path: Path) -> Cloud:
-    """At most ``MOST_POINTS`` nodes of a file, drawn evenly; the same for all files of the same nodes."""
+    """Return a uniform sample of at most MOST_POINTS nodes, the same for all files with the same nodes."""
     with np.load(path) as file:
         arrays = {key: file[key] for key in ("embeddings", "labels", "base", "arrived")}
     count = len(arrays["labels"])
@@ -87,7 +86,7 @@ def load(path: Path) -> Cloud:
 
 
 def coloured(cloud: Cloud) -> list[int]:
-    """Classes that stand out: the latest to arrive, and a few of those known from the start."""
+    """Return the classes to colour: the latest to arrive, and a few of session 0."""
     table = pd.DataFrame({"label": cloud.classes, "kind": cloud.kinds, "arrived": cloud.arrived})
     table = table.drop_duplicates("label").sort_values(["arrived", "label"], ascending=[False, True])
     came = table[table["kind"] == "arrived"]["label"].head(MOST_COLOURED - 2 * KNOWN_COLOURED)
@@ -111,12 +110,12 @@ def _clouds(panel: Panel, files: dict[str, Path], rest: str) -> Drawing:
     rest_count = len(np.unique(cloud.classes)) - len(classes)
     caption = (
         f"t-SNE of the embeddings of {_nodes(cloud)} after session {session} with seed {seed} (scikit-learn,"
-        f" perplexity 30, seeded). {len(classes)} classes have a colour and their number: the latest to"
-        f" arrive, and a few known from the start; the nodes of the other {rest_count} are light grey."
-        " Circles are base classes, triangles novel-train classes, stars classes that arrived in sessions."
-        " Look for stars that stand apart from grey. Distances between far groups mean nothing here; the"
-        " silhouette (1: classes far apart, 0: not at all) is taken in the embedding itself, over all these"
-        f" nodes. One seed is an illustration, no evidence.{summary.warning(panel)}{rest}"
+        f" perplexity 30, seeded). {len(classes)} classes have a colour and a number: the latest to arrive,"
+        f" and a few of session 0. The nodes of the other {rest_count} classes are light grey."
+        " Circles are base classes, triangles novel-train classes, and stars classes that arrived in"
+        " sessions. Look for stars that are separate from grey. Distances between distant groups have no"
+        " meaning. The silhouette (1: well separated, 0: not separated) is computed in the embedding space,"
+        f" over the same nodes. One seed is an illustration, not evidence.{summary.warning(panel)}{rest}"
     )
     title = f"Embeddings after session {session}: {panel.title}"
     return Drawing(f"tsne-{panel.slug}", "embeddings", title, caption, figure, panel.leaks)
@@ -124,20 +123,22 @@ def _clouds(panel: Panel, files: dict[str, Path], rest: str) -> Drawing:
 
 def _nodes(cloud: Cloud) -> str:
     few = len(cloud.classes)
-    return f"{few} test nodes" if few == cloud.among else f"{few} of {cloud.among} test nodes, drawn evenly,"
+    return (
+        f"{few} test nodes" if few == cloud.among else f"{few} of {cloud.among} test nodes (a uniform sample)"
+    )
 
 
 def _scatter(axes: Axes, cloud: Cloud, colours: dict[int, str]) -> None:
     nearest = min(30.0, (len(cloud.points) - 1) / 3)
-    with threadpool_limits(1):  # so few points are slower on several
+    with threadpool_limits(1):  # more threads are slower with so few points
         layout = TSNE(perplexity=nearest, init="pca", random_state=0, max_iter=500)
         flat = layout.fit_transform(cloud.points)  # (nodes, 2)
-    stands_out = np.isin(cloud.classes, list(colours))
+    has_colour = np.isin(cloud.classes, list(colours))
     for kind, marker in MARKERS.items():
         options: dict[str, Any] = {"marker": marker, "s": SIZES[kind], "linewidths": 0.3, "rasterized": True}
-        faint = flat[~stands_out & (cloud.kinds == kind)]
+        faint = flat[~has_colour & (cloud.kinds == kind)]
         axes.scatter(*faint.T, color="#d9d9d9", **options, zorder=1)
-        own = stands_out & (cloud.kinds == kind)
+        own = has_colour & (cloud.kinds == kind)
         options |= {
             "facecolors": [colours[int(label)] for label in cloud.classes[own]],
             "edgecolors": "white",

@@ -3,7 +3,7 @@
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
   const wide = matchMedia("(min-width: 70rem)");
 
-  // Contents: always there beside the text, folded above it; the section in view is the current one.
+  // Contents: open next to the text on wide screens, folded above it on narrow ones. The section in view is current.
   function setUpContents() {
     const contents = document.getElementById("contents");
     const fold = () => { contents.open = wide.matches; };
@@ -23,7 +23,7 @@
     links.forEach((_, target) => observer.observe(target));
   }
 
-  // Tables: a header sorts up, down, and back to the order of the report.
+  // Tables: clicks on a header sort ascending, descending, and back to the order of the report.
   function setUpSorting(table) {
     const body = table.tBodies[0];
     const original = [...body.rows];
@@ -44,7 +44,7 @@
     });
   }
 
-  // Rows that are equal keep their order, and rows without a value stay last, in both directions.
+  // Equal rows keep their order, and rows without a value come last in both directions.
   function sorted(rows, column, isNumber, direction) {
     const sign = direction === "ascending" ? 1 : -1;
     const compare = isNumber ? (a, b) => Number(a) - Number(b) : collator.compare;
@@ -76,7 +76,7 @@
 
   const words = (row) => [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
 
-  // Figures: a click opens a larger one; without a dialog the link leads to the file.
+  // Figures: a click opens a larger version. Browsers without dialogs follow the link to the file.
   function setUpViewer() {
     const viewer = document.getElementById("viewer");
     if (!viewer.showModal) return;

@@ -47,7 +47,7 @@ def about(config: RunConfig) -> dict[str, Any]:
 
 
 def figures(accuracy: Sequence[float]) -> dict[str, Any]:
-    """What a run writes beside, with these accuracies."""
+    """Return the other fields of a record with these accuracies."""
     sessions = range(len(accuracy))
     drop = accuracy[0] - accuracy[-1]
     return {

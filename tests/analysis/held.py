@@ -1,7 +1,7 @@
-"""Hold every sentence of a report against its tables.
+"""Check every sentence of a report against its tables.
 
-Each sentence must have one of the forms below; what it says is read off the text and compared with the cells
-of the table that it is about, and with means that are computed here from the records alone.
+Each sentence must have one of the forms below. The checks parse what it states. They compare that with the
+cells of its table, and with means that they compute from the records alone.
 """
 
 from __future__ import annotations
@@ -28,15 +28,9 @@ from analysis.table import Table
 from analysis.tables import make_tables
 
 NUMBER = r"[+-]?\d+\.\d"
-POINTS = rf"({NUMBER}(?: \[{NUMBER}, {NUMBER}\])?)"
+WITH_UNIT = rf"{NUMBER} points(?: \[{NUMBER}, {NUMBER}\])?"
+MOST_WORDS = 30  # in a sentence, with the names of configurations
 EMPTY = re.compile(r"\bnan\b|\binf\b|None|: [.;,]|; ?[;.]|, ?[,.;]|\(\)|\[\]|  ")
-VERDICTS = {
-    "adds": "ahead",
-    "costs": "behind",
-    "makes": "equivalent",
-    "undecided": "undecided",
-    "changes": "too few seeds",
-}
 
 
 class Page:
@@ -68,7 +62,7 @@ class Page:
 
 
 def check(folder: Path) -> Counter[str]:
-    """Raise an AssertionError where a sentence or a table is wrong; returns how many sentences were held."""
+    """Raise an AssertionError if a sentence or a table is wrong; return the number of sentences by form."""
     page = Page(folder)
     held: Counter[str] = Counter()
     _no_holes(page)
@@ -90,6 +84,10 @@ def _no_holes(page: Page) -> None:
         texts += [cell.text for row in table.rows for cell in row if cell.text]
     for text in texts:
         assert text and not EMPTY.search(text), text
+    for text in page.sentences:
+        _, _, told = text.rpartition(": ") if text.startswith("On ") else ("", "", text)
+        for sentence in re.split(r"(?<=\.) (?=[A-Z0-9])", told):
+            assert len(sentence.split()) <= MOST_WORDS, sentence
 
 
 def _ends(panel: Panel, label: str) -> pd.Series:
@@ -133,16 +131,15 @@ def _bold(page: Page, table: Table) -> None:
 
 
 def _labels(text: str, known: list[str]) -> tuple[list[str], int]:
-    """The names in «A, B, C» or «A and 5 others», and how many there are in all."""
+    """Return the names in "A, B and C" or "A and 5 others", and how many there are in all."""
     more = re.search(r" and (\d+) others$", text)
     if more:
         return [text[: more.start()]], 1 + int(more.group(1))
     found = []
     for label in sorted(known, key=len, reverse=True):
-        if re.search(rf"(^|, ){re.escape(label)}($|, )", text):
-            found.append(label)
-            text = re.sub(rf"(^|, ){re.escape(label)}($|, )", r"\1\2", text, count=1).replace(", , ", ", ")
-    assert not text.strip(", "), text
+        text, count = re.subn(rf"(^|, | and ){re.escape(label)}(?=$|, | and )", r"\1", text, count=1)
+        found += [label] * count
+    assert not re.sub(", | and ", "", text), text
     return found, len(found)
 
 
@@ -170,9 +167,14 @@ def _highest(page: Page, found: re.Match[str]) -> None:
     level = [row[0].text for row in table.rows if row[place].text == "1"]
     assert all(label in found["who"] for label in level)
     seen = 0
-    for part in found["rest"].split("; "):
-        words, verdict = next(each for each in GROUPS.items() if part.startswith(each[0]))
-        labels, count = _labels(part.removeprefix(words), panel.rivals)
+    leader = "It" if len(level) == 1 else best
+    for part in found["rest"].split(". "):
+        assert part.startswith(f"{leader} "), part
+        said = part.removeprefix(f"{leader} ")
+        named, verdict = next(
+            (m, verdict) for form, verdict in GROUPS.items() if (m := re.fullmatch(form, said))
+        )
+        labels, count = _labels(named[1], panel.rivals)
         seen += count
         for label in labels:
             test = told.pair(panel, best, label)
@@ -182,12 +184,12 @@ def _highest(page: Page, found: re.Match[str]) -> None:
 
 
 GROUPS = {
-    "ahead of ": "ahead",
-    "equivalent to ": "equivalent",
-    "undecided against ": "undecided",
-    "behind, on the seeds that both have, ": "behind",
-    "not tested, for too few seeds, against ": "too few seeds",
-    "without a common seed with ": "none",
+    "is ahead of (.+)": "ahead",
+    "is equivalent to (.+)": "equivalent",
+    r"is not separated from (.+) \(undecided\)": "undecided",
+    "is behind (.+) on the seeds they share": "behind",
+    "was not tested against (.+): too few seeds": "too few seeds",
+    "shares no seed with (.+)": "none",
 }
 
 
@@ -229,61 +231,90 @@ def _sensitivity(page: Page, found: re.Match[str]) -> None:
         ]
     largest = max(candidates, key=lambda row: abs(row[3].value))
     (named,) = (row for row in candidates if f"{row[0].text} {row[1].text}" == found["which"])
-    assert named[3].text == found["most"] and abs(abs(named[3].value) - abs(largest[3].value)) < 1e-9
+    assert (
+        named[3].text == found["most"].replace(" points", "")
+        and abs(abs(named[3].value) - abs(largest[3].value)) < 1e-9
+    )
+
+
+ALL_TOO_FEW = re.compile(r" \d+ seeds? (?:is|are) too few to test these effects\.$")
+
+
+def _told_effects(text: str, untested: bool = False) -> list[tuple[str, str, float, str]]:
+    """Return (name, compared with, signed points, verdict) of each effect in some sentences.
+
+    If the text says that all have too few seeds, or ``untested``, that is the verdict of each.
+    """
+    untested = untested or bool(ALL_TOO_FEW.search(text))
+    text = ALL_TOO_FEW.sub("", text)
+    found = []
+    sentences = re.split(r"(?<=\.) (?=[A-Z0-9])", text)
+    for index, sentence in enumerate(sentences):
+        if re.match(r"\d+ seeds? (is|are) too few|The test detects |The gain of ", sentence):
+            continue
+        after = sentences[index + 1] if index + 1 < len(sentences) else ""
+        few = re.fullmatch(r"(\d+) seeds? (?:is|are) too few to test this\.", after)
+        one = re.match(r"(?:At (?:session 0|the last session), )?", sentence)
+        assert one
+        body = sentence[one.end() :]
+        name, sign, verdict = _one_effect(body)
+        assert not (few and verdict in ("equivalent", "undecided")), text
+        assert (verdict == "undecided") == after.startswith("The test detects "), text
+        over = re.search(r"(?:over|compared with) (no training|supervised training on the same labels)", body)
+        (size, *_) = re.findall(rf"({NUMBER}) points", body)
+        assert not (untested and (few or verdict in ("equivalent", "undecided"))), text
+        verdict = "too few seeds" if few or untested else verdict
+        found.append((name, over[1] if over else "", sign * float(size), verdict))
+    return found
+
+
+def _one_effect(body: str) -> tuple[str, int, str]:
+    """Return the name, the sign of the number that is printed, and the verdict of one sentence."""
+    forms = {
+        r"(.+?) adds \d": (1, "ahead"),
+        r"(.+?) costs \d": (-1, "behind"),
+        r"(.+?) makes less than [\d.]+ points? of difference(?: compared with .+?)?: ": (1, "equivalent"),
+        r"[Tt]he effect of (.+?)(?: compared with .+?)? is undecided: ": (1, "undecided"),
+    }
+    for form, (sign, verdict) in forms.items():
+        found = re.match(form, body)
+        if found:
+            return found[1], sign, verdict
+    raise AssertionError(body)
+
+
+def _hold_effect(table: Table, name: str, when: str, points: float, verdict: str) -> None:
+    """Compare an effect with its cells: the points with their sign, and the verdict."""
+    rows = {row[0].text: row for row in table.rows}
+    column = table.columns.index(when)
+    row = rows[name]
+    if row[column].text.startswith("same as "):  # another effect under another name
+        row = rows[row[column].text.removeprefix("same as ")]
+    assert row[column + 1].text.split(":")[0].split(",")[0] == verdict, (name, when, row)
+    assert points == float(re.findall(NUMBER, row[column].text)[0]), (name, points, row[column].text)
 
 
 def _effects(page: Page, found: re.Match[str]) -> None:
-    """«NLA adds 2.0 points [1.0, 3.0] at the last session; it costs 1.0 points at session 0.»"""
-    title = found["place"] or page.panels[0].title
-    table = page.table("effects", title)
-    name = None
-    for part in found["rest"].rstrip(".").split("; "):
-        if not re.search(r" at (session 0|the last session)", part):
-            continue  # «1.3 would have been found)» of the part before
-        one = re.match(r"(?P<name>.+?)(?P<verb> adds| costs| makes| changes| has an undecided)\b", part)
-        assert one, part
-        name = name if one["name"] in ("it", "its") else one["name"]
-        verb = one["verb"].split()[-1]
-        row = next(row for row in table.rows if row[0].text == name)
-        column = table.columns.index("session 0" if "at session 0" in part else "the last session")
-        if row[column].text.startswith("is "):  # another effect under another name
-            other = row[column].text.removeprefix("is ")
-            row = next(row for row in table.rows if row[0].text == other)
-        assert row[column + 1].text.split(":")[0].split(",")[0] == VERDICTS[verb], (part, row)
-        said = re.findall(NUMBER, part.split("would")[0])[:1]
-        shown = re.findall(NUMBER, row[column].text)[:1]
-        assert abs(float(said[0])) == abs(float(shown[0])), (part, row[column].text)
+    """Hold "At the last session, NLA adds 2.0 points [1.0, 3.0]. At session 0, NLA costs 1.0 points."."""
+    table = page.table("effects", found["place"] or page.panels[0].title)
+    untested = bool(ALL_TOO_FEW.search(found[0]))
+    for when, text in (("the last session", found["last"]), ("session 0", found["first"])):
+        ((name, _, points, verdict),) = _told_effects(text, untested)
+        _hold_effect(table, name, when, points, verdict)
 
 
 def _training(page: Page, found: re.Match[str]) -> None:
-    """«Supervised training adds 20.0 points over nothing at session 0; GPIL …», and the labels' part."""
+    """Hold "At session 0: GPIL adds 20.0 points over no training. Supervised training adds ..."."""
     table = page.table("effects", found["place"] or page.panels[0].title)
-    rows = {row[0].text: row for row in table.rows}
-    column = table.columns.index(found["when"])
-
-    def held(name: str, verb: str, said: str) -> None:
-        row = rows[name]
-        if row[column].text.startswith("is "):
-            row = rows[row[column].text.removeprefix("is ")]
-        assert row[column + 1].text.split(":")[0].split(",")[0] == VERDICTS[verb], (found[0], row)
-        shown = re.findall(NUMBER, row[column].text)[0]
-        assert abs(float(re.findall(NUMBER, said)[0])) == abs(float(shown)), (found[0], row[column].text)
-
-    rest = found["rest"]
-    both = re.match(r"Of the (.+?) that GPIL adds over nothing at .+?, (.+?) (?:are|supervised)", rest)
-    if both:
-        held("GPIL less nothing", "adds", both[1])
-        held("supervised less nothing", "adds", both[2])
-    pattern = (
-        r"(Supervised training|GPIL) (adds|costs|makes|changes|has an undecided)\b(.*?) over "
-        r"(nothing|supervised training on the same labels) at (?:session 0|the last session)( \([^)]*\))?"
-    )
-    told = re.findall(pattern, rest.partition("too); ")[2] if both else rest)
-    assert len(told) + 2 * bool(both) == sum(" less " in name and " x " not in name for name in rows), rest
-    for who, verb, said, over, brackets in told:
-        less = "nothing" if over == "nothing" else "supervised"
-        name = f"{'GPIL' if who == 'GPIL' else 'supervised'} less {less}"
-        held(name, verb.split()[-1], said if verb in ("adds", "costs", "changes") else brackets)
+    told = _told_effects(found["rest"])
+    pairs = [row[0].text for row in table.rows if " minus " in row[0].text and " x " not in row[0].text]
+    assert len(told) == len(pairs), found[0]
+    for name, over, points, verdict in told:
+        pair = f"{name.replace('Supervised', 'supervised')} minus {over.removesuffix(' on the same labels')}"
+        _hold_effect(table, pair, found["when"], points, verdict)
+    if "due to the labels" in found["rest"]:
+        verdicts = {(name.lower(), over): verdict for name, over, _, verdict in told}
+        assert verdicts["gpil", "no training"] == verdicts["supervised training", "no training"] == "ahead"
 
 
 def _interaction(page: Page, found: re.Match[str]) -> None:
@@ -291,7 +322,7 @@ def _interaction(page: Page, found: re.Match[str]) -> None:
     verdicts = {row[0].text: row[4].text for row in table.rows}
     for name in found["rest"].split(", "):
         row = next(row for row in table.rows if row[0].text == name)
-        other = row[3].text.removeprefix("is ") if row[3].text.startswith("is ") else name
+        other = row[3].text.removeprefix("same as ") if row[3].text.startswith("same as ") else name
         assert verdicts[other].startswith(("ahead", "behind"))
 
 
@@ -299,7 +330,7 @@ def _across(page: Page, found: re.Match[str]) -> None:
     moment = found["moment"] or "the last session"
     if found["reference"]:
         (table,) = (table for table in page.tables if table.name == "across-methods")
-        assert table.columns[-1] == f"less {found['reference']}"
+        assert table.columns[-1] == f"compared with {found['reference']}"
     else:
         (table,) = (
             table
@@ -310,17 +341,18 @@ def _across(page: Page, found: re.Match[str]) -> None:
     oracles = set.union(*(panel.oracles for panel in page.panels))
     known = [label for label in verdicts if label not in oracles]
     seen = 0
-    for part in found["rest"].split("; "):
-        words, _, names = part.partition(": ")
-        labels, count = _labels(names, known)
+    for part in found["rest"].split(". "):
+        one = re.fullmatch(rf"(?P<names>.+?) (?:is|are) (?P<words>{'|'.join(AGREED)})", part)
+        assert one, part
+        labels, count = _labels(one["names"], known)
         seen += count
         for label in labels:
             verdict = verdicts[label]
-            if words == "decided on some only":
-                assert re.search("more on|less on|equivalent on", verdict)
-                assert verdict not in ("more on all", "less on all", "equivalent on all")
+            if one["words"] == "decided on some datasets only":
+                assert re.search("(ahead|behind|positive|negative|equivalent) on", verdict)
+                assert verdict not in AGREED
             else:
-                assert WHOLE.get(words, words) == verdict, (part, verdict)
+                assert one["words"] == verdict, (part, verdict)
     assert seen == len(known) - bool(found["reference"])
 
 
@@ -345,8 +377,8 @@ def _agreement(page: Page) -> None:
             words = {name: each[-1].text.split(":")[0].split(",")[0] for name, each in rows.items()}
             expected = [
                 f"{word} on {'all' if len(there) == len(words) else ', '.join(there)}"
-                for word, said in (("more", "ahead"), ("less", "behind"), ("equivalent", "equivalent"))
-                if (there := [name for name, each in words.items() if each == said])
+                for word in ("ahead", "behind", "equivalent")
+                if (there := [name for name, each in words.items() if each == word])
             ]
             kinds = {"undecided" if each == "undecided" else "not tested" for each in words.values()}
             open_words = (
@@ -355,10 +387,10 @@ def _agreement(page: Page) -> None:
             assert verdict == ("; ".join(expected) or open_words), (label, words, verdict)
 
 
-WHOLE = {
-    **{"ahead on all": "more on all", "behind on all": "less on all"},
-    **{"above zero on all": "more on all", "below zero on all": "less on all"},
-}
+AGREED = (
+    *(f"{word} on all" for word in ("ahead", "behind", "positive", "negative", "equivalent", "undecided")),
+    *("decided on some datasets only", "not tested", "undecided or not tested"),
+)
 
 
 def _over(page: Page, found: re.Match[str]) -> None:
@@ -420,7 +452,7 @@ def _protocols(page: Page, found: re.Match[str]) -> None:
             if row[0].text == found["who"] and row[1].text == f"{found['place']}, {when}"
         )
         key = "first" if when == "session 0" else "last"
-        assert row[4].text == found[key]
+        assert row[4].text == found[key].replace(" points", "")
         word = row[5].text.split(":")[0].split(",")[0]
         assert word == found[f"{key}_verdict"], (found[0], row)
 
@@ -431,10 +463,11 @@ def _shots(page: Page, found: re.Match[str]) -> None:
         if (where, name, n_way) == (found["place"], found["who"], int(found["n_way"])):
             assert (few, many) == (int(found["few"]), int(found["many"]))
             known = change.dropna()
-            said = re.findall(NUMBER, found["rest"])[0]
-            assert abs(abs(float(said)) - abs(100 * known.mean())) < 0.05 + 1e-6, found[0]
+            ((_, _, points, verdict),) = _told_effects(found["rest"])
+            assert abs(points - 100 * known.mean()) < 0.05 + 1e-6, found[0]
+            assert (verdict == "too few seeds") == (len(known) < FEWEST_SEEDS)
             if len(known) < FEWEST_SEEDS:
-                assert f"({len(known)} seed" in found["rest"]
+                assert re.search(rf"\. {len(known)} seeds? (is|are) too few to test this\.$", found["rest"])
             return
     raise AssertionError(found[0])
 
@@ -461,71 +494,70 @@ def _nothing(page: Page, found: re.Match[str]) -> None:
 
 ON = r"(?:On (?P<place>[^:]+): )?"
 FORMS: dict[str, tuple[str, Callable[[Page, re.Match[str]], None]]] = {
-    "look": (r"(?P<seeds>\d+) seeds?: a look, not a claim; 6 decide\.", _look),
-    "more": (r"(?P<left>\d+) more of this kind are in the tables\.", _nothing),
+    "look": (r"(?P<seeds>\d+) seeds?: too few to test, at least 6 needed\.", _look),
+    "more": (r"The tables have (?P<left>\d+) more findings of this kind\.", _nothing),
     "across": (
-        r"(?:Compared with (?P<reference>.+?) at|At) (?P<moment>the last session|session 0) on [^:]+: "
-        r"(?P<rest>.+)\.",
+        r"On [^:]+?, (?:compared with (?P<reference>.+?) at|effects at) "
+        r"(?P<moment>the last session|session 0): (?P<rest>.+)\.",
         _across,
     ),
     "over datasets": (
-        r"Over (?P<count>\d+) datasets .+ the best mean rank, (?P<rank>[\d.]+) of \d+\. Nemenyi's test "
-        r"separates (?P<first>.+) from (?:(?P<none>no other)|(?P<apart>.+)) \(critical difference .+\)\.",
+        r"Over (?P<count>\d+) datasets, .+ the best mean rank: (?P<rank>[\d.]+) of \d+\. Nemenyi's test "
+        r"separates (?P<first>.+) from (?:(?P<none>no other method)|(?P<apart>.+)) "
+        r"\(critical difference [\d.]+\)\. Friedman's test of equal mean ranks gives p [=<] [\d.]+\.",
         _over,
     ),
     "margins without a seed": (
-        r"On (?P<place>[^,]+, [a-z]+), (?P<who>.+?) shares no seed with the best other "
-        r"in any cell of N and K\.",
+        r"On (?P<place>[^,]+, [a-z]+), (?P<who>.+?) shares no seed with the best other method "
+        r"for any N and K\.",
         _unshared,
     ),
     "margins": (
-        r"On (?P<place>[^,]+, [a-z]+), (?P<who>.+?) is "
-        r"(?:ahead of every other method in (?P<where>all \d+|\d+ of \d+)"
-        r"(?: tested)? cells of N and K(?:, behind one or more in (?P<behind>\d+))?"
-        r"(?:, with (?P<left>\d+) more of too few seeds)?; it is )?"
-        r"(?P<range>.+ points) from the best other method"
-        r"(?P<untested> in (?P<cells>\d+) cells of N and K, not tested)?\.",
+        r"On (?P<place>[^,]+, [a-z]+), (?P<who>.+?) "
+        r"(?:is ahead of every other method in (?P<where>all \d+|\d+ of \d+)"
+        r"(?: tested)? combinations of N and K\."
+        r"(?: It is behind at least one method in (?P<behind>\d+) of them\.)?"
+        r"(?: (?P<left>\d+) more combinations? (?:has|have) too few seeds to test\.)? Its margin is |"
+        r"has a margin of )"
+        r"(?P<range>.+ points) over the best other method"
+        r"(?P<untested> in (?P<cells>\d+) combinations of N and K\."
+        r" There are too few seeds to test the margins)?\.",
         _margins,
     ),
     "highest": (
-        rf"{ON}(?P<who>.+?) (?:has|have) the highest mean at the last session, [\d.]+ %: (?P<rest>.+)\.",
+        rf"{ON}(?P<who>.+?) (?:has|have) the highest mean at the last session, [\d.]+ %\. (?P<rest>.+)\.",
         _highest,
     ),
-    "leads": (rf"{ON}(?P<who>.+?) is ahead of .+ at the last session, [\d.]+ %\.", _leads),
+    "leads": (rf"{ON}(?P<who>.+?) is ahead of .+ at the last session, with [\d.]+ %\.", _leads),
     "sensitivity": (
-        rf"{ON}Of (?P<settings>\d+) settings varied one at a time around the reference, "
-        r"(?:(?P<untested>not tested), |"
-        r"(?P<none>none is found to change the last session): of (?P<values>\d+) values (?P<alike>\d+) are "
-        r"equivalent to it and (?P<open>\d+) undecided|(?P<count>\d+) changes? the last session; )"
-        rf"(?:the largest change is (?P<most>{POINTS[1:-1]}) points, with (?P<which>.+?))?"
-        r"(?:; \d+ have too few seeds to test)?\.",
+        rf"{ON}(?P<settings>\d+) settings were varied one at a time around the reference\. "
+        r"(?:(?P<untested>There are too few seeds to test them)\.|"
+        r"(?P<none>No setting is found to change accuracy at the last session)\. "
+        r"Of (?P<values>\d+) tested values, (?P<alike>\d+) "
+        r"are equivalent to the reference and (?P<open>\d+) are undecided\.|"
+        r"Of these, (?P<count>\d+) changes? accuracy at the last session\.)"
+        rf"(?: The largest change is (?P<most>{WITH_UNIT}), with (?P<which>.+?)\.)?"
+        r"(?: (?P<left>\d+) settings? (?:has|have) too few seeds to test\.)?",
         _sensitivity,
     ),
-    "interaction": (
-        rf"{ON}Parts change each other's effect at the last session: (?P<rest>.+)\.",
-        _interaction,
-    ),
+    "interaction": (rf"{ON}Parts interact at the last session: (?P<rest>.+)\.", _interaction),
     "protocols": (
-        r"(?P<who>.+?) on (?P<place>[^:]+): released less strict is "
-        rf"(?P<first>{POINTS[1:-1]}) points at session 0 \((?P<first_verdict>[a-z ]+)\) and "
-        rf"(?P<last>{POINTS[1:-1]}) points at the last session \((?P<last_verdict>[a-z ]+)\)\.",
+        r"(?P<who>.+?) on (?P<place>[^:]+): released minus strict is "
+        rf"(?P<first>{WITH_UNIT}) at session 0 \((?P<first_verdict>[a-z ]+)\)\. It is "
+        rf"(?P<last>{WITH_UNIT}) at the last session \((?P<last_verdict>[a-z ]+)\)\.",
         _protocols,
     ),
     "shots": (
-        r"(?P<who>.+?) on (?P<place>[^:]+), (?P<n_way>\d+)-way: K = (?P<many>\d+) instead of (?P<few>\d+) "
-        r"(?P<verb>adds|costs|makes|changes|has an undecided effect) (?P<rest>.+)\.",
+        r"(?P<who>.+?) on (?P<place>[^:]+), (?P<n_way>\d+)-way: "
+        r"(?P<rest>At the last session, (?:the effect of )?K = (?P<many>\d+) instead of (?P<few>\d+) .+\.)",
         _shots,
     ),
-    "training": (
-        rf"{ON}(?P<rest>(?=.*over nothing at (?P<when>session 0|the last session))"
-        r"(?:Of the|Supervised training|GPIL) .+)\.",
-        _training,
-    ),
-    "effects": (rf"{ON}(?P<rest>.+ at the last session.*; its? .+ at session 0.*\.)", _effects),
-    "bounds": (rf"{ON}(?P<oracle>.+?) is given labels that the others never see(?P<rest>.+)\.", _bounds),
+    "training": (rf"{ON}At (?P<when>session 0|the last session): (?P<rest>.+\.)", _training),
+    "effects": (rf"{ON}(?P<last>At the last session, .+\.) (?P<first>At session 0, .+\.)", _effects),
+    "bounds": (rf"{ON}(?P<oracle>.+?) sees labels that the others never see\. (?P<rest>.+)\.", _bounds),
     "level": (
         r"(?P<place>[^:]+): (?P<who>.+) goes from (?P<first>[\d.]+) % at session 0 to (?P<last>[\d.]+) % "
-        r"at the last\.",
+        r"at the last session\.",
         _level,
     ),
 }

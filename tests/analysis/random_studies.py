@@ -1,8 +1,8 @@
-"""Make studies of which the truth is known, at random: missing seeds, ties, disjoint seeds, many shapes.
+"""Make random studies with known truth: missing seeds, ties, disjoint seeds and many shapes.
 
     python -m tests.analysis.random_studies 500
 
-checks the sentences and tables of so many reports; the tests check some of them.
+checks the sentences and tables of 500 reports. The tests check some of them.
 """
 
 from __future__ import annotations

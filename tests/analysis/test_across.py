@@ -36,23 +36,23 @@ def compared(write: Write) -> Path:
 
 def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Path) -> None:
     (table,) = across_tables(read([compared]))
-    assert table.columns[1:] == ["debian (rank)", "wordnet (rank)", "mean rank", "less HAG-Meta"]
+    assert table.columns[1:] == ["debian (rank)", "wordnet (rank)", "mean rank", "compared with HAG-Meta"]
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
     assert [text.split()[-1] for text in rows["GPN"][:2]] == ["(1)", "(1)"]
-    assert rows["GPN"][-1] == "more on all"
+    assert rows["GPN"][-1] == "ahead on all"
     assert [text.split()[-1] for text in rows["iCaRL"][:2]] == ["(4)", "(2)"]
-    assert rows["iCaRL"][2:] == ["3.0", "more on wordnet; less on debian"]
-    assert rows["CEC"][-1] == "less on all"
+    assert rows["iCaRL"][2:] == ["3.0", "ahead on wordnet; behind on debian"]
+    assert rows["CEC"][-1] == "behind on all"
     assert rows["Proto-GCN"][-1] == "equivalent on all"
     assert (
-        "(" not in "".join(rows["Joint (oracle)"]) and rows["Joint (oracle)"][-1] == "more on all"
+        "(" not in "".join(rows["Joint (oracle)"]) and rows["Joint (oracle)"][-1] == "ahead on all"
     )  # no rank
 
 
 def test_findings_begin_with_what_holds_everywhere(compared: Path) -> None:
     assert findings(read([compared]))[0] == (
-        "Compared with HAG-Meta at the last session on debian, wordnet: ahead on all: GPN; behind on all: "
-        "CEC; equivalent on all: Proto-GCN; decided on some only: iCaRL."
+        "On debian and wordnet, compared with HAG-Meta at the last session: GPN is ahead on all. CEC is "
+        "behind on all. Proto-GCN is equivalent on all. iCaRL is decided on some datasets only."
     )
 
 
@@ -62,8 +62,8 @@ def test_of_many_the_best_is_named_and_the_others_counted(write: Write) -> None:
             folder = write(curves(0.5 + 0.05 * rank), method="gpn", hidden=8 * (rank + 1), dataset=dataset)
         write(curves(0.4), dataset=dataset)
     assert findings(read([folder]))[0] == (
-        "Compared with HAG-Meta (hidden 32) at the last session on debian, wordnet: "
-        "ahead on all: GPN (hidden 64) and 7 others."
+        "On debian and wordnet, compared with HAG-Meta (hidden 32) at the last session: "
+        "GPN (hidden 64) and 7 others are ahead on all."
     )
 
 
@@ -76,13 +76,13 @@ def test_effects_on_every_dataset(write: Write) -> None:
     results = read([folder])
     ((effects),) = compared_effects(by_dataset(results), claims(results), "last").values()
     assert {each.name: each.verdict for each in effects} == {
-        "NLA": "more on debian; less on wordnet",
-        "TLA": "more on all",
+        "NLA": "positive on debian; negative on wordnet",
+        "TLA": "positive on all",
     }
     words = list(across_words(results))
     assert (
-        words[-1]
-        == "At the last session on debian, wordnet: above zero on all: TLA; decided on some only: NLA."
+        words[-1] == "On debian and wordnet, effects at the last session: TLA is positive on all. "
+        "NLA is decided on some datasets only."
     )
 
 

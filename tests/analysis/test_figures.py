@@ -279,9 +279,10 @@ def test_training_of_three_levels_is_drawn_by_its_contrasts(tmp_path: Path) -> N
     effects, combinations = drawn(ablation, results)
     rows = [label.get_text() for label in effects.figure.axes[0].get_yticklabels()]
     assert rows[:5] == [
-        *("GPIL less supervised", "supervised less nothing", "GPIL less nothing", "NLA", "TLA")
+        *("GPIL minus supervised training", "supervised training minus no\ntraining"),
+        *("GPIL minus no training", "NLA", "TLA"),
     ]
-    assert "2 seeds that have all 12" in effects.caption and "the labels are" in effects.caption
+    assert "2 seeds that have all 12" in effects.caption and "the gain of the labels" in effects.caption
     cells = [label.get_text() for label in combinations.figure.axes[0].get_yticklabels()]
     assert len(cells) == 12 and cells[0] == "GPIL + NLA + TLA" and cells[-1] == "none of the three"
     assert "supervised + NLA" in cells
@@ -369,7 +370,7 @@ def test_protocols_are_paired(studies: dict[str, Results], gallery: Gallery) -> 
 def test_released_panels_say_that_they_leak(gallery: Gallery) -> None:
     for drawing in gallery["protocols"]["curves"]:
         told = "leaks" in drawing.figure.axes[0].get_title(loc="left")
-        assert told == ("released" in drawing.name) == ("not those of unseen nodes" in drawing.caption)
+        assert told == ("released" in drawing.name) == ("not accuracies on unseen nodes" in drawing.caption)
 
 
 def test_paths_begin_at_session_one_and_end_at_the_last(
@@ -418,7 +419,7 @@ def test_a_search_is_drawn_from_its_memory_which_stays_as_it_was(tmp_path: Path)
     assert {path.name for path in folder.iterdir()} == {"optuna.db", "runs"}
     assert matplotlib.rcParams["axes.facecolor"] == style_before
     caption = drawings["history"].caption
-    assert "12 samples; 1 that failed" in caption and "Not drawn" not in caption
+    assert "12 samples (1 failed" in caption and "Not drawn" not in caption
     points = drawings["history"].figure.axes[0].collections[0]
     assert len(points.get_offsets()) == 12 and points.get_offsets()[:, 1].min() > 50  # percent
 

@@ -70,7 +70,7 @@ def test_a_run_that_two_folders_tell_differently_is_named(write: Write, tmp_path
     results = read([tmp_path])
     assert results.runs["last"].tolist() == [0.6]
     (line,) = results.conflicts
-    assert "two" in line and "not counted" in line
+    assert "two" in line and "left out" in line
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"seed": 1}', "[]", "null", "\x00\xff"])
@@ -121,12 +121,14 @@ def test_a_failure_that_was_mended_is_none(write: Write) -> None:
 
 
 def test_an_empty_folder_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="neither a study nor a folder of studies"):
+    with pytest.raises(
+        UserError, match="expected a study, which contains a folder `runs`, or a folder of studies"
+    ):
         read([tmp_path])
     (tmp_path / "study" / "runs").mkdir(parents=True)
-    with pytest.raises(UserError, match="no finished run there"):
+    with pytest.raises(UserError, match="no finished run found"):
         read([tmp_path])
-    with pytest.raises(UserError, match="there is no such folder"):
+    with pytest.raises(UserError, match="no such folder"):
         read([tmp_path / "nowhere"])
 
 
@@ -177,7 +179,7 @@ def test_where_and_by(write: Write) -> None:
     panels = results.by("hidden").panels()
     assert [panel.labels for panel in panels] == [["hidden 64"], ["hidden 16", "hidden 64"]]
     assert [panel.title.rpartition(", ")[2] for panel in panels] == ["dropout 0.1", "dropout 0.5"]
-    with pytest.raises(UserError, match="no run has it; there is 16, 64"):
+    with pytest.raises(UserError, match="no run has this value; expected one of 16, 64"):
         results.where({"hidden": "32"})
     with pytest.raises(UserError, match="Did you mean 'hidden'"):
         results.where({"hiden": "32"})

@@ -112,9 +112,9 @@ def test_how_seeds_were_flipped_is_as_it_was_done() -> None:
     assert "all 128 flips" in words(0, 8)
     assert "5,000 random flips" in words(0, 14) and "exact" not in words(0, 14)
     assert "5,000 random flips" in words(8, 16)  # disjoint seeds: 16 in all
-    assert words(0, 3).count("Fewer than 6 common seeds are not tested") == 1
+    assert words(0, 3).count("fewer than 6 common seeds are not tested") == 1
     few = family({"a": pd.Series([0.1, 0.2])}, "this less that", "accuracy")
-    assert few.words.startswith("Not tested: this less that. It takes 6 common seeds")
+    assert few.words.startswith("Not tested: this less that. A test needs at least 6 common seeds")
 
 
 def test_a_difference_of_exactly_the_margin_is_not_less_than_it() -> None:

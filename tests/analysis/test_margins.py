@@ -73,8 +73,9 @@ def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: 
 def test_findings_begin_with_who_leads_where_and_do_not_ask_it_of_each_cell_again(grid: Path) -> None:
     results = read([grid])
     first, *others = findings(results)
-    assert "ahead of every other method in 2 of 4 cells of N and K, behind one or more in 1;" in first
-    asked_again = ("has the highest mean", "ahead of every other system")
+    assert "is ahead of every other method in 2 of 4 combinations of N and K." in first
+    assert "It is behind at least one method in 1 of them." in first
+    asked_again = ("has the highest mean", "ahead of all others")
     assert not any(words in sentence for words in asked_again for sentence in others)
     tested = {frozenset(pair[1:]) for pair in claims(results).pairs.comparisons}
     assert frozenset(("Posterior means (transductive)", "iCaRL")) not in tested  # the reference is GPN
@@ -125,10 +126,10 @@ def test_too_few_seeds_are_neither_ahead_nor_behind(write: Write) -> None:
                 folder = write(few, method=method, **shape)
     results = read([folder])
     badge, first, *_ = findings(results)
-    assert badge == "3 seeds: a look, not a claim; 6 decide."
+    assert badge == "3 seeds: too few to test, at least 6 needed."
     assert first == (
-        "On debian, strict, Posterior means (transductive) is +5.0 to +5.0 points from the best other method "
-        "in 4 cells of N and K, not tested."
+        "On debian, strict, Posterior means (transductive) has a margin of +5.0 to +5.0 points over the best "
+        "other method in 4 combinations of N and K. There are too few seeds to test the margins."
     )
     (table,) = margin_tables(results)
     assert table.badge and {row[-1].text for row in table.rows} == {"too few seeds"}

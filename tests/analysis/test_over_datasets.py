@@ -125,7 +125,7 @@ def test_missing_seeds_make_no_winner_anywhere_on_the_page(write: Write) -> None
     assert found is not None and found.ranks["CEC"].tolist() == [4, 4, 4]
     (methods,) = (table for table in across_tables(results) if table.name == "across-methods")
     (row,) = (row for row in methods.rows if row[0].text == "CEC")
-    assert row[-2].text == "4.0" and row[-1].text == "less on all" and not any(cell.best for cell in row)
+    assert row[-2].text == "4.0" and row[-1].text == "behind on all" and not any(cell.best for cell in row)
     for table in make_tables(results):
         if table.name.startswith("summary"):
             assert table.rows[-1][0].text == "CEC" and table.rows[-1][5].text == "4"
@@ -140,12 +140,12 @@ def test_over_three_datasets(compared: Path) -> None:
     assert found is not None and found.methods == ["HAG-Meta", "CEC", "GPN", "iCaRL"]
     table = rating_table(results)
     assert table is not None and [row[0].text for row in table.rows] == ["CEC", "iCaRL", "GPN", "HAG-Meta"]
-    assert "Without intervals: 3 datasets are too few, and 6 the fewest." in table.caption
+    assert "There are no intervals: they need 6 datasets, and there are 3." in table.caption
     assert [row[2].text for row in table.rows] == ["best", "not separated", "not separated", "separated"]
     assert "or more" in table.rows[0][4].text and "or less" in table.rows[-1][4].text
     (said,) = over_datasets_words(results)
     assert said.startswith(
-        "Over 3 datasets CEC has the best mean rank, 1.0 of 4. Nemenyi's test separates CEC from HAG-Meta"
+        "Over 3 datasets, CEC has the best mean rank: 1.0 of 4. Nemenyi's test separates CEC from HAG-Meta"
     )
     assert f"critical difference {found.critical_difference:.1f}" in said and "Friedman's test" in said
     drawings = list(figures.draw(results))
@@ -156,7 +156,7 @@ def test_with_two_datasets_it_says_why_there_is_nothing(compared: Path) -> None:
     runs = read([compared])
     two = runs._with(runs.runs[runs.runs["dataset"] != "debian"])
     assert over_datasets(two) is None and rating_table(two) is None and not list(figures.draw(two))
-    assert why_not(two) == "nothing is said over datasets: it takes 3, and these are 2"
+    assert why_not(two) == "no ranking: it needs 3 datasets, and there are 2"
     assert why_not(runs) == ""
 
 
@@ -200,7 +200,7 @@ def test_every_number_on_the_page_is_of_one_object(compared: Path, tmp_path: Pat
     known |= {size(each) for kind in told.families for each in kind.comparisons.values()}
     for panel in results.panels():
         for one in panel.labels:
-            known |= {points(each) for each in told.beside(panel, one).values()}
+            known |= {points(each) for each in told.against(panel, one).values()}
     differences = re.findall(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\]", text)
     assert len(differences) > 10 and set(differences) <= known
     measured = ("first", "last", "average", "pd", "rpd", "forgetting", "backward_transfer")

@@ -40,12 +40,12 @@ def test_ranks_under_each_value_and_what_changes(write: Write) -> None:
         "rank",
         "rehearsal none",
         "rank",
-        "none less all",
+        "none minus all",
         "verdict",
     ]
     assert table.notes[:1] == [
-        "With rehearsal none instead of all, 3 of 3 methods change their rank (Kendall's tau -0.33): "
-        "HAG-Meta 2 → 1, CEC 3 → 2, Proto-GCN 1 → 3."
+        "With rehearsal none instead of all, 3 of 3 methods change their rank (Kendall's tau -0.33). "
+        "They are HAG-Meta 2 → 1, CEC 3 → 2, Proto-GCN 1 → 3."
     ]
 
 

@@ -51,15 +51,15 @@ def changed(folder: Path, change: dict[str, Any], without: Sequence[str] = ()) -
 def test_five_seeds_are_too_few_and_not_evidence_of_no_difference(write: Write) -> None:  # 1
     write(curves(0.107, range(5)), method="frozen")
     badge, sentence = findings(read([write(curves(0.563, range(5)))]))
-    assert badge == "5 seeds: a look, not a claim; 6 decide."
-    assert sentence.endswith("not tested, for too few seeds, against Frozen.")
+    assert badge == "5 seeds: too few to test, at least 6 needed."
+    assert sentence.endswith("It was not tested against Frozen: too few seeds.")
 
 
 def test_one_difference_has_one_interval_everywhere(write: Write) -> None:  # 2
     write(curves(0.5, spread=0.02), method="gpn")
     results = read([write(curves(0.55))])
     (panel,) = results.panels()
-    found = claims(results).beside(panel, panel.reference)["GPN"]
+    found = claims(results).against(panel, panel.reference)["GPN"]
     row = tables(results.folders[0])["summary-debian-strict-3-way-5-shot"].rows[1]
     limits = [float(part) for part in row[-2].text.split("[")[1].rstrip("]").split(",")]
     assert limits == [round(100 * found.low, 1), round(100 * found.high, 1)]
@@ -140,7 +140,7 @@ def test_noise_is_no_sensitivity(write: Write) -> None:  # 8
     write(curves(0.5, spread=0.02))
     write(curves(0.5001, spread=0.02), learning_rate=0.01)
     (sentence,) = findings(read([write(curves(0.5002, spread=0.02), hidden=64)]))
-    assert sentence.endswith("of 2 values 0 are equivalent to it and 2 undecided.")
+    assert sentence.endswith("Of 2 tested values, 0 are equivalent to the reference and 2 are undecided.")
 
 
 def test_an_oracle_without_the_word_in_its_record_is_still_one(write: Write) -> None:  # 9
@@ -153,7 +153,7 @@ def test_an_upper_bound_is_not_claimed_beside_a_rival_that_may_be_above_it(write
     write(curves(0.55, spread=0.03), method="joint", record={"oracle": True})
     folder = write(curves(0.551, spread=0.03))
     notes = tables(folder)["summary-debian-strict-3-way-5-shot"].notes
-    assert any("whether it is above HAG-Meta is not certain" in note for note in notes)
+    assert any("It is not shown to be ahead of HAG-Meta." in note for note in notes)
     assert not any("an upper bound" in note for note in notes)
 
 
@@ -208,7 +208,7 @@ def test_a_launch_without_a_key_is_named(write: Write) -> None:  # 12
     folder = write({0: CURVE})
     (folder / "launches").mkdir()
     (folder / "launches" / "1.json").write_text(json.dumps({"space": "x"}))
-    assert read([folder]).damaged[0].endswith("without description, command, time, configs, seeds")
+    assert read([folder]).damaged[0].endswith("has no description, command, time, configs, seeds")
 
 
 def test_a_dollar_is_no_formula() -> None:  # 12
@@ -229,8 +229,8 @@ def test_aliased_effects_are_told_apart_and_tested_once(write: Write) -> None:  
     assert factorial.aliases("first") == {"GPIL x NLA": "NLA"} and factorial.aliases("last") == {}
     assert len(claims(results).effects.comparisons) == 2 + 3
     table = tables(folder)["effects-debian-strict-3-way-5-shot"]
-    assert table.rows[-1][1].text == "is NLA"
-    assert table.notes[0].startswith("At session 0 1 of 3 are others under another name")
+    assert table.rows[-1][1].text == "same as NLA"
+    assert table.notes[0].startswith("At session 0, 1 of 3 effects equal another effect for every seed.")
 
 
 def test_effects_are_there_beside_other_methods(write: Write) -> None:  # 15
@@ -238,7 +238,7 @@ def test_effects_are_there_beside_other_methods(write: Write) -> None:  # 15
         write(curves(0.5 + 0.1 * nla), nla=nla)
     folder = write(curves(0.4), method="gpn")
     assert "effects-debian-strict-3-way-5-shot" in tables(folder)
-    assert any(sentence.startswith("NLA adds") for sentence in findings(read([folder])))
+    assert any("At the last session, NLA adds 10.0 points [" in each for each in findings(read([folder])))
 
 
 def test_a_lead_without_an_interval_has_no_nan(write: Write) -> None:  # 19
@@ -287,7 +287,7 @@ def test_the_metric_that_is_asked_for_decides(write: Write) -> None:  # 3
     )
     assert main([str(folder), "--metric", "harmonic", "--margin", "2"]) == 0
     page = (folder / "report" / "index.html").read_text()
-    assert "harmonic, as was asked for" in page and "within 2 points" in page
+    assert "this page uses harmonic wherever it says" in page and "within 2 points" in page
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_the_metric_that_is_asked_for_decides(write: Write) -> None:  # 3
     [
         (["--metric", "harmnic"], "Did you mean 'harmonic'?"),
         (["--metric", "macro f1"], "1 of 1 records do not have it"),
-        (["--margin", "0"], "--margin 0 is not between"),
+        (["--margin", "0"], "--margin 0: expected a number of points between 0 and 100"),
     ],
 )
 def test_bad_metrics_and_margins_are_one_line(
@@ -345,7 +345,7 @@ def test_equivalent_somewhere_is_not_undecided_on_all(write: Write) -> None:
         write(curves(0.5, spread=spread), dataset=dataset)
         folder = write(curves(0.5001, spread=spread), dataset=dataset, method="gpn")
     sentence = findings(read([folder]))[0]
-    assert sentence.endswith("decided on some only: GPN.")
+    assert sentence.endswith("GPN is decided on some datasets only.")
 
 
 def test_below_six_seeds_nothing_is_bold_or_claimed(write: Write) -> None:
@@ -354,10 +354,12 @@ def test_below_six_seeds_nothing_is_bold_or_claimed(write: Write) -> None:
     for table in make_tables(read([folder])):
         assert not any(cell.best or cell.mark == "*" for row in table.rows for cell in row)
         if table.section == "comparison":
-            assert table.badge == "3 seeds: a look, not a claim; 6 decide"
+            assert table.badge == "3 seeds: too few to test, at least 6 needed"
             assert table.badge in to_markdown(table) and "Bold" not in table.caption
-    many = findings(read([effects_of(write, {True: range(3), False: range(3)})]))
-    assert not any(" adds " in sentence or "less than 1 point" in sentence for sentence in many)
+    for sentence in findings(read([effects_of(write, {True: range(3), False: range(3)})])):
+        assert "less than 1 point" not in sentence and " ahead of " not in sentence
+        if " adds " in sentence or " costs " in sentence:
+            assert sentence.endswith("]. 3 seeds are too few to test these effects.")
 
 
 def test_without_enough_seeds_no_p_is_printed(write: Write) -> None:
@@ -372,8 +374,9 @@ def test_without_enough_seeds_no_p_is_printed(write: Write) -> None:
 def test_released_is_told_with_its_verdict(write: Write) -> None:
     write(curves(0.5))
     folder = write(curves(0.7), protocol="released")
-    sentence = next(each for each in findings(read([folder])) if "released less strict" in each)
-    assert "points at session 0 (equivalent) and +19.9 " in sentence and sentence.endswith("session (ahead).")
+    sentence = next(each for each in findings(read([folder])) if "released minus strict" in each)
+    assert "at session 0 (equivalent). It is +19.9 points" in sentence
+    assert sentence.endswith("at the last session (ahead).")
 
 
 def test_all_are_compared_with_the_baseline_that_is_asked_for(write: Write, tmp_path: Path) -> None:
@@ -396,7 +399,7 @@ def test_one_name_for_two_graphs_is_two_datasets(write: Write) -> None:
     results = read([folder.parent / "one", folder])
     assert sorted(set(results.runs["dataset"])) == ["debian [aaaaaa]", "debian [bbbbbb]"]
     assert len(results.panels()) == 2 and all(len(panel.runs) == 6 for panel in results.panels())
-    (notice,) = (each for each in notices(results) if "different graphs" in each.title)
+    (notice,) = (each for each in notices(results) if "Different graphs" in each.title)
     assert "debian is the name of 2 different graphs" in notice.lines[0]
 
 

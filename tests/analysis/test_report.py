@@ -62,13 +62,13 @@ def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--where", "gpil"], "--where 'gpil' is not KEY=VALUE"),
+        (["--where", "gpil"], "--where 'gpil': expected KEY=VALUE"),
         (["--where", "gpli=true"], "Did you mean 'gpil'?"),
         (["--by", "n_way"], "--by n_way"),
         (["--compare", "published"], "the paper has no numbers for debian"),
         (["--compare", "others"], "invalid choice"),
         (["--otu", "x"], "Did you mean '--out'?"),
-        (["--out", "/proc/nowhere"], "the report cannot be written to /proc/nowhere"),
+        (["--out", "/proc/nowhere"], "cannot write the report to /proc/nowhere"),
     ],
 )
 def test_bad_input_is_one_line(

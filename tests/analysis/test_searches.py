@@ -98,7 +98,7 @@ def test_what_was_chosen_stands_beside_with_objective_and_overlap(searched: Path
     assert shown[0] == ["debian hag-meta", "32", "61.0", "0.0123", "64"]
     assert shown[2] == ["debian frozen", "0 of 32", "", "", ""]
     assert table.notes == [
-        "No sample of debian frozen, cora-full frozen ended well: nothing was chosen.",
+        "Nothing was chosen for debian frozen, cora-full frozen, because no sample finished.",
         OVERLAP,
     ]
     told = {fact.name: fact.value for fact in facts(results)}
@@ -109,7 +109,7 @@ def test_what_was_chosen_stands_beside_with_objective_and_overlap(searched: Path
 def test_some_of_a_search_keep_their_names(searched: Path) -> None:
     found = read([searched]).where({"dataset": "debian"})
     assert list(found.runs["label"].unique()) == ["HAG-Meta", "CEC"]
-    with pytest.raises(UserError, match="no run has it"):
+    with pytest.raises(UserError, match="no run has this value"):
         read([searched]).where({"val_classes": "6"})
 
 

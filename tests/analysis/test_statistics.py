@@ -49,11 +49,11 @@ def test_a_factor_of_three_levels_is_told_by_its_contrasts_averaged_over_the_oth
     }
     three = {"top less middle": ("top", "middle"), "middle less bottom": ("middle", "bottom")}
     found = contrasts(cells, [three, switch("B")])
-    assert list(found) == ["top less middle", "middle less bottom", "B", "top less middle x B"]
+    assert list(found) == ["top less middle", "middle less bottom", "B", "(top less middle) x B"]
     assert found["top less middle"].mean() == pytest.approx(3 + 3 / 2)
     assert found["middle less bottom"].mean() == pytest.approx(20)
     assert found["B"].mean() == pytest.approx((4 + 1 + 1) / 3)
-    assert found["top less middle x B"].mean() == pytest.approx(3 / 2)
+    assert found["(top less middle) x B"].mean() == pytest.approx(3 / 2)
 
 
 def test_factorial_effects_count_only_seeds_with_all_combinations() -> None:

@@ -63,7 +63,7 @@ def test_first_average_last_and_difference_to_the_digit(write: Write) -> None:
         "last",
         "rank",
         "gap to best",
-        "last less reference",
+        "last minus reference",
         "verdict",
     ]
     # By hand: the mean of 60, 62, 58, 61, 59, 63 is 60.5, their deviation sqrt(3.5), and
@@ -117,7 +117,8 @@ def test_the_effect_of_a_switch(study: Path) -> None:
 
 def test_the_finding_in_plain_words(study: Path) -> None:
     assert findings(read([study])) == [
-        "GPIL adds 5.0 points [4.1, 5.9] at the last session; it adds 20.0 points [20.0, 20.0] at session 0."
+        "At the last session, GPIL adds 5.0 points [4.1, 5.9]. "
+        "At session 0, GPIL adds 20.0 points [20.0, 20.0]."
     ]
 
 
@@ -140,14 +141,17 @@ def test_gpil_s_worth_is_told_from_the_labels_worth(write: Write) -> None:
     folder = with_controls(write)
     found = tables(folder)
     effects = found["effects-debian-strict-3-way-5-shot"]
-    assert texts(effects)[1][:2] == ["supervised less nothing", "+20.0 [+20.0, +20.0], p = 0.031"]
+    assert texts(effects)[1][:2] == [
+        "supervised training minus no training",
+        "+20.0 [+20.0, +20.0], p = 0.031",
+    ]
     means = effects.numbers.pivot(index="effect", columns="session", values="mean")
     expected = {
-        "GPIL less supervised": (0.02, 0.01),
-        "supervised less nothing": (0.20, 0.0),
-        "GPIL less nothing": (0.22, 0.01),
+        "GPIL minus supervised training": (0.02, 0.01),
+        "supervised training minus no training": (0.20, 0.0),
+        "GPIL minus no training": (0.22, 0.01),
         "NLA": (0.0, 0.02),
-        "GPIL less supervised x NLA": (0.0, 0.0),
+        "(GPIL minus supervised training) x NLA": (0.0, 0.0),
     }
     assert [row[0] for row in texts(effects)] == list(expected)
     for name, values in expected.items():
@@ -170,14 +174,14 @@ def test_findings_tell_gpil_s_worth_from_the_labels_worth(write: Write) -> None:
         write(dict.fromkeys(more, (0.61, 0.5, 0.58)), nla=nla, gpil=False)
     told = findings(read([with_controls(write)]))
     assert told[0] == (
-        "Of the 22.0 points [22.0, 22.0] that GPIL adds over nothing at session 0, 20.0 points [20.0, 20.0] "
-        "are the labels' (supervised training adds them, too); GPIL adds 2.0 points [2.0, 2.0] over "
-        "supervised training on the same labels at session 0."
+        "At session 0: GPIL adds 22.0 points [22.0, 22.0] over no training. Supervised training adds 20.0 "
+        "points [20.0, 20.0] over no training. GPIL adds 2.0 points [2.0, 2.0] over supervised training on "
+        "the same labels. The gain of supervised training is due to the labels."
     )
-    assert told[1].startswith(
-        "Supervised training makes less than 1 point of difference over nothing at the "
-    )
-    assert told[2].startswith("NLA")
+    assert told[1].startswith("At the last session: ")
+    assert "Supervised training makes less than 1 point of difference compared with no training" in told[1]
+    assert "due to the labels" not in told[1]
+    assert told[2].startswith("At the last session, NLA")
 
 
 def test_each_pre_training_has_an_ablation_of_its_own(write: Write) -> None:
@@ -216,7 +220,8 @@ def test_few_seeds_claim_nothing(write: Write) -> None:
     assert not any(cell.mark for row in table.rows for cell in row)
     assert texts(table)[0][-1].startswith("too few seeds: needs ")
     badge, *rest = findings(read([folder]))
-    assert badge == "3 seeds: a look, not a claim; 6 decide." and "(3 seeds, not tested)" in rest[0]
+    assert badge == "3 seeds: too few to test, at least 6 needed."
+    assert rest[0].endswith(". 3 seeds are too few to test these effects.")
 
 
 def test_an_effect_of_nothing_is_called_that(write: Write) -> None:
@@ -224,7 +229,7 @@ def test_an_effect_of_nothing_is_called_that(write: Write) -> None:
     other = {seed: (*curve[:-1], curve[-1] + (-1) ** seed * 0.005) for seed, curve in FULL.items()}
     folder = write(other, nla=False)
     assert findings(read([folder]))[0].startswith(
-        "NLA makes less than 1 point of difference at the last session (+0.0 ["
+        "At the last session, NLA makes less than 1 point of difference: +0.0 points ["
     )
 
 
@@ -232,8 +237,8 @@ def test_an_effect_that_is_open_says_what_would_have_been_found(write: Write) ->
     write(FULL)
     other = {seed: (*curve[:-1], curve[-1] + (-1) ** seed * 0.03) for seed, curve in FULL.items()}
     folder = write(other, nla=False)
-    start = r"NLA has an undecided effect at the last session \(\+0\.0 \[-3\.4, \+3\.4\]; "
-    assert re.match(start + r"\d\.\d would have been found\)", findings(read([folder]))[0])
+    start = r"At the last session, the effect of NLA is undecided: \+0\.0 points \[-3\.4, \+3\.4\]\. "
+    assert re.match(start + r"The test detects \d\.\d points with 80 % power\.", findings(read([folder]))[0])
 
 
 def test_the_oracle_is_never_best(write: Write) -> None:
@@ -256,9 +261,9 @@ def test_smoothed_answers_are_marked_as_transductive(write: Write) -> None:
     folder = write(WITHOUT, method="gpn", smoothing=0.25)
     table = next(t for t in tables(folder).values() if t.name.startswith("sessions"))
     assert {row[0].text for row in table.rows} == {"HAG-Meta (smoothed)", "Proto-GCN", "GPN (smoothed)"}
-    assert any("transductive in its answers, too" in note for note in table.notes)
+    assert any("have transductive predictions" in note for note in table.notes)
     (drawing,) = curves.draw(read([folder]))
-    assert "transductive in its answers, too" in drawing.caption
+    assert "have transductive predictions" in drawing.caption
 
 
 def test_where_each_method_is_there_once_on_a_dataset_it_has_one_name_on_all(write: Write) -> None:
@@ -305,11 +310,11 @@ def test_an_oracle_that_is_exceeded_is_no_upper_bound_there(write: Write) -> Non
     found = tables(folder)
     notes = {name: found[f"sessions-{name}-strict-3-way-5-shot"].notes for name in ("debian", "cora-full")}
     assert notes["debian"][-1] == (
-        "Joint (oracle) is given labels that the others never see, and is no upper bound here: ahead of it, "
-        "in points: HAG-Meta (+5.0 [+5.0, +5.0])."
+        "Joint (oracle) sees labels that the others never see. It is not an upper bound here. Ahead of it: "
+        "HAG-Meta (+5.0 points [+5.0, +5.0])."
     )
-    assert notes["cora-full"][-1].endswith("never see: an upper bound, not a rival.")
-    said = [text for text in findings(read([folder])) if "no upper bound" in text]
+    assert notes["cora-full"][-1].endswith("never see. It is an upper bound and is not ranked.")
+    said = [text for text in findings(read([folder])) if "not an upper bound" in text]
     assert len(said) == 1 and said[0].startswith("On debian, strict, 3-way 5-shot: Joint (oracle)")
 
 
@@ -334,7 +339,7 @@ def test_level_means_have_no_order(write: Write) -> None:
     macro(write, {0: (0.5, 0.5, 0.5)}, [0.5])
     folder = macro(write, {0: (0.5, 0.5, 0.5)}, [0.5], gpil=False)
     table = tables(folder)["metrics-debian-strict-3-way-5-shot"]
-    assert table.notes[0] == "Means are level: there is no order to compare."
+    assert table.notes[0] == "All means are equal, so there is no order to compare."
 
 
 def test_metrics_side_by_side(write: Write) -> None:
@@ -349,9 +354,9 @@ def test_metrics_side_by_side(write: Write) -> None:
         *("60.0 ± 5.0", "60.0 ± 5.0", "60.0 ± 5.0", "46.7 ± 1.7", "0.0 ± 0.0", "-20.0 ± 2.5"),
     ]
     assert table.notes[0] == (
-        "Order of means by macro accuracy (NLA + TLA first) and by the others, Kendall's tau: accuracy "
-        "-1.00, macro-F1 1.00, base -1.00, novel -1.00, harmonic -1.00, average 1.00, BWT -1.00; the first "
-        "is another: GPIL + NLA + TLA by accuracy, base, novel, harmonic and BWT."
+        "By macro accuracy, NLA + TLA leads. Kendall's tau between this order and the order by each other "
+        "metric: accuracy -1.00, macro-F1 1.00, base -1.00, novel -1.00, harmonic -1.00, average 1.00, BWT "
+        "-1.00. Other leaders: GPIL + NLA + TLA by accuracy, base, novel, harmonic and BWT."
     )
 
 
@@ -363,7 +368,7 @@ def test_runs_from_before_macro_metrics_have_no_part_in_them(write: Write, study
     assert texts(found["sessions-debian-strict-3-way-5-shot"]) == before
     table = found["metrics-debian-strict-3-way-5-shot"]
     assert [row[:2] for row in texts(table)] == [["GPIL + NLA + TLA", "3"]]
-    assert table.notes == ["9 runs were recorded before there were macro metrics and are left out."]
+    assert table.notes == ["9 runs are left out: their records are older than the macro metrics."]
 
 
 def test_settings_that_cannot_be_compared_stand_apart(write: Write) -> None:
@@ -413,9 +418,9 @@ def test_switches_are_told_of_one_at_a_time_where_they_make_no_factorial(write: 
     assert [row[0] for row in texts(tables(folder)["sessions-debian-strict-3-way-5-shot"])] == [
         *("GPIL + NLA + TLA", "GPIL + TLA", "GPIL + NLA", "tla_weights uniform", "nla_weights oracle")
     ]
-    # An oracle moves most and is not counted: by so much nothing that can be chosen moves it.
+    # The oracle has the largest change but does not count, because nobody can choose it.
     (sentence,) = findings(read([folder]))
-    assert sentence.endswith("the largest change is -5.0 [-5.9, -4.1] points, with tla_weights uniform.")
+    assert sentence.endswith("The largest change is -5.0 points [-5.9, -4.1], with tla_weights uniform.")
 
 
 def test_attention_weights_stand_beside_equal_ones(write: Write) -> None:

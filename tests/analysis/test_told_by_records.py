@@ -65,7 +65,7 @@ def test_a_report_of_records_without_traits_uses_the_names_in_them_and_says_so(
         folder = rewritten(write(curves(0.5), method=method), without_traits)
     results = read([folder])
     assert set(results.runs["label"]) == {"hag-meta", "cec", "posterior-means"}
-    (notice,) = (each for each in notices(results) if each.title == "Methods that no record describes")
+    (notice,) = (each for each in notices(results) if each.title == "Methods without a description")
     assert notice.lines[0].startswith("cec, hag-meta, posterior-means: these records are older")
     assert write_report([folder], tmp_path / "report").exists()
 
@@ -103,7 +103,7 @@ def test_a_plug_in_is_called_by_its_title(write: Write) -> None:
     )
     results = read([mine.parent / "study", mine])
     assert set(results.runs["label"]) == {"HAG-Meta", "Mine (transductive)"}
-    assert transductive_words(results.runs) == ["Mine is transductive in its answers, too: it guesses."]
+    assert transductive_words(results.runs) == ["Mine has transductive predictions: it guesses."]
 
 
 def test_plug_ins_of_one_title_are_told_apart_by_their_source(write: Write) -> None:
