@@ -69,7 +69,7 @@ class NotebookProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._area.update({"text/html": "", "text/plain": ""}, raw=True)  # leaves no trace as plain text either
+        self._area.update({"text/html": "", "text/plain": ""}, raw=True)
 
     def __call__(self, phase: str, done: int, total: int, values: dict[str, float]) -> None:
         """Show that ``done`` of ``total`` steps of ``phase`` are done, with the current ``values``."""

@@ -213,17 +213,17 @@ class Result(Tabular):
 
 @dataclass(frozen=True)
 class Pair:
-    """The difference of two results, paired by seed: ``one`` minus ``less``.
+    """The difference of two results, paired by seed: ``one`` minus ``other``.
 
     Attributes:
         one: The name of the first result.
-        less: The name of the result that is subtracted.
+        other: The name of the result that is subtracted.
         last: The difference at the last session, with its test and verdict.
         average: The difference of the averages over sessions. It has an interval but no test.
     """
 
     one: str
-    less: str
+    other: str
     last: Difference
     average: Difference
 
@@ -247,7 +247,7 @@ class Comparison(Tabular):
     def frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one row per pair.
 
-        Each row is the difference of the column ``result`` minus the column ``less``. ``last`` and
+        Each row is the difference of the column ``result`` minus the column ``minus``. ``last`` and
         ``average`` are differences of macro accuracy, between -1 and 1. Columns that end in ``_low`` and
         ``_high`` are the limits of their 95 % intervals. ``p`` is corrected for all pairs; it is NaN if there
         are too few seeds.
@@ -260,7 +260,7 @@ class Comparison(Tabular):
             >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=2)
             >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
             >>> one, other = (hagmeta.run(method, graph, **task) for method in ("sgc-ncm", "sgc-ridge"))
-            >>> hagmeta.compare(one, other).frame()[["result", "less", "seeds", "verdict"]].values.tolist()
+            >>> hagmeta.compare(one, other).frame()[["result", "minus", "seeds", "verdict"]].values.tolist()
             [['SGC-Ridge', 'SGC-NCM', 2, 'too few seeds']]
         """
         import pandas as pd
@@ -268,7 +268,7 @@ class Comparison(Tabular):
         return pd.DataFrame(
             {
                 "result": pair.one,
-                "less": pair.less,
+                "minus": pair.other,
                 "seeds": pair.last.seeds,
                 **_limits("last", pair.last),
                 "p": pair.last.corrected,
@@ -289,7 +289,7 @@ class Comparison(Tabular):
             last = pair.last
             p = p_value(last.corrected).removeprefix("p ").removeprefix("= ") if last.tested else ""
             cells = (points(last), p, verdict(last), points(pair.average))
-            table.add_row(pair.one, pair.less, str(last.seeds), *cells)
+            table.add_row(pair.one, pair.other, str(last.seeds), *cells)
         return table
 
 

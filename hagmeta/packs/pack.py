@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from hagmeta.common.errors import UserError
+
 Parameters = dict[str, Tensor]  # by name
 Step = str | Callable[..., Any]  # the name of a step of a module, or a function of the module
 
@@ -25,7 +27,11 @@ class Pack:
         self.size, self.device = len(modules), device
         self.template = modules[0]
         stacked, buffers = stack_module_state(list(modules))
-        assert not buffers, "methods keep no buffers"
+        if buffers:
+            raise UserError(
+                f"{type(self.template).__name__} registers the buffer {next(iter(buffers))}; methods keep no "
+                "buffers. Use a parameter with requires_grad_(False), or a layer without running statistics."
+            )
         self.parameters: Parameters = {
             name: value.detach().to(device).movedim(0, -2).contiguous().requires_grad_(value.requires_grad)
             for name, value in stacked.items()

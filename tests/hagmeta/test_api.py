@@ -323,8 +323,8 @@ def test_a_comparison_says_what_the_report_says(
     ]
     assert pair.last.mean == pytest.approx(np.mean(differences), abs=1e-9)
     turned = hagmeta.compare(ridge, ncm).pairs[0]
-    assert (turned.one, turned.less, turned.last.mean) == (
-        pair.less,
+    assert (turned.one, turned.other, turned.last.mean) == (
+        pair.other,
         pair.one,
         pytest.approx(-pair.last.mean),
     )
@@ -334,7 +334,7 @@ def test_switches_of_one_method_are_compared_as_pairs() -> None:
     on, off = (hagmeta.run("hag-meta", GRAPH, seeds=6, nla=nla, **QUICK) for nla in (True, False))
     (pair,) = hagmeta.compare(on, off).pairs
     assert pair.last.seeds == 6 and pair.last.tested
-    assert pair.one != pair.less
+    assert pair.one != pair.other
 
 
 def test_results_of_different_tasks_are_not_compared(ncm: hagmeta.Result) -> None:

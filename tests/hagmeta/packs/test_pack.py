@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
+from hagmeta.packs.pack import Pack
 from hagmeta.protocol.splits import make_split
 from hagmeta.testing import results
 
@@ -97,3 +100,10 @@ def test_learning_beats_chance(dataset: Dataset, small: Small) -> None:
     for record in records.values():
         assert record["accuracy"][0] > 3 / 9
         assert record["accuracy"][-1] > 3 / 13
+
+
+def test_a_method_with_buffers_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"BatchNorm1d registers the buffer running_mean; methods keep no buffers"
+    ):
+        Pack([torch.nn.BatchNorm1d(2)], torch.device("cpu"))
