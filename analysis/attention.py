@@ -42,10 +42,10 @@ def attention_table(panel: Panel) -> Table | None:
         title=f"Attention weights by session: {panel.title}",
         caption=(
             f"Values are means over {seeds} per configuration, in evaluation mode after the steps of a "
-            "session. NLA's entropy is the entropy of the weights of a class's support nodes, divided by "
-            "the entropy of equal weights. It is averaged over the classes with support nodes: 1 is a "
-            "plain mean, 0 a single node. TLA's base share is the share of the base task in the weights of "
-            "all tasks. With equal weights it is 1 / number of tasks."
+            "session. NLA's entropy is the entropy of the weights of a class's support nodes, divided by the "
+            "entropy of equal weights. It is averaged over the classes with support nodes: 1 is a plain "
+            "mean, 0 a single node. TLA's base share is the share of the base task in the weights of all "
+            "tasks. With equal weights it is 1 / number of tasks."
         ),
         columns=["measure", "configuration", *map(str, sessions)],
         rows=rows,

@@ -47,8 +47,8 @@ def _pairs(setting: ProtocolSetting, sessions: pd.DataFrame, rest: str) -> Drawi
     used = runs[runs["name"].isin(drawn)]
     left = summary.left_out(len(drawn), len(setting.pairs), "configurations")
     caption = (
-        "The same configurations under the strict protocol and under the protocol of the authors' released"
-        " code, which leaks: it trains on nodes that it is scored on. Left: accuracy after each session."
+        "The same configurations under the strict and the released protocol. Released follows the authors'"
+        " code and leaks: it trains on nodes that it is scored on. Left: accuracy after each session."
         f" {summary.band_words(used)} Right: the difference in points, paired by seed, with Student's 95 %"
         " intervals. It measures the leaks together with the other differences of the protocols. Released"
         f" takes one gradient step per session, and its session 0 comes from training episodes.{left}{rest}"
