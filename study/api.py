@@ -141,8 +141,8 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
     if names.common:
         console.print(f"common values: {settings_text(names.common)}")
     for trial in plan.trials:
-        what, *others = names.of(settings[trial.config.hash()], trial.seeds)
-        print(wrapped([f"{trial.name}  {what}", *others], console.width))
+        name = names.of(settings[trial.config.hash()], trial.seeds)
+        print(wrapped(f"{trial.name}  ", name, console.width))
     return 0
 
 

@@ -95,12 +95,13 @@ def differences(
     return [f"{key} {value_text(config[key], names)}" for key in apart]
 
 
-def wrapped(parts: Sequence[str], width: int, indent: str = "  ") -> str:
-    """Join `parts` by commas, in lines of at most `width` columns that do not break a part.
+def wrapped(head: str, parts: Sequence[str], width: int, indent: str = "  ") -> str:
+    """Return `head` and `parts`, joined by commas, in lines of at most `width` columns.
 
-    This is a hundred times as fast as printing through rich: a plan may have thousands of lines.
+    Lines do not break within a part, such as ``hidden 32``. This is much faster than printing through rich: a
+    plan may have thousands of lines.
     """
-    whole = ", ".join(part.replace(" ", "\u00a0") for part in parts)
+    whole = head + ", ".join(part.replace(" ", "\u00a0") for part in parts)
     lines = textwrap.wrap(
         whole,
         width,

@@ -28,6 +28,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from hagmeta.common.differences import differing
 from hagmeta.config import IDENTITY, RunConfig, resolve
 from study import data
+from study.naming import short_names, value_text
 from study.plan import Trial
 from study.space import Dimension, Space
 from study.store import Store
@@ -181,9 +182,10 @@ def open_histories(space: Space, store: Store, *, make: bool = True) -> list[Sea
     there = optuna.get_all_study_names(storage) if storage else []
     whole = [config.canonical() for config in space.resolved]
     named = dict.fromkeys(["dataset", "method", *_differing_within_datasets(whole)])
+    short = short_names(str(settings[key]) for settings in whole for key in ("dataset", "method"))
     histories = []
     for config, settings in zip(space.configs, whole, strict=True):
-        title = " ".join(str(settings[key]) for key in named if key in settings)
+        title = " ".join(value_text(settings[key], short) for key in named if key in settings)
         cell = SearchCell(config, space.seeds, _dimensions(space, config), space.search.objective, title)
         graph = store.graphs.get(cell.config.dataset, "")
         if storage and graph and cell.name in there:

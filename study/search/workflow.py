@@ -52,9 +52,8 @@ def show(space: Space, store: Store, console: Console) -> None:
     histories = open_histories(space, store, make=False)
     _describe(space, histories, console)
     for history in histories:
-        first, *others = (dimension.key for dimension in history.cell.dimensions)
-        start = f"{history.cell.title}: {len(history.found)} done; varies {first}"
-        print(wrapped([start, *others], console.width))
+        head = f"{history.cell.title}: {len(history.found)} done; varies "
+        print(wrapped(head, [dimension.key for dimension in history.cell.dimensions], console.width))
 
 
 def _describe(space: Space, histories: Sequence[SearchHistory], console: Console) -> None:

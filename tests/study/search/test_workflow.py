@@ -121,9 +121,12 @@ def test_a_dry_run_of_searches_tells_what_each_varies_and_makes_nothing(
     (tmp_path / "tiny.yaml").write_text(SPACE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["--space", "tiny.yaml", "--dry-run"]) == 0
     output = capsys.readouterr().out
+    assert max(map(len, output.splitlines())) <= 80
+    output = " ".join(output.split()) + " "  # long lines are wrapped
     assert "2 searches of 3 samples: 0 done, 6 to go" in output
-    assert "hag-meta: 0 done; varies learning_rate, dropout, finetune_steps\n" in output
-    assert "frozen: 0 done; varies learning_rate, dropout\n" in output
+    assert "hag-meta: 0 done; varies learning_rate, dropout, finetune_steps " in output
+    assert "frozen: 0 done; varies learning_rate, dropout " in output
     assert not (tmp_path / "results").exists()
