@@ -86,4 +86,4 @@ cluster.shutdown()
     assert all(record["environment"]["commit"] for record in store.records())
     assert list((tmp_path / "home" / "pretrained").glob("*.pt")) and not (tmp_path / "another").exists()
     assert stranger.returncode == 2 and "Traceback" not in refused, refused
-    assert "If it asks for a token" in refused.splitlines()[-1]
+    assert "If the cluster uses a token" in refused.splitlines()[-1]
