@@ -21,7 +21,7 @@ from hagmeta import datasets, pipeline
 from hagmeta.common.errors import UserError, choose, shown
 from hagmeta.common.home import home, make_home
 from hagmeta.common.records import Record
-from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
+from hagmeta.config import SETTINGS, RunConfig, all_settings, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.display import NotebookProgress, ProgressDisplay
 from hagmeta.methods import METHODS, Method
@@ -418,6 +418,8 @@ def study(
 
 def _known_options(options: dict[str, Any], kind: Any) -> dict[str, Any]:
     for name in options:
+        if name in all_settings():
+            raise UserError(f"{name} is a setting of runs, not an option; pass settings={{{name!r}: ...}}.")
         choose("option", name, [item.name for item in fields(kind)])
     return options
 

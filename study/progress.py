@@ -21,8 +21,8 @@ from study.time_left import Job, TimeLeft
 
 
 def last_session(accuracies: list[float]) -> str:
-    """Return the mean accuracy of the finished runs of a study at the end of their streams."""
-    return f"mean accuracy in the last session {100 * sum(accuracies) / len(accuracies):.1f} %"
+    """Return the mean macro accuracy of the finished runs of a study at the end of their streams."""
+    return f"mean macro accuracy in the last session {100 * sum(accuracies) / len(accuracies):.1f} %"
 
 
 def best_validation(objectives: list[float]) -> str:

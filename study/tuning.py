@@ -13,6 +13,7 @@ from typing import Any
 from ray import tune
 from ray.exceptions import RayActorError
 from ray.tune.search import Searcher
+from rich import get_console
 
 from hagmeta.common.records import Record
 from hagmeta.datasets.base import Dataset
@@ -113,7 +114,7 @@ class Recorder(tune.Callback):
 
     def _figures(self, records: Sequence[Record]) -> list[float]:
         """Return the figures that the progress line shows of finished runs."""
-        return [record["accuracy"][-1] for record in records]
+        return [record["macro_accuracy"][-1] for record in records]
 
     def _of(self, trial: Any) -> Trial:
         return self._trials[trial.config["spec"]["name"]]
@@ -345,6 +346,8 @@ def run_tuner(
             storage_path=str(store.folder.resolve()),
             failure_config=tune.FailureConfig(max_failures=retries),
             callbacks=list(callbacks),
+            # The reporter that Tune chooses in a notebook clears the cell's output. Elsewhere Tune wants none.
+            progress_reporter=tune.CLIReporter() if get_console().is_jupyter else None,
             verbose=0,
             log_to_file=True,
         ),

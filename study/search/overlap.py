@@ -30,8 +30,8 @@ class Overlap(NamedTuple):
         return (
             f"{100 * self.nodes:.0f} % of the test nodes of the fresh seeds were train or validation nodes "
             f"of known classes under a seed of the search. {100 * self.classes:.0f} % of their novel-test "
-            "classes were base or novel-train classes there. Those labels influenced the choice of settings, "
-            "but no parameter"
+            "classes were base or novel-train classes there. Those labels may have influenced the choice of "
+            "settings, but no parameter"
         )
 
 

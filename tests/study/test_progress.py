@@ -44,7 +44,9 @@ def test_the_time_left_rests_on_what_trials_of_the_kind_took(monkeypatch: pytest
     cheaper = trial_seconds(short) / trial_seconds(long)
     assert cheaper < 0.5
     assert progress.text().endswith(f"about {in_time(100 + 200 * cheaper)} left (0:01:40)")
-    assert "1/4 runs, 0 running, mean accuracy in the last session 50.0 %, about 0:0" in output.getvalue()
+    assert (
+        "1/4 runs, 0 running, mean macro accuracy in the last session 50.0 %, about 0:0" in output.getvalue()
+    )
     progress.started("b", long)
     clock.now = 160
     assert f"about {in_time(40 + 200 * cheaper)} left" in progress.text()
@@ -99,7 +101,7 @@ def test_samples_that_were_there_alone_say_nothing_of_the_time_left() -> None:
     progress, output = progress_of(trials)
     progress.finished_before(trials[0], [0.5])
     assert output.getvalue().startswith(
-        "2/6 runs, 0 running, mean accuracy in the last session 50.0 % (0:00:00)"
+        "2/6 runs, 0 running, mean macro accuracy in the last session 50.0 % (0:00:00)"
     )
 
 
@@ -150,4 +152,6 @@ def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:
     progress.has_failed("2", trials[2])
     assert (progress.done, progress.running, progress.failed) == (4, 2, 2)
     progress.stopped("never started")
-    assert "6/10 runs, 2 running, 2 failed, mean accuracy in the last session 60.0 %" in output.getvalue()
+    assert (
+        "6/10 runs, 2 running, 2 failed, mean macro accuracy in the last session 60.0 %" in output.getvalue()
+    )
