@@ -346,7 +346,7 @@ def run_tuner(
             storage_path=str(store.folder.resolve()),
             failure_config=tune.FailureConfig(max_failures=retries),
             callbacks=list(callbacks),
-            # The reporter that Tune chooses in a notebook clears the cell's output. Elsewhere Tune wants none.
+            # The reporter that Tune chooses in a notebook clears the cell's output. Elsewhere it wants none.
             progress_reporter=tune.CLIReporter() if get_console().is_jupyter else None,
             verbose=0,
             log_to_file=True,

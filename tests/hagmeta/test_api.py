@@ -402,3 +402,10 @@ def test_a_study_that_makes_no_sense_is_refused_in_one_line(keywords: dict[str, 
     with pytest.raises(hagmeta.UserError) as error:
         hagmeta.study(**keywords)
     assert named in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_setting_given_as_an_option_of_a_study_is_refused_with_its_place() -> None:
+    with pytest.raises(
+        hagmeta.UserError, match=r"n_way is a setting of runs, not an option; pass settings=\{'n_way'"
+    ):
+        hagmeta.study(methods=["sgc-ncm"], datasets=["debian"], n_way=2)

@@ -175,10 +175,3 @@ def test_options_take_values_and_texts_alike() -> None:
 def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(wrong)).replace("_", "-").removesuffix("s")):
         LaunchOptions(**wrong)
-
-
-def test_a_setting_given_as_an_option_is_refused_with_its_place() -> None:
-    with pytest.raises(
-        UserError, match=r"n_way is a setting of runs, not an option; pass settings=\{'n_way': \.\.\.\}"
-    ):
-        hagmeta.study(methods=["sgc-ncm"], datasets=["debian"], n_way=2)
