@@ -190,6 +190,7 @@ def test_the_cache_may_be_a_text_or_a_path(tmp_path: Path, home: Path) -> None:
         (("nope", GRAPH), {}, "unknown method 'nope'"),
         (("sgc-ncm", GRAPH), {"n_ways": 3}, "Did you mean 'n_way'?"),
         (("sgc-ncm", GRAPH), {"seed": 3}, "Did you mean 'seeds'?"),
+        (("sgc-ncm", GRAPH), {"featuers": "propagated"}, "Did you mean 'features'?"),
         (("sgc-ncm", GRAPH), {"seeds": 0}, "seeds is 0"),
         (("sgc-ncm", GRAPH), {"seeds": [1, 1]}, "seeds is [1, 1]"),
         (("sgc-ncm", GRAPH), {"seeds": "ten"}, "seeds is 'ten'"),
