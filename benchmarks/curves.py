@@ -10,8 +10,8 @@ from analysis.figures import style, summary
 
 DATASETS = {"debian": "Debian", "metamath": "Metamath", "wordnet": "WordNet"}
 METHODS = {  # drawn in this order
-    "joint": "Joint (oracle: all labels)",
-    "posterior-means": "Posterior means (ours)",
+    "joint": "Joint (GNN, all training labels)",
+    "posterior-means": "Posterior means (new)",
     "ranpac": "RanPAC",
     "sgc-lda": "SGC-LDA",
     "hag-meta": "HAG-Meta",

@@ -142,8 +142,8 @@ def run(
     if _are_seeds(data):
         raise UserError(f"data is {shown(data)}; expected a graph. To choose seeds, use seeds={shown(data)}.")
     for key in settings:
-        near = difflib.get_close_matches(key, OWN, n=1) if key not in SETTINGS else []
-        if near:
+        near = difflib.get_close_matches(key, [*OWN, *SETTINGS], n=1) if key not in SETTINGS else []
+        if near and near[0] in OWN:  # RunConfig suggests settings
             raise UserError(f"unknown keyword {key!r}. Did you mean {near[0]!r}?")
     name = METHODS.name_of(method)
     chosen = as_seeds(seeds)

@@ -261,7 +261,7 @@ class Comparison(Tabular):
             >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
             >>> one, other = (hagmeta.run(method, graph, **task) for method in ("sgc-ncm", "sgc-ridge"))
             >>> hagmeta.compare(one, other).frame()[["result", "minus", "seeds", "verdict"]].values.tolist()
-            [['SGC-Ridge', 'SGC-NCM', 2, 'too few seeds']]
+            [['SGC-NCM', 'SGC-Ridge', 2, 'too few seeds']]
         """
         import pandas as pd
 
@@ -302,7 +302,7 @@ def compare(*results: Result) -> Comparison:
 
     Args:
         *results: Two or more results of `hagmeta.run`. They must have the same graph, protocol, classes, N
-            and K. The first one is the reference.
+            and K. The last one is the reference: ``compare(a, b)`` shows a minus b.
 
     Returns:
         A `Comparison`. It holds the paired differences at the last session. Each has a 95 % interval, a
@@ -317,7 +317,7 @@ def compare(*results: Result) -> Comparison:
         >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=6)
         >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
         >>> comparison = hagmeta.compare(
-        ...     hagmeta.run("sgc-ncm", graph, **task), hagmeta.run("sgc-ridge", graph, **task)
+        ...     hagmeta.run("sgc-ridge", graph, **task), hagmeta.run("sgc-ncm", graph, **task)
         ... )
         >>> comparison.pairs[0].last.seeds
         6
@@ -331,20 +331,20 @@ def compare(*results: Result) -> Comparison:
     _check_comparable(results)
     found = as_results(results)
     names = dict(zip(found.runs["config_hash"], found.runs["label"], strict=True))
-    first = names[results[0].config.hash()]
-    found = found.against(first)
+    reference = names[results[-1].config.hash()]
+    found = found.against(reference)
     (panel,) = found.panels()
     last, average = panel.by_seed("last"), panel.by_seed("average")
     tested = claims(found).pairs
     keys = [(one, other) for _, one, other in tested.comparisons]
     if not keys:  # switches of one method: the report tests their effects, not the pairs
-        keys = [(label, first) for label in panel.labels if label != first]
+        keys = [(label, reference) for label in panel.labels if label != reference]
         asked = {(panel.title, one, other): last[one] - last[other] for one, other in keys}
-        tested = family(asked, "each result minus the first, at the last session", found.metric)
+        tested = family(asked, "each result minus the last one, at the last session", found.metric)
     means = family({(one, other): average[one] - average[other] for one, other in keys}, "", found.metric)
     pairs = [
         Pair(one, other, tested[panel.title, one, other], means[one, other])
-        for one, other in sorted(keys, key=lambda key: key[1] != first)
+        for one, other in sorted(keys, key=lambda key: key[1] != reference)
     ]
     badge = a_look(max(pair.last.seeds for pair in pairs))
     return Comparison(panel.title, pairs, tested.words, badge)

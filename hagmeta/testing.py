@@ -144,7 +144,11 @@ def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings
     """
     dataset, config = _prepared(method, dataset, settings)
     alone, packed = (results(config, seeds, dataset)[SEED] for seeds in ([SEED], PACK))
-    _report(method, _unequal(alone, packed), f"when seed {SEED} runs in a pack with others")
+    why = (
+        f"when seed {SEED} runs in a pack with others; predict each query from its own row, "
+        "because other rows of queries may be padding"
+    )
+    _report(method, _unequal(alone, packed), why)
 
 
 def check_plain(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:

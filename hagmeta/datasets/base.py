@@ -37,7 +37,7 @@ class DatasetInfo:
     revision: int = 1  # increase it when the same name loads a different graph
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """An undirected graph with node features. Each node has one class or no label.
 
@@ -65,6 +65,12 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None
     # Not an argument: a modified copy is a different graph and must not keep the origin.
     origin: str | None = field(default=None, init=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.name}: {self.num_nodes:,} nodes, {len(self.edges):,} edges, "
+            f"{self.num_features:,} features, {self.num_classes} classes"
+        )
 
     @property
     def identity(self) -> str:

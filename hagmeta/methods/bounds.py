@@ -1,4 +1,4 @@
-"""The lower and upper bound of a comparison: no learning in sessions, and access to all train labels."""
+"""The two references of a comparison: no learning in sessions, and access to all train labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hagmeta.methods.hag_meta import HagMeta, HagMetaSettings
 
 
 class Frozen(HagMeta):
-    """Lower bound: nearest class means over the pre-trained encoder. Nothing is learnt after pre-training.
+    """Lower reference: nearest class means over the encoder. It learns nothing after pre-training.
 
     Earlier classes are means over the labels that `rehearsal` allows. With `rehearsal: none`, each mean stays
     as it was at the end of its session. The encoder has not changed since, but the graph has grown.
@@ -19,7 +19,7 @@ class Frozen(HagMeta):
     decides: ClassVar = {"nla": False, "tla": False}
     traits: ClassVar = MethodTraits(
         title="Frozen",
-        citation="Lower bound of this study: nearest class means over the pre-trained encoder.",
+        citation="Lower reference of this study: nearest class means over the pre-trained encoder.",
         role="bound",
     )
     meta_training = MetaTraining.NONE
@@ -31,7 +31,7 @@ class Frozen(HagMeta):
 
 
 class Joint(HagMeta):
-    """Upper bound and oracle: it reads the train labels of every class seen so far, including novel classes.
+    """Oracle, but no strict upper bound: it reads the train labels of every class seen so far.
 
     Each class is the mean of its train nodes. Training and sessions take cross-entropy steps on train nodes
     of all classes seen so far, as many steps as the other methods take. `rehearsal` does not apply, because
@@ -42,7 +42,7 @@ class Joint(HagMeta):
     decides: ClassVar = {"nla": False, "tla": False, "rehearsal": "all"}
     traits: ClassVar = MethodTraits(
         title="Joint",
-        citation="Upper bound of this study: joint training on the train labels of every class met.",
+        citation="Oracle of this study: joint training on the train labels of every class met.",
         role="bound",
         oracle=True,
     )

@@ -73,8 +73,9 @@ def check_ways(settings: ProtocolSettings) -> None:
         )
     if n_way > kept:
         raise UserError(
-            f"n_way is {n_way}, but meta-training has only {kept} classes "
-            f"({novel_train} novel-train minus {val_classes} val_classes); use a smaller n_way."
+            f"n_way is {n_way}, but only {kept} classes are left to train on as new ones "
+            f"({novel_train} novel-train minus {val_classes} val_classes). "
+            "Use a smaller n_way, or more novel-train classes."
         )
     if val_classes and val_classes < n_way:
         raise UserError(

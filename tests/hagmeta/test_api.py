@@ -190,6 +190,7 @@ def test_the_cache_may_be_a_text_or_a_path(tmp_path: Path, home: Path) -> None:
         (("nope", GRAPH), {}, "unknown method 'nope'"),
         (("sgc-ncm", GRAPH), {"n_ways": 3}, "Did you mean 'n_way'?"),
         (("sgc-ncm", GRAPH), {"seed": 3}, "Did you mean 'seeds'?"),
+        (("sgc-ncm", GRAPH), {"featuers": "propagated"}, "Did you mean 'features'?"),
         (("sgc-ncm", GRAPH), {"seeds": 0}, "seeds is 0"),
         (("sgc-ncm", GRAPH), {"seeds": [1, 1]}, "seeds is [1, 1]"),
         (("sgc-ncm", GRAPH), {"seeds": "ten"}, "seeds is 'ten'"),
@@ -309,12 +310,13 @@ def test_a_folder_that_cannot_be_written_is_named(ncm: hagmeta.Result, tmp_path:
 def test_a_comparison_says_what_the_report_says(
     ncm: hagmeta.Result, ridge: hagmeta.Result, tmp_path: Path
 ) -> None:
-    comparison = hagmeta.compare(ncm, ridge)
+    comparison = hagmeta.compare(ridge, ncm)
     ncm.save(tmp_path)
     page = hagmeta.report(ridge.save(tmp_path), baseline="sgc-ncm")
     (path,) = page.parent.glob("tables/summary-*.csv")
     told = pd.read_csv(path).dropna(subset="verdict").iloc[0]
     (pair,) = comparison.pairs
+    assert (pair.one, pair.other) == ("SGC-Ridge", "SGC-NCM")
     assert (pair.one, pair.last.verdict) == (told["configuration"], told["verdict"])
     assert (pair.last.low, pair.last.corrected) == pytest.approx((told["low"], told["corrected"]))
     differences = [
@@ -322,7 +324,7 @@ def test_a_comparison_says_what_the_report_says(
         for a, b in zip(ncm.records, ridge.records, strict=True)
     ]
     assert pair.last.mean == pytest.approx(np.mean(differences), abs=1e-9)
-    turned = hagmeta.compare(ridge, ncm).pairs[0]
+    turned = hagmeta.compare(ncm, ridge).pairs[0]
     assert (turned.one, turned.other, turned.last.mean) == (
         pair.other,
         pair.one,

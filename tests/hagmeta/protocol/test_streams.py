@@ -187,9 +187,12 @@ def test_nodes_of_gives_one_role_of_what_is_readable_at_the_start(dataset: Datas
 
 BAD_WAYS: list[tuple[Changes, str]] = [
     ({"n_way": 6}, "n_way is 6, but only 5 classes are novel-test"),
-    ({"n_way": 4, "classes": (4, 3, 7)}, "n_way is 4, but meta-training has only 3 classes"),
-    ({"n_way": 2, "val_classes": 4}, r"only 1 classes \(5 novel-train minus 4 val_classes\)"),
-    ({"n_way": 2, "val_classes": 9}, "n_way is 2, but meta-training has only -4 classes"),
+    ({"n_way": 4, "classes": (4, 3, 7)}, "n_way is 4, but only 3 classes are left"),
+    (
+        {"n_way": 2, "val_classes": 4},
+        r"only 1 classes are left to train on as new ones \(5 novel-train minus 4 val_classes\)",
+    ),
+    ({"n_way": 2, "val_classes": 9}, "n_way is 2, but only -4 classes are left"),
     ({"n_way": 2, "val_classes": 1}, "val_classes is 1; expected 0 or at least n_way = 2"),
     ({"n_way": 2, "sessions": 3}, "3 sessions of 2 classes need 6 novel-test classes, but there are 5"),
 ]
