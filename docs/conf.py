@@ -22,8 +22,10 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
+    "commands",
     "generated",
     "mathml",
+    "percent",
 ]
 exclude_patterns = ["_build", "_ext", "example", "clothing20"]
 
@@ -42,9 +44,12 @@ html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_show_sphinx = False
 html_copy_source = False
+html_use_index = False
+html_domain_indices = False
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
-pygments_style = "friendly"
+copybutton_line_continuation_character = "\\"
+pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "monokai"
 
 

@@ -55,6 +55,13 @@ DIAGNOSTIC_FORMULAS = {
     "tla_base_share": "Share of TLA's weights that the base task receives.",
     "tla_equal_share": "One divided by the number of tasks: the base share if all weights were equal.",
 }
+FORMULAS = {  # of docstrings, as the site sets them
+    "BWT = 1/T sum over tasks j < T of M[T][j] - M[j][j]": (
+        r"$\mathrm{BWT} = \frac{1}{T} \sum_{j < T} (M_{T,j} - M_{j,j})$"
+    ),
+    "M[t][j]": "$M_{t,j}$",
+    "2 TP / (2 TP + FP + FN)": r"$2\,\mathrm{TP} / (2\,\mathrm{TP} + \mathrm{FP} + \mathrm{FN})$",
+}
 KEYS = {  # of a record, which its schema describes by name and type alone
     "config_hash": "hash of the configuration; the name of its folder",
     "revisions": "revisions of dataset, method and protocol above 1",
@@ -92,6 +99,7 @@ PARTS = ("matrix", "class_accuracy", "classes_met")  # which other metrics are m
 FIELD = re.compile(
     r"^    (?P<name>\w+): (?P<type>[^=#\n]+?)(?: = [^#\n]*?)?(?:  # (?P<comment>.+))?$", re.MULTILINE
 )
+DEFAULT = re.compile(r" \(default: (?P<text>[^()]+)\)$")  # at the end of a help text
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH = "80"  # columns of a terminal, for --help
@@ -121,15 +129,23 @@ def dataset_table() -> str:
     rows = [
         [
             _code(info.name),
-            info.description,
-            *(f"{count:,}" if count is not None else "" for count in (info.nodes, info.edges, info.features)),
+            *(
+                f"{count:,}" if count is not None else "-"
+                for count in (info.nodes, info.edges, info.features)
+            ),
             "/".join(map(str, info.class_split or ())),
             f"{info.n_way}-way {info.k_shot}-shot".translate(UNBROKEN),
         ]
         for info in infos
     ]
-    heads = ["name", "content", "nodes", "edges", "features", "base/train/test", "task"]
-    return _table(heads, rows, right=(2, 3, 4))
+    heads = ["name", "nodes", "edges", "features", "base/train/test", "task"]
+    return _table(heads, rows, right=(1, 2, 3))
+
+
+def dataset_contents() -> str:
+    """Return what the nodes and classes of every dataset with a name are."""
+    infos = [datasets.describe(name, Path()) for name in datasets.names()]
+    return _table(["name", "content"], [[_code(info.name), info.description] for info in infos])
 
 
 def metric_table() -> str:
@@ -262,7 +278,14 @@ def _setting(name: str) -> str:
         "Methods": _methods(users_of(name)),
         "Encoders": _encoders(name),
     }
-    return f"### {name}\n\n{_sentence(item.metadata['help'])}\n\n{_listed(facts)}\n"
+    return f"### {name}\n\n{_sentence(_help(name))}\n\n{_listed(facts)}\n"
+
+
+def _help(name: str) -> str:
+    """The help of a setting without its default, which has a line of its own; its values are code."""
+    text = DEFAULT.sub("", SETTINGS[name].metadata["help"])
+    values = REGISTRIES.get(name) or SETTINGS[name].metadata["choices"] or ()
+    return re.sub(rf"\b({'|'.join(map(re.escape, values))}): ", r"`\1`: ", text) if values else text
 
 
 def _fixed(names: Sequence[str]) -> str:
@@ -309,7 +332,8 @@ def _usual(values: Iterable[Any]) -> Any:
 def _default(name: str) -> str:
     default = SETTINGS[name].default
     if default is None:
-        return "chosen by the dataset or the protocol"
+        told = DEFAULT.search(SETTINGS[name].metadata["help"])
+        return told["text"] if told else "chosen by the dataset or the protocol"
     if default is not BY_METHOD:
         return _value(default)
     own = _defaults_by_method(name)
@@ -375,7 +399,10 @@ def _links(names: Iterable[str]) -> str:
 
 def _formula(name: str) -> str:
     first = (inspect.getdoc(METRICS[name]) or "").partition("\n\n")[0]
-    return _sentence(" ".join(first.split()).removeprefix("Return ")).replace("|", "\\|")
+    text = " ".join(first.split()).removeprefix("Return ")
+    for plain, formula in FORMULAS.items():
+        text = text.replace(plain, formula)
+    return _sentence(text).replace("|", "\\|")
 
 
 def _json_type(part: Mapping[str, Any]) -> str:
@@ -418,6 +445,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "settings": settings,
     "methods": methods,
     "datasets": dataset_table,
+    "dataset-contents": dataset_contents,
     "metrics": metric_table,
     "diagnostics": diagnostic_table,
     "record": record_table,
