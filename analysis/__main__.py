@@ -79,7 +79,7 @@ def _margin(points: float) -> float:
 def _condition(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise UserError(f"--where {text!r}: expected KEY=VALUE, such as method=hag-meta.")
+        raise UserError(f"--where {text!r}: expected KEY=VALUE, such as protocol=strict.")
     return key, value
 
 
