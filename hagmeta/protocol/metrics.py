@@ -8,7 +8,8 @@ subclass `Metric`::
 
         def compute(self, predictions):
             last = predictions.counts()[-1]
-            return float((last.right / last.asked).min())
+            asked = last.asked > 0  # classes with queries
+            return float((last.right[asked] / last.asked[asked]).min())
 """
 
 from __future__ import annotations
