@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: setup ablation test test-all test-cluster lint docs clean
 
@@ -17,11 +18,11 @@ $(READY): pyproject.toml constraints.txt
 ablation: setup  ## what NLA, TLA and GPIL are worth, on an embedded dataset: a first look
 	$(BIN)/python study/launch.py --space ablation --quick
 
-test: setup  ## in two processes: real studies wait half of their time, in which the other goes on
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+test: setup  ## real studies come first: they wait for Ray half of their time, while other tests compute
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 
 test-all: setup  ## all tests and all notebooks of examples/, of which `make test` runs one
-	EXAMPLES=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	EXAMPLES=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 
 test-cluster: setup  ## five minutes, as root: `ray up` to `ray down` on machines made of namespaces; Slurm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -s
