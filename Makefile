@@ -12,7 +12,7 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -qq --upgrade pip
-	$(BIN)/pip install -qq --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install -qq --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
 ablation: setup  ## what NLA, TLA and GPIL are worth, on an embedded dataset: a first look
