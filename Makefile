@@ -19,10 +19,10 @@ ablation: setup  ## what NLA, TLA and GPIL are worth, on an embedded dataset: a 
 	$(BIN)/python study/launch.py --space ablation --quick
 
 test: setup  ## real studies come first: they wait for Ray half of their time, while other tests compute
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
-test-all: setup  ## all tests and all notebooks of examples/, of which `make test` runs one
-	EXAMPLES=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
+test-all: setup  ## also the slow tests and all notebooks of examples/
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 
 test-cluster: setup  ## five minutes, as root: `ray up` to `ray down` on machines made of namespaces; Slurm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -s

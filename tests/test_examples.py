@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from tests.notebooks import EXAMPLES, execute
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 FASTEST = EXAMPLES / "2_your_graph.ipynb"
 # `make test-all` runs all of them. `make test` runs the fastest, because CI has a time limit.
-RUN = NOTEBOOKS if os.environ.get("EXAMPLES") == "all" else [FASTEST]
+RUN = [pytest.param(path, marks=[] if path == FASTEST else pytest.mark.slow) for path in NOTEBOOKS]
 MACHINE = re.compile(r"(?<![\w.])/(?:home|root|tmp|work|usr|var|opt|Users)/")
 
 
@@ -27,7 +26,7 @@ def texts_of(output: nbformat.NotebookNode) -> list[str]:
     return [output.get("text", ""), *(text for kind, text in data.items() if kind.startswith("text/"))]
 
 
-@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RUN, ids=[path.stem for path in NOTEBOOKS])
 def test_a_notebook_runs_without_errors(path: Path, tmp_path: Path) -> None:
     execute(path, tmp_path)
 

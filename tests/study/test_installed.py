@@ -103,6 +103,7 @@ def test_embedded_data_and_search_spaces_are_found(run: Run, tmp_path: Path) -> 
     assert "16 to go" in run("hagmeta-study", "--space", "smoke", "--dry-run")
 
 
+@pytest.mark.slow
 def test_a_study_ignores_the_folder_s_own_packages_of_our_names(run: Run, tmp_path: Path) -> None:
     for name in FOLDERS[:3]:
         (tmp_path / name).mkdir()

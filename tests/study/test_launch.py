@@ -228,6 +228,7 @@ def events_in(file: Path) -> list[Any]:
     return events
 
 
+@pytest.mark.slow
 def test_a_launch_whose_raylet_is_killed_ends_with_a_line_and_keeps_what_is_done(folder: Path) -> None:
     # Many seeds: a worker outlives its raylet for some seconds, and goes on meanwhile.
     process = start(folder, "--seeds", "100", "--seeds-per-trial", "1", "--max-concurrent", "1")

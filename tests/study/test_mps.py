@@ -89,6 +89,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         mps.check()
 
 
+@pytest.mark.slow
 def test_a_study_stopped_by_ctrl_c_stops_its_daemon(told: Path) -> None:
     (told.parent / "tiny.yaml").write_text(SPACE.replace("episodes: 20", "episodes: 5000"))
     # As on a machine with a GPU, whose trials use none.

@@ -165,6 +165,7 @@ def test_workers_are_given_the_plug_ins_by_path_or_by_copy(folder: Path) -> None
     assert "py_modules" not in connection._environment("auto", ROOT, None)
 
 
+@pytest.mark.slow
 def test_a_plug_in_runs_on_a_cluster_whose_nodes_do_not_have_it(folder: Path) -> None:
     program = """
 import sys
@@ -199,6 +200,7 @@ cluster.shutdown()
     assert len(Store(folder / "results" / "comparison").records()) == 4
 
 
+@pytest.mark.slow
 def test_a_ray_of_ours_starts_again_for_plug_ins_and_one_of_the_users_is_left_alone(folder: Path) -> None:
     def seen() -> str | None:
         return ray.get(ray.remote(os.getenv).remote("HAGMETA_PLUGINS"))

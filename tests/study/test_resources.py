@@ -113,6 +113,7 @@ def test_what_was_measured_is_kept_for_the_same_code_gpu_and_pack(
     assert len(measured) == 6
 
 
+@pytest.mark.slow
 def test_trials_of_different_shares_fill_a_gpu_and_reuse_their_workers(tmp_path: Path) -> None:
     # Ray counts GPUs that are not there; the trials only say who they were and when.
     program = f"""
