@@ -15,7 +15,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.nn.encoder import Encoder
-from hagmeta.nn.encoders import EncoderSettings, make_encoder
+from hagmeta.nn.encoders import ENCODERS, EncoderSettings, make_encoder
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import Step
 from hagmeta.packs.randomness import seeded
@@ -178,6 +178,11 @@ class Method(nn.Module, ABC):
     def passes(cls, settings: Any) -> int:
         """Return how many passes over the graph a training step takes, as a rough measure of its cost."""
         return 1
+
+    @classmethod
+    def propagations(cls, settings: Any) -> set[str]:
+        """Return how the first layers of a configuration propagate the inputs (`Encoder.propagates`)."""
+        return {ENCODERS[settings.encoder].propagates} - {""}
 
     @abstractmethod
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Any:

@@ -15,6 +15,7 @@ from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import MetaTraining, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.parts import HasOwnSteps, HasPrototypes, KnowsTrueMeans, OwnSteps
 from hagmeta.nn.encoder import Embedding
+from hagmeta.nn.gcn import GCN
 from hagmeta.nn.node_attention import (
     LEARNT,
     NodeAttention,
@@ -203,6 +204,11 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
     @classmethod
     def passes(cls, settings: HagMetaSettings) -> int:
         return 1 + (settings.nla and settings.nla_weights in LEARNT)
+
+    @classmethod
+    def propagations(cls, settings: HagMetaSettings) -> set[str]:
+        learns = settings.nla and settings.nla_weights in LEARNT
+        return super().propagations(settings) | ({GCN.propagates} if learns else set())
 
     @classmethod
     def knows_true_means(cls, settings: HagMetaSettings) -> bool:

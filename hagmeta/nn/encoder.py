@@ -65,6 +65,9 @@ class Encoder(nn.Module, ABC):
     """
 
     own_settings: ClassVar[type[LayerSettings] | None] = None  # for plug-ins; must inherit from LayerSettings
+    propagates: ClassVar[str] = (
+        ""  # how the first layer propagates inputs (`sparse.graph`); empty: it does not
+    )
     packs: ClassVar[bool] = True  # whether seeds can run together under `torch.func.vmap`
 
     def __init__(self, num_features: int, settings: Any, *, twice: bool = False) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
-from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.graph import AGGREGATED, ClassMeans, Graph, View
 from hagmeta.sparse.products import matmul
 
 
@@ -25,7 +25,7 @@ class HiddenConvolution(GraphConvolution):
     """The first layer, which is applied to the inputs, with ReLU and dropout."""
 
     def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
-        return graph.hidden_layer(graph.mapped(self.weight, view), self.bias, view, rate, key)
+        return graph.input_layer(self.weight, self.bias, view, rate, key)
 
 
 class LastConvolution(GraphConvolution):
@@ -62,6 +62,8 @@ class GCN(Encoder):
 
     The paper also has a ReLU after the second.
     """
+
+    propagates = AGGREGATED
 
     def __init__(self, num_features: int, settings: LayerSettings, *, twice: bool = False) -> None:
         super().__init__(num_features, settings, twice=twice)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
 from hagmeta.packs.randomness import dropout
-from hagmeta.sparse.graph import ClassMeans, Graph, View
-from hagmeta.sparse.products import matmul
+from hagmeta.sparse.graph import NEIGHBOURING, ClassMeans, Graph, View
+from hagmeta.sparse.products import fixed_product, matmul
 
 
 class SageLayer(nn.Module):
@@ -29,6 +29,15 @@ class SageLayer(nn.Module):
         own, neighbour = mapped.chunk(2, dim=-1)
         return own + graph.neighbour_means(neighbour, view) + self.bias
 
+    def of_inputs(self, graph: Graph, view: View) -> Tensor:
+        """Return the outputs (nodes, outputs) for the inputs of every node."""
+        visible = view.visible.unsqueeze(-1)
+        if NEIGHBOURING not in graph.fixed:
+            return self(graph, view, graph.mapped(self.weight, view) * visible)  # type: ignore[no-any-return]
+        own_weight, neighbour_weight = self.weight.chunk(2, dim=-1)
+        means = fixed_product(graph.fixed[NEIGHBOURING], neighbour_weight)
+        return graph.mapped(own_weight, view) * visible + means + self.bias
+
     def combine(self, own: Tensor, neighbours: Tensor) -> Tensor:
         """Return outputs (rows, outputs), given rows (rows, inputs) and the means of their neighbours."""
         own_weight, neighbour_weight = self.weight.chunk(2, dim=-1)
@@ -43,6 +52,8 @@ class SAGE(Encoder):
     by the number in the whole graph, since that protocol normalises a GCN that way.
     """
 
+    propagates = NEIGHBOURING
+
     def __init__(self, num_features: int, settings: LayerSettings, *, twice: bool = False) -> None:
         super().__init__(num_features, settings, twice=twice)
         self.first = SageLayer(num_features, settings.hidden)
@@ -50,8 +61,7 @@ class SAGE(Encoder):
         self.dropout = settings.dropout
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
-        mapped = graph.mapped(self.first.weight, view) * view.visible.unsqueeze(-1)
-        return dropout(F.relu(self.first(graph, view, mapped)), self.dropout, key)
+        return dropout(F.relu(self.first.of_inputs(graph, view)), self.dropout, key)
 
     def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
         return SageEmbedding(self.second, graph, view, propagated)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
-from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.graph import AGGREGATED, ClassMeans, Graph, View
 from hagmeta.sparse.products import matmul
 
 
@@ -19,13 +19,15 @@ class SGC(Encoder):
     there is no hidden layer and no dropout, so the setting ``hidden`` has no effect on it.
     """
 
+    propagates = AGGREGATED
+
     def __init__(self, num_features: int, settings: LayerSettings, *, twice: bool = False) -> None:
         super().__init__(num_features, settings, twice=twice)
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(num_features, settings.embedding)))
         self.bias = nn.Parameter(torch.zeros(settings.embedding))
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
-        return graph.aggregate(graph.mapped(self.weight, view), view)
+        return graph.aggregated_inputs(self.weight, view)
 
     def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
         return PropagatedEmbedding(graph, view, propagated, self.bias)

@@ -49,7 +49,8 @@ class Context:
     @cached_property
     def knowledge(self) -> KnowledgeSource:
         """The source of what is visible and known in each phase."""
-        views = Views(self.graph, self.scenarios, self.settings, self.protocol, self.cache)
+        once = not self.runtime.plain
+        views = Views(self.graph, self.scenarios, self.settings, self.protocol, self.cache, once)
         return KnowledgeSource(self.graph, self.scenarios, self.settings, self.protocol, views)
 
     @cached_property

@@ -10,7 +10,7 @@ import scipy.sparse
 import torch
 
 from hagmeta.methods import METHODS
-from hagmeta.methods.base import MetaTraining
+from hagmeta.methods.base import MetaTraining, SessionLearning
 from hagmeta.methods.parts import CachesFeatures, KnowsTrueMeans
 from hagmeta.packs.pack import Pack
 from hagmeta.phases.settings import PhaseSettings
@@ -27,6 +27,7 @@ class Knowledge:
     view: View
     class_means: ClassMeans
     averaged_over: tuple[tuple[np.ndarray, np.ndarray], ...]  # per seed: nodes, and their given labels
+    graph: Graph  # with inputs propagated once for this view, if that saves time
     all_averaged: bool = False  # all classes are known by averages, not only those known at the start
 
 
@@ -60,18 +61,20 @@ class KnowledgeSource:
             self.protocol.known_in_training(s, s.trained if everything else s.validation.known)
             for s in self.scenarios
         ]
-        return self._knowledge([s.validation for s in self.scenarios], 0, known)
+        steps = 0 if training is MetaTraining.NONE else self.settings.episodes
+        return self._knowledge([s.validation for s in self.scenarios], 0, known, steps=steps)
 
-    def session(self, streams: Sequence[Stream], session: int) -> Knowledge:
-        """Return what is known in `session` of `streams`, one per seed."""
+    def session(self, streams: Sequence[Stream], session: int, *, learns: bool = True) -> Knowledge:
+        """Return what is known in `session` of `streams`, one per seed. `learns` tells if steps will follow."""
         pairs = list(zip(self.scenarios, streams, strict=True))
         if self.oracle:
-            return self.known_by(streams, session, [w.train_nodes_met(s, session) for w, s in pairs])
+            met = [w.train_nodes_met(s, session) for w, s in pairs]
+            return self.known_by(streams, session, met, learns=learns)
         known = [self.protocol.known_in_session(w, s, session) for w, s in pairs]
         if self.knows_true_means:
             arrived = [w.train_nodes_arrived(s, session) for w, s in pairs]
             known = [np.concatenate(both) for both in zip(known, arrived, strict=True)]
-        return self._knowledge(streams, session, known)
+        return self._knowledge(streams, session, known, steps=self._session_steps if learns else 0)
 
     def known_by(
         self,
@@ -79,19 +82,31 @@ class KnowledgeSource:
         session: int,
         nodes: list[np.ndarray],
         labels: list[np.ndarray] | None = None,
+        *,
+        learns: bool = True,
     ) -> Knowledge:
         """Return what is known in `session` if every class is the average over some of `nodes`.
 
         `labels` are the given labels of the nodes, which may be wrong.
         """
-        return self._knowledge(streams, session, nodes, labels, all_averaged=True)
+        steps = self._session_steps if learns else 0
+        return self._knowledge(streams, session, nodes, labels, all_averaged=True, steps=steps)
+
+    @property
+    def _session_steps(self) -> int:
+        """The steps on the view of a session. Predictions count as one."""
+        if self.protocol.scores_while_learning:
+            return 1
+        method = METHODS[self.settings.method]
+        learns = method.session_learning is not SessionLearning.NONE
+        return 1 + (self.settings.finetune_steps if learns else 0)
 
     @torch.no_grad()
     def propagated(self, pack: Pack, knowledge: Knowledge) -> Knowledge:
         """Return `knowledge` with cached features, if the method has features that no step changes."""
         if not issubclass(METHODS[self.settings.method], CachesFeatures):
             return knowledge
-        propagated = pack.run("propagate", (self.graph,), knowledge.view)
+        propagated = pack.run("propagate", (knowledge.graph,), knowledge.view)
         return replace(knowledge, view=knowledge.view._replace(propagated=(propagated,)))
 
     def _knowledge(
@@ -101,6 +116,8 @@ class KnowledgeSource:
         known_by: list[np.ndarray],
         labels: list[np.ndarray] | None = None,
         all_averaged: bool = False,
+        *,
+        steps: int,
     ) -> Knowledge:
         pairs = zip(self.scenarios, streams, strict=True)
         seen = [self.protocol.visible(scenario, stream, session) for scenario, stream in pairs]
@@ -109,7 +126,14 @@ class KnowledgeSource:
         members = [self._members(*each) for each in zip(self.scenarios, known_by, labels, strict=True)]
         means = self.graph.class_means(members, np.stack(seen))
         averaged_over = tuple(zip(known_by, labels, strict=True))
-        return Knowledge(self.views.view(self.scenarios, seen), means, averaged_over, all_averaged)
+        view = self.views.view(self.scenarios, seen)
+        graph = self.views.graph_of(self.scenarios, seen, view, 0 if self._is_frozen else steps)
+        return Knowledge(view, means, averaged_over, graph, all_averaged)
+
+    @property
+    def _is_frozen(self) -> bool:
+        """Whether no step runs the encoder, because it never changes."""
+        return METHODS[self.settings.method].freezes_encoder
 
     def _members(self, scenario: Scenario, nodes: np.ndarray, labels: np.ndarray) -> scipy.sparse.csr_matrix:
         """Return averaging weights (classes, nodes) over `nodes`, each assigned to its label."""

@@ -28,7 +28,7 @@ def meet_trained(context: Context, pack: Pack, training: Knowledge) -> None:
     if issubclass(context.method, Grows) and context.meta_training is MetaTraining.SUPERVISED:
         classes = stack(scenario.trained for scenario in context.scenarios).to(context.runtime.device)
         known = classes.shape[1]
-        shared = Shared(context.graph, training.class_means, (known,))
+        shared = Shared(training.graph, training.class_means, (known,))
         nothing = classes[:, :0]
         _grow(pack, shared, known, training, Task(classes, classes, nothing.unsqueeze(-1), nothing))
 

@@ -69,7 +69,7 @@ def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]
 def few_shot_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
     """Yield N-way K-shot tasks of novel-train classes without end."""
     samplers = [TaskSampler(scenario, context.settings) for scenario in context.scenarios]
-    shared = Shared(context.graph, knowledge.class_means, (samplers[0].ways,))
+    shared = Shared(knowledge.graph, knowledge.class_means, (samplers[0].ways,))
     while True:
         classes, support, query = (
             np.stack(arrays) for arrays in zip(*(sampler.draw() for sampler in samplers), strict=True)

@@ -108,8 +108,10 @@ def _train(
     context: Context, scenarios: Sequence[Scenario], pack: Pack, capture: Capture, progress: Progress
 ) -> None:
     """Train a pack with early stopping, and restore the best parameters of each seed."""
-    settings, graph, views = context.settings, context.graph, context.knowledge.views
-    view = views.view(scenarios, [views.seen_first(scenario) for scenario in scenarios])
+    settings, views = context.settings, context.knowledge.views
+    seen = [views.seen_first(scenario) for scenario in scenarios]
+    view = views.view(scenarios, seen)
+    graph = views.graph_of(scenarios, seen, view, settings.pretrain_epochs)
     supervision = zip(*(_supervision(scenario, context) for scenario in scenarios), strict=True)
     target, train, val = (stack(arrays).to(graph.device) for arrays in supervision)
     steps = Steps(pack, settings.learning_rate, settings.weight_decay, capture)

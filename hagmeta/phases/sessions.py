@@ -90,6 +90,7 @@ def play(
         progress(purpose, session, streams[0].sessions, {"accuracy": accuracy})
         if keep and session < streams[0].sessions:
             keep(session, partial(_state, session + 1, pack, learner, evaluators, snapshots))
+        del knowledge  # the next session may need its memory
     return evaluators
 
 
@@ -253,7 +254,6 @@ class _AnsweringWhileLearning(_Learner):
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str, trained: Trained) -> None:
         super().__init__(context, streams, purpose)
         self.trained = trained
-        self.steps = trained.steps.under(context.runtime.capture())
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         if session == 0:
@@ -262,17 +262,18 @@ class _AnsweringWhileLearning(_Learner):
         meanings = [self._meanings(stream, session) for stream in self.streams]
         shared, task, target = self._lesson(pack, knowledge, session, queries, meanings)
         drawn = (task, target, fold(self.key, session))
-        logits = self.steps.take("session_loss", (shared,), (knowledge.view,), drawn)
-        rows = logits.argmax(-1).cpu().numpy()
+        with self.context.runtime.capture() as capture:
+            steps = self.trained.steps.under(capture)
+            rows = steps.take("session_loss", (shared,), (knowledge.view,), drawn).argmax(-1).cpu().numpy()
         self._diagnose(pack, shared, knowledge.view, task)
         answers = zip(queries, meanings, rows, strict=True)
         return [(asked, meaning[row], None) for asked, meaning, row in answers]
 
     def state(self) -> State:
-        return self.steps.state()
+        return self.trained.steps.state()
 
     def load(self, state: State) -> None:
-        self.steps.restore(state)
+        self.trained.steps.restore(state)
 
     def _lesson(
         self,

@@ -61,7 +61,7 @@ class TaskMaker:
         base = len(self.scenarios[0].split.base)
         whole, rest = divmod(known - base, self.n_way)
         sizes = (base, *[self.n_way] * whole, *([rest] if rest else []), *[self.n_way] * later)
-        return Shared(self.graph, knowledge.class_means, sizes)
+        return Shared(knowledge.graph, knowledge.class_means, sizes)
 
     def episode(self, drawn: Sequence[PseudoStream], session: int) -> tuple[Task, np.ndarray]:
         """Return the task of one session of a pseudo-stream, and the targets of its queries."""

@@ -38,7 +38,9 @@ class Validation:
 
     def _part(self, sessions: list[int]) -> _Together:
         context, streams = self._context, self._streams
-        knowledge = context.knowledge.propagated(self._pack, context.knowledge.session(streams, sessions[0]))
+        # Inputs propagated once for each validation view would take much memory.
+        knowledge = context.knowledge.session(streams, sessions[0], learns=False)
+        knowledge = context.knowledge.propagated(self._pack, knowledge)
         return _Together(
             knowledge,
             context.tasks.shared(knowledge, len(streams[0].known), sessions[-1]),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -30,6 +31,8 @@ class Views:
     settings: PhaseSettings
     protocol: Protocol
     cache: Cache | None = None  # where runs share inputs that are slow to compute
+    propagates_once: bool = True  # whether it may, where that saves time
+    _last: dict[Any, Graph] = field(default_factory=dict)  # the last result of `graph_of`
 
     @property
     def sizes(self) -> Sizes:
@@ -59,6 +62,37 @@ class Views:
         if self._refits_words:
             narrow = self._stacked([self.graph.inputs("tf-idf", seen) for seen in visible])
         return self.graph.view(np.stack(visible))._replace(inputs=inputs, narrow=narrow)
+
+    def graph_of(
+        self, scenarios: Sequence[Scenario], visible: Sequence[np.ndarray], view: View, steps: int
+    ) -> Graph:
+        """Return the graph for some seeds, with inputs propagated once if that saves time.
+
+        Args:
+            scenarios: The scenario of each seed.
+            visible: A boolean array (nodes,) for each seed.
+            view: The view made from them.
+            steps: Gradient steps on this view. With 0, inputs are used only if they are there already.
+        """
+        key = tuple(
+            (scenario.seed, seen.tobytes()) for scenario, seen in zip(scenarios, visible, strict=True)
+        )
+        if key in self._last:
+            return self._last[key]
+        method = METHODS[self.settings.method]
+        columns, kinds = self._columns * method.passes(self.settings), method.propagations(self.settings)
+        if not (kinds and self.propagates_once):
+            return self.graph
+        if not steps or not self.graph.pays_once(self.settings.inputs, steps, columns):
+            return self.graph
+        self._last.clear()  # first, because two graphs of a large dataset may not fit into memory
+        self._last[key] = self.graph.propagated_once(kinds, view, range(len(scenarios)))
+        return self._last[key]
+
+    @property
+    def _columns(self) -> int:
+        """The columns that a first layer propagates. SGC has no hidden layer, so its output counts."""
+        return self.settings.embedding if self.settings.encoder == "sgc" else self.settings.hidden
 
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:

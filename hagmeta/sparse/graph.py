@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,10 +18,19 @@ from hagmeta.common.settings import setting
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_dropout
-from hagmeta.sparse.inputs import Inputs, InputSettings, make_inputs
+from hagmeta.sparse.fixed import FixedInputs, FixedInputsOnGpu, pays
+from hagmeta.sparse.inputs import Inputs, InputSettings, make_inputs, width_of
 from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
 from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
-from hagmeta.sparse.products import aggregate, aggregate_at, hidden_layer, matmul, matmul_transposed
+from hagmeta.sparse.products import (
+    aggregate,
+    aggregate_at,
+    fixed_hidden_layer,
+    fixed_product,
+    hidden_layer,
+    matmul,
+    matmul_transposed,
+)
 
 if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import attention_kernels
@@ -35,6 +46,9 @@ class GraphSettings(InputSettings):
         choices=("visible", "whole"),
         birth="visible",
     )
+
+
+AGGREGATED, NEIGHBOURING = "aggregated", "neighbouring"  # how a first layer propagates its inputs
 
 
 class View(NamedTuple):
@@ -54,6 +68,9 @@ class Graph:
 
     adjacency: SymmetricMatrix
     features: SparseMatrix | DenseMatrix | PlainMatrix
+    fixed: Mapping[
+        str, FixedInputs
+    ] = {}  # inputs that are propagated already, by kind; see `propagated_once`
 
     def __init__(
         self, dataset: Dataset, device: torch.device, normalisation: str = GraphSettings.normalisation
@@ -94,6 +111,76 @@ class Graph:
         # Factors come second: a product has the memory layout of its first operand (seeds next to columns).
         weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
         return matmul(self.features, weight) * rows.unsqueeze(-1)
+
+    def aggregated_inputs(self, weight: Tensor, view: View) -> Tensor:
+        """Return `aggregate` of `mapped`, (nodes, width)."""
+        if AGGREGATED in self.fixed:
+            return fixed_product(self.fixed[AGGREGATED], weight)
+        return self.aggregate(self.mapped(weight, view), view)
+
+    def input_layer(
+        self, weight: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+    ) -> Tensor:
+        """Return `hidden_layer` of `mapped`, (nodes, width)."""
+        if AGGREGATED not in self.fixed:
+            return self.hidden_layer(self.mapped(weight, view), bias, view, rate, key)
+        fixed, scale = self.fixed[AGGREGATED], dropout_scale(rate, key)
+        if not isinstance(fixed, FixedInputsOnGpu):
+            return relu_dropout(fixed_product(fixed, scale * weight), scale * bias, rate, key)
+        if rate == 0:
+            key = None
+        return fixed_hidden_layer(fixed, scale * weight, scale * bias, key, dropout_threshold(rate))
+
+    def pays_once(self, inputs: str, steps: int, columns: int) -> bool:
+        """Return whether `propagated_once` saves time, for `steps` that propagate `columns` columns each.
+
+        The answer depends on the dataset and the configuration only, not on the device or the pack.
+        """
+        if isinstance(self._host_features, np.ndarray):
+            # Both ways have a dense product.
+            return pays(steps, columns, self.num_features, self.loops.nnz, 0)
+        if inputs != "svd":
+            return False
+        width, gathered = width_of(inputs, self.num_features), self.loops.nnz + self._host_features.nnz
+        return pays(steps, columns, width, gathered, width * self.num_nodes)
+
+    @torch.no_grad()
+    def propagated_once(self, kinds: Iterable[str], view: View, owner: Sequence[int]) -> Graph:
+        """Return this graph with the propagated inputs of one view, which its first layers then use.
+
+        Args:
+            kinds: How first layers propagate: `AGGREGATED`, `NEIGHBOURING`.
+            view: The view of each seed.
+            owner: The seed of each member of the pack, as an index of `view`.
+        """
+        rows = [visible.nonzero().squeeze(-1) for visible in view.visible]
+        other = copy(self)
+        fixed = FixedInputsOnGpu if self.adjacency.on_gpu else FixedInputs
+        other.fixed = {
+            kind: fixed(rows, self._propagated(kind, view, rows), owner, self.num_nodes) for kind in kinds
+        }
+        return other
+
+    def _propagated(self, kind: str, view: View, rows: list[Tensor]) -> list[Tensor]:
+        """Return the propagated inputs (rows, inputs) of each seed, computed one by one to save memory."""
+        found: list[Tensor] = []
+        for seed, chosen in enumerate(rows):
+            inputs = self._dense_inputs(seed, view).unsqueeze(1)  # (nodes, 1, inputs): a pack of one
+            weights = view.scale if kind == AGGREGATED else view.visible
+            whole = aggregate(self.adjacency, weights[seed].unsqueeze(-1), inputs).squeeze(1)
+            if kind == NEIGHBOURING:
+                own = inputs.squeeze(1) * view.visible[seed].unsqueeze(-1)
+                whole = (whole - own) * neighbour_shares(view.scale[seed]).unsqueeze(-1)
+            found.append(whole[chosen])
+        return found
+
+    def _dense_inputs(self, seed: int, view: View) -> Tensor:
+        """Return the inputs (nodes, inputs) of a seed on the device."""
+        if not view.inputs:
+            assert isinstance(self.features, DenseMatrix)
+            return self.features.dense
+        words, rows = (part[seed] for part in view.inputs)
+        return self.features.product(words) * rows.unsqueeze(-1)
 
     def dense_inputs(self, view: View, nodes: Tensor) -> Tensor:
         """Return the dense inputs (nodes, inputs) of some nodes of one seed."""

@@ -204,6 +204,17 @@ def _sum_parts(
 
 
 @triton.jit
+def random_bytes(key, row, column, width: tl.constexpr):
+    """Return the draws of ``packs.randomness`` for rows and columns that broadcast with each other."""
+    words: tl.constexpr = (width + 7) // 8
+    word = key + (row * words + column // 8 + 1) * GOLDEN
+    word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * MIX_1
+    word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * MIX_2
+    word = word ^ ((word >> 31) & 0x1FFFFFFFF)
+    return (word >> (8 * (column % 8)).to(tl.int64)) & 255
+
+
+@triton.jit
 def _put(
     summed, row, seed, column, inside, within, out, scale, bias, key, threshold, pack, nodes,
     width: tl.constexpr, scaled: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
@@ -214,13 +225,8 @@ def _put(
     if finished:
         summed = tl.maximum(summed + tl.load(bias + within, inside, 0.0), 0.0)
     if dropped:
-        words: tl.constexpr = (width + 7) // 8
-        counter = row.to(tl.int64) * words + column // 8 + 1
-        word = tl.load(key + seed, seed < pack, 0)[:, None] + (counter * GOLDEN)[None, :]
-        word = (word ^ ((word >> 30) & 0x3FFFFFFFF)) * MIX_1
-        word = (word ^ ((word >> 27) & 0x1FFFFFFFFF)) * MIX_2
-        word = word ^ ((word >> 31) & 0x1FFFFFFFF)
-        random_byte = (word >> (8 * (column % 8)).to(tl.int64)[None, :]) & 255
+        keys = tl.load(key + seed, seed < pack, 0)[:, None]
+        random_byte = random_bytes(keys, row.to(tl.int64), column[None, :], width)
         summed = tl.where(random_byte >= threshold, summed, 0.0)
     tl.store(out + row.to(tl.int64) * (pack * width) + within, summed, inside)
 

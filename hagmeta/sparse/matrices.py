@@ -207,16 +207,16 @@ class _RowsOnDeviceTransposed:
 class DenseMatrix:
     """A constant dense matrix with the interface of ``SparseMatrix``."""
 
-    def __init__(self, matrix: Tensor) -> None:
-        self._matrix = matrix
-        self.shape = (matrix.shape[0], matrix.shape[1])
+    def __init__(self, dense: Tensor) -> None:
+        self.dense = dense
+        self.shape = (dense.shape[0], dense.shape[1])
 
     @property
     def transposed(self) -> DenseMatrix:
-        return DenseMatrix(self._matrix.T)
+        return DenseMatrix(self.dense.T)
 
     def product(self, dense: Tensor) -> Tensor:
-        return self._matrix @ dense
+        return self.dense @ dense
 
 
 class SeedwiseMatrix:

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.sums import sum_rows
+from hagmeta.sparse.fixed import FixedInputs, FixedInputsOnGpu
 from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
 from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
 
@@ -296,3 +297,114 @@ class _SeedwiseProduct(_UnderVmap):
         columns = dense.movedim(in_dims[1], 1).flatten(0, 1)  # (columns * pack, width)
         product = _Product.apply(matrix.stacked, columns)
         return product.unflatten(0, (matrix.pack, matrix.rows)), 0
+
+
+def fixed_product(fixed: FixedInputs, weight: Tensor) -> Tensor:
+    """Multiply propagated inputs: (inputs, width) to (nodes, width); 0 for nodes that a seed cannot see."""
+    result: Tensor = _FixedProduct.apply(fixed, weight, False)
+    return result
+
+
+def fixed_hidden_layer(
+    fixed: FixedInputsOnGpu, weight: Tensor, bias: Tensor, key: Tensor | None, threshold: int
+) -> Tensor:
+    """Return dropout(relu(product + bias)) without scaling, on a GPU."""
+    result: Tensor = _FixedHiddenLayer.apply(fixed, weight, bias, key, threshold)
+    return result
+
+
+class _FixedProduct(_UnderVmap):
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.fixed, _, ctx.transposed = inputs
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
+        return None, _FixedProduct.apply(ctx.fixed, grad, not ctx.transposed), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], fixed: FixedInputs, dense: Tensor, transposed: bool
+    ) -> tuple[Tensor, int]:
+        if transposed:
+            return _Collect.apply(fixed, dense.movedim(in_dims[1], 1)), 0
+        return _Spread.apply(fixed, dense.movedim(in_dims[1], 0)), 1
+
+
+class _Spread(torch.autograd.Function):
+    """``FixedInputs.spread`` of a pack."""
+
+    @staticmethod
+    def forward(fixed: FixedInputs, weights: Tensor) -> Tensor:
+        return fixed.spread(weights)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.fixed = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, _Collect.apply(ctx.fixed, grad)
+
+
+class _Collect(torch.autograd.Function):
+    """``FixedInputs.collect`` of a pack."""
+
+    @staticmethod
+    def forward(fixed: FixedInputs, dense: Tensor) -> Tensor:
+        return fixed.collect(dense)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.fixed = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, _Spread.apply(ctx.fixed, grad)
+
+
+class _FixedHiddenLayer(_UnderVmap):
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.fixed = inputs[0]
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, None, None]:
+        (output,) = ctx.saved_tensors
+        grad = torch.ops.aten.threshold_backward(grad, output, 0)
+        return None, _FixedProduct.apply(ctx.fixed, grad, True), sum_rows(grad), None, None
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        fixed: FixedInputsOnGpu,
+        weight: Tensor,
+        bias: Tensor,
+        key: Tensor | None,
+        threshold: int,
+    ) -> tuple[Tensor, int]:
+        weights, bias = weight.movedim(in_dims[1], 0), bias.movedim(in_dims[2], 0)
+        return _SpreadHidden.apply(fixed, weights, bias, key, threshold), 1
+
+
+class _SpreadHidden(torch.autograd.Function):
+    """The hidden layer of a pack, in one pass over its inputs in each direction."""
+
+    @staticmethod
+    def forward(
+        fixed: FixedInputsOnGpu, weights: Tensor, bias: Tensor, key: Tensor | None, threshold: int
+    ) -> Tensor:
+        return fixed.spread(weights, kernels.Finish(bias.contiguous(), key, threshold))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.fixed = inputs[0]
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, None, None]:
+        weights, bias = ctx.fixed.collect_hidden(grad, *ctx.saved_tensors)
+        return None, weights, bias, None, None

@@ -1,0 +1,95 @@
+"""Inputs of the first layer, propagated once per view instead of in every step.
+
+A first layer computes A (X W) with the propagation A of a view and the inputs X. Both are fixed during a
+phase, so A X can be computed once. A step then needs one dense product and no sparse one. Only rows of visible
+nodes are kept. This needs dense inputs: for word counts, A X has many more entries than X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from hagmeta.packs.device import gpu_usable
+
+if TYPE_CHECKING or gpu_usable():
+    from hagmeta.sparse import fixed_kernels, kernels
+
+# A dense multiplication costs this share of a gathered value, measured for 128 columns on CPUs. GPUs need less.
+DENSE_COST = 0.125
+
+
+def pays(steps: int, columns: int, inputs: int, gathered: int, dense: int) -> bool:
+    """Return whether propagating once is cheaper than propagating in every step.
+
+    Args:
+        steps: Gradient steps on the view.
+        columns: Columns that a step propagates forward, and again backward.
+        inputs: Columns to propagate once.
+        gathered: Values that a product gathers per column: the entries of its sparse matrices.
+        dense: Multiplications per column that only the dense product needs.
+    """
+    saved = 2 * steps * columns * (gathered - DENSE_COST * dense)
+    return saved > inputs * gathered
+
+
+class FixedInputs:
+    """The propagated inputs of a pack. Members of a pack with the same seed share one matrix.
+
+    Args:
+        rows: The nodes of the rows of each seed, each node at most once.
+        matrices: The propagated inputs (rows, inputs) of each seed.
+        owner: The seed of each member of the pack, as an index of `matrices`.
+        nodes: The number of nodes of the whole graph.
+    """
+
+    def __init__(
+        self, rows: Sequence[Tensor], matrices: Sequence[Tensor], owner: Sequence[int], nodes: int
+    ) -> None:
+        self._rows, self._matrices, self._owner, self.nodes = rows, matrices, owner, nodes
+
+    # Members are multiplied one by one, so that no bit of a result depends on the pack.
+
+    def spread(self, weights: Tensor) -> Tensor:
+        """Multiply: (pack, inputs, width) to (nodes, pack, width); 0 for nodes without a row."""
+        out = weights.new_zeros(self.nodes, len(weights), weights.shape[-1])
+        for member, seed in enumerate(self._owner):
+            out[:, member].index_copy_(0, self._rows[seed], self._matrices[seed] @ weights[member])
+        return out
+
+    def collect(self, dense: Tensor) -> Tensor:
+        """Multiply by the transposed matrix: (nodes, pack, width) to (pack, inputs, width)."""
+        parts = [
+            self._matrices[seed].mT @ dense[:, member].index_select(0, self._rows[seed])
+            for member, seed in enumerate(self._owner)
+        ]
+        return torch.stack(parts)
+
+
+class FixedInputsOnGpu(FixedInputs):
+    """The same on a GPU, where all members are multiplied at once."""
+
+    def __init__(
+        self, rows: Sequence[Tensor], matrices: Sequence[Tensor], owner: Sequence[int], nodes: int
+    ) -> None:
+        self.inputs, self.nodes = matrices[0].shape[1], nodes
+        self.rows = pad_sequence(list(rows), batch_first=True, padding_value=-1)  # (seeds, rows)
+        more = -self.inputs % fixed_kernels.INNER
+        self.matrix = pad_sequence([F.pad(matrix, (0, more)) for matrix in matrices], batch_first=True)
+        self.places = torch.tensor(list(owner), device=self.rows.device)  # (pack,)
+
+    def spread(self, weights: Tensor, finish: kernels.Finish | None = None) -> Tensor:
+        """Multiply, and apply the operations of a hidden layer after it, if asked."""
+        return fixed_kernels.spread(self, weights, finish)
+
+    def collect(self, dense: Tensor) -> Tensor:
+        return fixed_kernels.collect(self, dense)[0]
+
+    def collect_hidden(self, grad: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients of weights (pack, inputs, width) and biases (pack, width)."""
+        return fixed_kernels.collect(self, grad, output)

@@ -1,0 +1,131 @@
+"""Dense products with propagated inputs on a GPU, in Triton.
+
+A product reads the inputs once and does the other work of a hidden layer in the same pass. Numbers are split
+into three parts (``tf32x3``), so that tensor cores multiply them with 32-bit precision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from hagmeta.sparse.kernels import Finish, random_bytes
+
+if TYPE_CHECKING:
+    from hagmeta.sparse.fixed import FixedInputsOnGpu
+
+INNER = 32  # inputs, or rows, that a block multiplies at a time; inputs are padded to a multiple of it
+ROWS = 128  # rows, or inputs, of a block
+CHUNK = 2048  # rows per partial sum. If another seed has more chunks, only zeros are added.
+WIDEST_SLAB = 64  # columns of a block
+
+
+def _slabs(width: int) -> tuple[int, int]:
+    """Return the columns of a block, and how many blocks cover `width` columns."""
+    slab = min(WIDEST_SLAB, max(16, triton.next_power_of_2(width)))
+    return slab, triton.cdiv(width, slab)
+
+
+def spread(fixed: FixedInputsOnGpu, weights: Tensor, finish: Finish | None = None) -> Tensor:
+    """Multiply: (pack, inputs, width) to (nodes, pack, width), and finish a hidden layer, if asked.
+
+    Nodes without a row get zeros.
+    """
+    pack, _, width = weights.shape
+    _, count, inputs = fixed.matrix.shape
+    out = weights.new_zeros(fixed.nodes, pack, width)
+    weights = torch.nn.functional.pad(weights, (0, 0, 0, inputs - weights.shape[1])).contiguous()
+    slab, slabs = _slabs(width)
+    key = None if finish is None else finish.key
+    _spread[(pack * slabs, triton.cdiv(count, ROWS))](
+        fixed.matrix, fixed.rows, fixed.places, weights, out,
+        out if finish is None else finish.bias, fixed.rows if key is None else key,
+        0 if finish is None else finish.threshold, count, pack, inputs,
+        width=width, slab=slab, slabs=slabs, block=ROWS, inner=INNER,
+        finished=finish is not None, dropped=key is not None,
+    )  # fmt: skip
+    return out
+
+
+def collect(fixed: FixedInputsOnGpu, dense: Tensor, output: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Multiply by the transposed inputs: (nodes, pack, width) to (pack, inputs, width).
+
+    Also return the sums (pack, width) over all rows. Values count as 0 where ``output`` (nodes, pack, width)
+    is 0.
+    """
+    _, pack, width = dense.shape
+    _, count, inputs = fixed.matrix.shape
+    chunks = triton.cdiv(count, CHUNK)
+    parts = dense.new_empty(chunks, pack, inputs, width)
+    sums = dense.new_empty(chunks, pack, width)
+    slab, slabs = _slabs(width)
+    dense = dense.contiguous()
+    _collect[(pack * slabs, triton.cdiv(inputs, ROWS), chunks)](
+        fixed.matrix, fixed.rows, fixed.places, dense, dense if output is None else output, parts, sums,
+        count, pack, inputs,
+        width=width, slab=slab, slabs=slabs, block=ROWS, inner=INNER, chunk=CHUNK,
+        masked=output is not None,
+    )  # fmt: skip
+    return parts.sum(0)[:, : fixed.inputs], sums.sum(0)
+
+
+@triton.jit(do_not_specialize=["threshold", "count", "pack"])
+def _spread(
+    matrix, rows, places, weights, out, bias, key, threshold, count, pack, inputs,
+    width: tl.constexpr, slab: tl.constexpr, slabs: tl.constexpr, block: tl.constexpr,
+    inner: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
+):  # fmt: skip
+    member, column = tl.program_id(0) // slabs, tl.program_id(0) % slabs * slab + tl.arange(0, slab)
+    number = tl.program_id(1) * block + tl.arange(0, block)
+    row = tl.load(places + member).to(tl.int64) * count + number
+    node = tl.load(rows + row, number < count, -1)
+    one = tl.arange(0, inner)
+    values = matrix + row[:, None] * inputs + one[None, :]
+    factors = weights + (member * inputs + one)[:, None] * width + column[None, :]
+    total = tl.zeros((block, slab), tl.float32)
+    for first in range(0, inputs, inner):
+        value = tl.load(values + first, (number < count)[:, None], 0.0)
+        factor = tl.load(factors + first * width, (column < width)[None, :], 0.0)
+        total = tl.dot(value, factor, total, input_precision="tf32x3")
+    if finished:
+        total = tl.maximum(total + tl.load(bias + member * width + column, column < width, 0.0)[None, :], 0.0)
+    if dropped:
+        random_byte = random_bytes(tl.load(key + member), node[:, None], column[None, :], width)
+        total = tl.where(random_byte >= threshold, total, 0.0)
+    inside = (node >= 0)[:, None] & (column < width)[None, :]
+    tl.store(out + ((node * pack + member) * width)[:, None] + column[None, :], total, inside)
+
+
+@triton.jit(do_not_specialize=["count", "pack"])
+def _collect(
+    matrix, rows, places, dense, output, parts, sums, count, pack, inputs,
+    width: tl.constexpr, slab: tl.constexpr, slabs: tl.constexpr, block: tl.constexpr,
+    inner: tl.constexpr, chunk: tl.constexpr, masked: tl.constexpr,
+):  # fmt: skip
+    member, column = tl.program_id(0) // slabs, tl.program_id(0) % slabs * slab + tl.arange(0, slab)
+    which = tl.program_id(1) * block + tl.arange(0, block)
+    place = tl.load(places + member).to(tl.int64) * count
+    total = tl.zeros((block, slab), tl.float32)
+    whole = tl.zeros((slab,), tl.float32)
+    start = tl.program_id(2) * chunk
+    for first in range(start, tl.minimum(start + chunk, count), inner):
+        number = first + tl.arange(0, inner)
+        node = tl.load(rows + place + number, number < count, -1)
+        inside = (node >= 0)[:, None] & (column < width)[None, :]
+        address = ((node * pack + member) * width)[:, None] + column[None, :]
+        given = tl.load(dense + address, inside, 0.0)
+        if masked:
+            given = tl.where(tl.load(output + address, inside, 0.0) > 0.0, given, 0.0)
+        there = (which < inputs)[:, None] & (number < count)[None, :]
+        value = tl.load(matrix + (place + number)[None, :] * inputs + which[:, None], there, 0.0)
+        total = tl.dot(value, given, total, input_precision="tf32x3")
+        whole += tl.sum(given, 0)
+    part = (tl.program_id(2).to(tl.int64) * pack + member) * inputs
+    inside = (which < inputs)[:, None] & (column < width)[None, :]
+    tl.store(parts + (part + which)[:, None] * width + column[None, :], total, inside)
+    if tl.program_id(1) == 0:
+        tl.store(sums + (tl.program_id(2) * pack + member) * width + column, whole, column < width)
