@@ -24,8 +24,10 @@ class GraphConvolution(nn.Module):
 class HiddenConvolution(GraphConvolution):
     """The first layer, which is applied to the inputs, with ReLU and dropout."""
 
-    def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
-        return graph.input_layer(self.weight, self.bias, view, rate, key)
+    def forward(
+        self, graph: Graph, view: View, rate: float, key: Tensor | None, around: Tensor | None = None
+    ) -> Tensor:
+        return graph.input_layer(self.weight, self.bias, view, rate, key, around)
 
 
 class LastConvolution(GraphConvolution):
@@ -78,3 +80,8 @@ class GCN(Encoder):
     def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
         embedding: Embedding = self.second(graph, view, propagated)
         return embedding
+
+    def at(self, graph: Graph, view: View, nodes: Tensor, key: Tensor | None) -> Tensor:
+        """Return the embeddings (nodes, width) of a few nodes. The first layer runs around them only."""
+        hidden = self.first(graph, view, self.dropout, key, nodes)
+        return self.embedding(graph, view, hidden).at(nodes)

@@ -65,7 +65,7 @@ class KnowledgeSource:
         return self._knowledge([s.validation for s in self.scenarios], 0, known, steps=steps)
 
     def session(self, streams: Sequence[Stream], session: int, *, learns: bool = True) -> Knowledge:
-        """Return what is known in `session` of `streams`, one per seed. `learns` tells if steps will follow."""
+        """Return what is known in `session` of `streams`, one per seed. `learns`: gradient steps follow."""
         pairs = list(zip(self.scenarios, streams, strict=True))
         if self.oracle:
             met = [w.train_nodes_met(s, session) for w, s in pairs]

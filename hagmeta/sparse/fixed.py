@@ -1,14 +1,14 @@
 """Inputs of the first layer, propagated once per view instead of in every step.
 
 A first layer computes A (X W) with the propagation A of a view and the inputs X. Both are fixed during a
-phase, so A X can be computed once. A step then needs one dense product and no sparse one. Only rows of visible
-nodes are kept. This needs dense inputs: for word counts, A X has many more entries than X.
+phase, so A X can be computed once. A step then needs one dense product and no sparse one. Only rows of
+visible nodes are kept. This needs dense inputs: for word counts, A X has many more entries than X.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +20,9 @@ from hagmeta.packs.device import gpu_usable
 if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import fixed_kernels, kernels
 
-# A dense multiplication costs this share of a gathered value, measured for 128 columns on CPUs. GPUs need less.
+# A dense multiplication costs this share of a gathered value on a CPU. On a GPU it costs less.
 DENSE_COST = 0.125
+SCANNED = 512  # rows are padded to a multiple of this
 
 
 def pays(steps: int, columns: int, inputs: int, gathered: int, dense: int) -> bool:
@@ -71,6 +72,13 @@ class FixedInputs:
         return torch.stack(parts)
 
 
+class Chosen(NamedTuple):
+    """Some rows of each member of a pack."""
+
+    rows: Tensor  # (pack, rows) the chosen ones first
+    count: Tensor  # (pack,) of chosen rows
+
+
 class FixedInputsOnGpu(FixedInputs):
     """The same on a GPU, where all members are multiplied at once."""
 
@@ -78,18 +86,42 @@ class FixedInputsOnGpu(FixedInputs):
         self, rows: Sequence[Tensor], matrices: Sequence[Tensor], owner: Sequence[int], nodes: int
     ) -> None:
         self.inputs, self.nodes = matrices[0].shape[1], nodes
-        self.rows = pad_sequence(list(rows), batch_first=True, padding_value=-1)  # (seeds, rows)
+        padded = pad_sequence(list(rows), batch_first=True, padding_value=-1)
+        self.rows = F.pad(padded, (0, -padded.shape[1] % SCANNED), value=-1)  # (seeds, rows)
         more = -self.inputs % fixed_kernels.INNER
-        self.matrix = pad_sequence([F.pad(matrix, (0, more)) for matrix in matrices], batch_first=True)
+        longest = self.rows.shape[1]
+        # Filled one by one: stacking them would need the memory twice.
+        self.matrix = matrices[0].new_zeros(len(matrices), longest, self.inputs + more)
+        for whole, matrix in zip(self.matrix, matrices, strict=True):
+            whole[: len(matrix), : self.inputs] = matrix
         self.places = torch.tensor(list(owner), device=self.rows.device)  # (pack,)
 
-    def spread(self, weights: Tensor, finish: kernels.Finish | None = None) -> Tensor:
-        """Multiply, and apply the operations of a hidden layer after it, if asked."""
-        return fixed_kernels.spread(self, weights, finish)
+    def chosen(self, needed: Tensor) -> Chosen:
+        """Return the rows of each member for nodes where `needed` (pack, nodes) is not 0."""
+        rows = self.rows[self.places]  # (pack, rows)
+        wanted = (needed.gather(1, rows.clamp(min=0)) != 0) & (rows >= 0)
+        order = _cumulative(wanted)
+        listed = torch.zeros_like(rows)
+        places = torch.where(wanted, order - 1, rows.shape[1] - 1)  # unwanted rows go where none is read
+        listed.scatter_(1, places, torch.arange(rows.shape[1], device=rows.device).expand_as(rows))
+        return Chosen(listed, order[:, -1].contiguous())
+
+    def spread(
+        self, weights: Tensor, finish: kernels.Finish | None = None, chosen: Chosen | None = None
+    ) -> Tensor:
+        """Multiply, and apply the operations of a hidden layer after it. Other than `chosen` rows stay 0."""
+        return fixed_kernels.spread(self, weights, finish, chosen)
 
     def collect(self, dense: Tensor) -> Tensor:
         return fixed_kernels.collect(self, dense)[0]
 
-    def collect_hidden(self, grad: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
+    def collect_hidden(self, grad: Tensor, output: Tensor, chosen: Chosen | None) -> tuple[Tensor, Tensor]:
         """Return the gradients of weights (pack, inputs, width) and biases (pack, width)."""
-        return fixed_kernels.collect(self, grad, output)
+        return fixed_kernels.collect(self, grad, output, chosen)
+
+
+def _cumulative(wanted: Tensor) -> Tensor:
+    """Return the cumulative sums of (pack, rows). In two levels they are much faster than in one."""
+    inner = wanted.unflatten(1, (-1, SCANNED)).cumsum(-1)
+    before = inner[..., -1].cumsum(1) - inner[..., -1]
+    return (inner + before.unsqueeze(-1)).flatten(1)

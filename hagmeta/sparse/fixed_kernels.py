@@ -16,7 +16,7 @@ from torch import Tensor
 from hagmeta.sparse.kernels import Finish, random_bytes
 
 if TYPE_CHECKING:
-    from hagmeta.sparse.fixed import FixedInputsOnGpu
+    from hagmeta.sparse.fixed import Chosen, FixedInputsOnGpu
 
 INNER = 32  # inputs, or rows, that a block multiplies at a time; inputs are padded to a multiple of it
 ROWS = 128  # rows, or inputs, of a block
@@ -30,10 +30,12 @@ def _slabs(width: int) -> tuple[int, int]:
     return slab, triton.cdiv(width, slab)
 
 
-def spread(fixed: FixedInputsOnGpu, weights: Tensor, finish: Finish | None = None) -> Tensor:
+def spread(
+    fixed: FixedInputsOnGpu, weights: Tensor, finish: Finish | None = None, chosen: Chosen | None = None
+) -> Tensor:
     """Multiply: (pack, inputs, width) to (nodes, pack, width), and finish a hidden layer, if asked.
 
-    Nodes without a row get zeros.
+    Nodes without a row, or without a chosen one, get zeros.
     """
     pack, _, width = weights.shape
     _, count, inputs = fixed.matrix.shape
@@ -44,18 +46,21 @@ def spread(fixed: FixedInputsOnGpu, weights: Tensor, finish: Finish | None = Non
     _spread[(pack * slabs, triton.cdiv(count, ROWS))](
         fixed.matrix, fixed.rows, fixed.places, weights, out,
         out if finish is None else finish.bias, fixed.rows if key is None else key,
-        0 if finish is None else finish.threshold, count, pack, inputs,
-        width=width, slab=slab, slabs=slabs, block=ROWS, inner=INNER,
-        finished=finish is not None, dropped=key is not None,
+        0 if finish is None else finish.threshold, *(chosen or (fixed.rows, fixed.rows)),
+        count, pack, inputs,
+        width=width, slab=slab, slabs=slabs, block=ROWS, inner=INNER, finished=finish is not None,
+        dropped=key is not None, listed=chosen is not None, num_warps=8, num_stages=3,
     )  # fmt: skip
     return out
 
 
-def collect(fixed: FixedInputsOnGpu, dense: Tensor, output: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def collect(
+    fixed: FixedInputsOnGpu, dense: Tensor, output: Tensor | None = None, chosen: Chosen | None = None
+) -> tuple[Tensor, Tensor]:
     """Multiply by the transposed inputs: (nodes, pack, width) to (pack, inputs, width).
 
     Also return the sums (pack, width) over all rows. Values count as 0 where ``output`` (nodes, pack, width)
-    is 0.
+    is 0, and in rows that are not chosen.
     """
     _, pack, width = dense.shape
     _, count, inputs = fixed.matrix.shape
@@ -63,32 +68,41 @@ def collect(fixed: FixedInputsOnGpu, dense: Tensor, output: Tensor | None = None
     parts = dense.new_empty(chunks, pack, inputs, width)
     sums = dense.new_empty(chunks, pack, width)
     slab, slabs = _slabs(width)
+    inner = 2 * INNER if slab <= 32 else INNER
     dense = dense.contiguous()
     _collect[(pack * slabs, triton.cdiv(inputs, ROWS), chunks)](
         fixed.matrix, fixed.rows, fixed.places, dense, dense if output is None else output, parts, sums,
-        count, pack, inputs,
-        width=width, slab=slab, slabs=slabs, block=ROWS, inner=INNER, chunk=CHUNK,
-        masked=output is not None,
+        *(chosen or (fixed.rows, fixed.rows)), count, pack, inputs,
+        width=width, slab=slab, slabs=slabs, block=ROWS, inner=inner, chunk=CHUNK,
+        masked=output is not None, listed=chosen is not None, num_warps=4, num_stages=3,
     )  # fmt: skip
     return parts.sum(0)[:, : fixed.inputs], sums.sum(0)
 
 
 @triton.jit(do_not_specialize=["threshold", "count", "pack"])
 def _spread(
-    matrix, rows, places, weights, out, bias, key, threshold, count, pack, inputs,
+    matrix, rows, places, weights, out, bias, key, threshold, chosen, chosen_count, count, pack, inputs,
     width: tl.constexpr, slab: tl.constexpr, slabs: tl.constexpr, block: tl.constexpr,
-    inner: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
+    inner: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr, listed: tl.constexpr,
 ):  # fmt: skip
     member, column = tl.program_id(0) // slabs, tl.program_id(0) % slabs * slab + tl.arange(0, slab)
-    number = tl.program_id(1) * block + tl.arange(0, block)
+    start, end = tl.program_id(1) * block, count
+    if listed:
+        end = tl.load(chosen_count + member).to(tl.int32)
+        if start >= end:
+            return
+    number = start + tl.arange(0, block)
+    there = number < end
+    if listed:
+        number = tl.load(chosen + member * count + number, there, 0).to(tl.int32)
     row = tl.load(places + member).to(tl.int64) * count + number
-    node = tl.load(rows + row, number < count, -1)
+    node = tl.load(rows + row, there, -1)
     one = tl.arange(0, inner)
     values = matrix + row[:, None] * inputs + one[None, :]
     factors = weights + (member * inputs + one)[:, None] * width + column[None, :]
     total = tl.zeros((block, slab), tl.float32)
     for first in range(0, inputs, inner):
-        value = tl.load(values + first, (number < count)[:, None], 0.0)
+        value = tl.load(values + first, there[:, None], 0.0)
         factor = tl.load(factors + first * width, (column < width)[None, :], 0.0)
         total = tl.dot(value, factor, total, input_precision="tf32x3")
     if finished:
@@ -102,26 +116,31 @@ def _spread(
 
 @triton.jit(do_not_specialize=["count", "pack"])
 def _collect(
-    matrix, rows, places, dense, output, parts, sums, count, pack, inputs,
+    matrix, rows, places, dense, output, parts, sums, chosen, chosen_count, count, pack, inputs,
     width: tl.constexpr, slab: tl.constexpr, slabs: tl.constexpr, block: tl.constexpr,
-    inner: tl.constexpr, chunk: tl.constexpr, masked: tl.constexpr,
+    inner: tl.constexpr, chunk: tl.constexpr, masked: tl.constexpr, listed: tl.constexpr,
 ):  # fmt: skip
     member, column = tl.program_id(0) // slabs, tl.program_id(0) % slabs * slab + tl.arange(0, slab)
     which = tl.program_id(1) * block + tl.arange(0, block)
     place = tl.load(places + member).to(tl.int64) * count
     total = tl.zeros((block, slab), tl.float32)
     whole = tl.zeros((slab,), tl.float32)
-    start = tl.program_id(2) * chunk
-    for first in range(start, tl.minimum(start + chunk, count), inner):
+    start, last = tl.program_id(2) * chunk, count
+    if listed:
+        last = tl.load(chosen_count + member).to(tl.int32)
+    for first in range(start, tl.minimum(start + chunk, last), inner):
         number = first + tl.arange(0, inner)
-        node = tl.load(rows + place + number, number < count, -1)
+        there = number < last
+        if listed:
+            number = tl.load(chosen + member * count + number, there, 0).to(tl.int32)
+        node = tl.load(rows + place + number, there, -1)
         inside = (node >= 0)[:, None] & (column < width)[None, :]
         address = ((node * pack + member) * width)[:, None] + column[None, :]
         given = tl.load(dense + address, inside, 0.0)
         if masked:
             given = tl.where(tl.load(output + address, inside, 0.0) > 0.0, given, 0.0)
-        there = (which < inputs)[:, None] & (number < count)[None, :]
-        value = tl.load(matrix + (place + number)[None, :] * inputs + which[:, None], there, 0.0)
+        known = (which < inputs)[:, None] & there[None, :]
+        value = tl.load(matrix + (place + number)[None, :] * inputs + which[:, None], known, 0.0)
         total = tl.dot(value, given, total, input_precision="tf32x3")
         whole += tl.sum(given, 0)
     part = (tl.program_id(2).to(tl.int64) * pack + member) * inputs

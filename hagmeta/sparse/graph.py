@@ -20,7 +20,13 @@ from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_dropout
 from hagmeta.sparse.fixed import FixedInputs, FixedInputsOnGpu, pays
 from hagmeta.sparse.inputs import Inputs, InputSettings, make_inputs, width_of
-from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+from hagmeta.sparse.matrices import (
+    DenseMatrix,
+    DenseSeedwiseMatrix,
+    SeedwiseMatrix,
+    SparseMatrix,
+    SymmetricMatrix,
+)
 from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
 from hagmeta.sparse.products import (
     aggregate,
@@ -30,6 +36,7 @@ from hagmeta.sparse.products import (
     hidden_layer,
     matmul,
     matmul_transposed,
+    near,
 )
 
 if TYPE_CHECKING or gpu_usable():
@@ -118,18 +125,40 @@ class Graph:
             return fixed_product(self.fixed[AGGREGATED], weight)
         return self.aggregate(self.mapped(weight, view), view)
 
+    @property
+    def computes_parts(self) -> bool:
+        """Whether `input_layer` costs less around a few nodes than for all."""
+        return self.adjacency.on_gpu
+
     def input_layer(
-        self, weight: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+        self,
+        weight: Tensor,
+        bias: Tensor,
+        view: View,
+        rate: float,
+        key: Tensor | None,
+        around: Tensor | None = None,
     ) -> Tensor:
-        """Return `hidden_layer` of `mapped`, (nodes, width)."""
-        if AGGREGATED not in self.fixed:
-            return self.hidden_layer(self.mapped(weight, view), bias, view, rate, key)
+        """Return `hidden_layer` of `mapped`, (nodes, width).
+
+        With ``around`` (nodes,), only the rows that `aggregate_at` reads for these nodes need to be right.
+        """
+        rows = None
+        if around is not None and self.computes_parts:
+            rows = near(self.adjacency, view.scale, around)
+        if AGGREGATED in self.fixed:
+            return self._fixed_layer(weight, bias, rate, key, rows)
+        return self.hidden_layer(self.mapped(weight, view), bias, view, rate, key, rows)
+
+    def _fixed_layer(
+        self, weight: Tensor, bias: Tensor, rate: float, key: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
         fixed, scale = self.fixed[AGGREGATED], dropout_scale(rate, key)
         if not isinstance(fixed, FixedInputsOnGpu):
             return relu_dropout(fixed_product(fixed, scale * weight), scale * bias, rate, key)
         if rate == 0:
             key = None
-        return fixed_hidden_layer(fixed, scale * weight, scale * bias, key, dropout_threshold(rate))
+        return fixed_hidden_layer(fixed, scale * weight, scale * bias, key, dropout_threshold(rate), rows)
 
     def pays_once(self, inputs: str, steps: int, columns: int) -> bool:
         """Return whether `propagated_once` saves time, for `steps` that propagate `columns` columns each.
@@ -222,7 +251,7 @@ class Graph:
 
     def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
         """Return the propagation of Kipf and Welling among visible nodes, times ``factor``."""
-        return aggregate(self.adjacency, _scaled(view, factor), hidden)
+        return aggregate(self.adjacency, _times(view.scale, factor), hidden)
 
     def aggregate_at(self, hidden: Tensor, view: View, nodes: Tensor) -> Tensor:
         """Return the propagation for some nodes (nodes,) only."""
@@ -244,16 +273,26 @@ class Graph:
         return (around - own) * neighbour_shares(view.scale)[nodes].unsqueeze(-1)
 
     def hidden_layer(
-        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+        self,
+        mapped: Tensor,
+        bias: Tensor,
+        view: View,
+        rate: float,
+        key: Tensor | None,
+        rows: Tensor | None = None,
     ) -> Tensor:
-        """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key."""
+        """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key.
+
+        ``rows`` (nodes,) is ``view.scale`` with 0 for rows that are not needed.
+        """
         scale = dropout_scale(rate, key)
         if not self.adjacency.on_gpu:
             return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
         if rate == 0:
             key = None
-        weights = _scaled(view, scale)
-        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, dropout_threshold(rate))
+        weights, rows = (_times(part, scale) for part in (view.scale, view.scale if rows is None else rows))
+        threshold = dropout_threshold(rate)
+        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, threshold, rows)
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
         """Return class means. ``members`` has one matrix (classes, nodes) of weights per seed."""
@@ -268,9 +307,9 @@ class Graph:
         return EdgeIndex(self.loops, self.device)
 
 
-def _scaled(view: View, factor: float) -> Tensor:
+def _times(scale: Tensor, factor: float) -> Tensor:
     """Return propagation weights that give ``factor`` times the result. Each edge uses them at both ends."""
-    return view.scale if factor == 1 else view.scale * math.sqrt(factor)
+    return scale if factor == 1 else scale * math.sqrt(factor)
 
 
 def _unweighted(view: View) -> View:
@@ -296,7 +335,7 @@ class ClassMeans:
         return SeedwiseMatrix(self._members, self._graph.device)
 
     @cached_property
-    def aggregated(self) -> SeedwiseMatrix | PlainMatrix:
+    def aggregated(self) -> SeedwiseMatrix | DenseSeedwiseMatrix | PlainMatrix:
         """Return the averaging matrix after ``Graph.aggregate``.
 
         With it, a last linear layer need not run for every node.
@@ -306,7 +345,7 @@ class ClassMeans:
         return SeedwiseMatrix(self._members_aggregated(), self._graph.device)
 
     @cached_property
-    def neighbouring(self) -> SeedwiseMatrix | PlainMatrix:
+    def neighbouring(self) -> SeedwiseMatrix | DenseSeedwiseMatrix | PlainMatrix:
         """Return the averaging matrix after ``Graph.neighbour_means``."""
         if self._graph.adjacency.on_gpu:
             return SeedwiseMatrix.from_transposed(self._neighbouring_transposed())
@@ -356,13 +395,14 @@ class ClassMeans:
 
     def _aggregated_transposed(self) -> Tensor:
         """Return (nodes, pack, classes), computed on the device, which is much faster on large graphs."""
-        return self._graph.adjacency.scaled_product(self._graph.view(self._visible).scale, self._averages())
+        scale = self._graph.view(self._visible).scale
+        return self._graph.adjacency.scaled_product(scale, scale, self._averages())
 
     def _neighbouring_transposed(self) -> Tensor:
         """Return (nodes, pack, classes), computed on the device."""
         view = self._graph.view(self._visible)
         weighed = self._averages() * neighbour_shares(view.scale).T.unsqueeze(-1)
-        return self._graph.adjacency.scaled_product(view.visible, weighed) - weighed
+        return self._graph.adjacency.scaled_product(view.visible, view.visible, weighed) - weighed
 
     def _averages(self) -> Tensor:
         """Return the averaging weights as (nodes, pack, classes) on the device."""

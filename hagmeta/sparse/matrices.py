@@ -18,6 +18,10 @@ if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import kernels
 
 
+DENSE_SHARE = 0.3  # of nonzero entries, above which class means are products of dense matrices on a GPU
+CHUNK = 2048  # columns
+
+
 class _Rows(NamedTuple):
     """The entries of a sparse matrix by row, on its device."""
 
@@ -92,11 +96,16 @@ class SparseMatrix:
 
 
 def _gpu_product(
-    rows: _Rows, dense: Tensor, scale: Tensor | None = None, finish: kernels.Finish | None = None
+    rows: _Rows,
+    dense: Tensor,
+    row_scale: Tensor | None = None,
+    column_scale: Tensor | None = None,
+    finish: kernels.Finish | None = None,
 ) -> Tensor:
     assert rows.segments is not None
+    scales = (None if scale is None else scale.contiguous() for scale in (row_scale, column_scale))
     count = len(rows.offsets) - 1
-    return kernels.product(rows.segments, rows.columns, rows.values, dense, count, scale, finish)
+    return kernels.product(rows.segments, rows.columns, rows.values, dense, count, *scales, finish)
 
 
 class _FromRows(SparseMatrix):
@@ -114,15 +123,22 @@ class SymmetricMatrix(SparseMatrix):
     def _columns(self) -> _Rows:
         return self._rows
 
-    def scaled_product(self, scale: Tensor, dense: Tensor, finish: kernels.Finish | None = None) -> Tensor:
-        """Return diag(scale) @ self @ diag(scale) @ dense, on a GPU in one pass.
+    def scaled_product(
+        self,
+        row_scale: Tensor,
+        column_scale: Tensor,
+        dense: Tensor,
+        finish: kernels.Finish | None = None,
+    ) -> Tensor:
+        """Return diag(row_scale) @ self @ diag(column_scale) @ dense for each seed, on a GPU in one pass.
 
         Args:
-            scale: Weights (pack, rows).
-            dense: Values (rows, pack, width). The result has the same shape.
+            row_scale: Weights (pack, rows). Rows with weight 0 cost almost nothing.
+            column_scale: Weights (pack, columns). Columns with weight 0 are not read.
+            dense: Values (columns, pack, width). The result is (rows, pack, width).
             finish: What a hidden layer does after the product.
         """
-        return _gpu_product(self._rows, dense, scale.contiguous(), finish)
+        return _gpu_product(self._rows, dense, row_scale, column_scale, finish)
 
     @cached_property
     def attention(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -235,10 +251,13 @@ class SeedwiseMatrix:
         self.rows, self.columns, self.pack = rows, columns, pack
         self.stacked = SparseMatrix(scipy.sparse.vstack(blocks, format="csr"), device)
 
-    @classmethod
-    def from_transposed(cls, dense: Tensor) -> SeedwiseMatrix:
+    @staticmethod
+    def from_transposed(dense: Tensor) -> SeedwiseMatrix | DenseSeedwiseMatrix:
         """Build it from the transposed matrices (columns, pack, rows) of all seeds, dense on the device."""
-        matrix = cls.__new__(cls)
+        used = dense.any(0).any(0)
+        if int(dense.count_nonzero()) > DENSE_SHARE * len(dense) * dense.shape[1] * int(used.sum()):
+            return DenseSeedwiseMatrix(dense, used.nonzero().squeeze(-1))
+        matrix = SeedwiseMatrix.__new__(SeedwiseMatrix)
         matrix.columns, matrix.pack, matrix.rows = dense.shape
         flat = dense.flatten(0, 1)
         column, row = flat.nonzero().unbind(1)
@@ -252,3 +271,34 @@ class SeedwiseMatrix:
             _rows_on_gpu(column, row, value, shape[1]),
         )
         return matrix
+
+
+class DenseSeedwiseMatrix:
+    """One matrix per seed of a pack, on a GPU, stored densely without empty rows.
+
+    On a graph with many edges, most nodes are neighbours of labelled nodes of most classes.
+    """
+
+    def __init__(self, transposed: Tensor, used: Tensor) -> None:
+        self.columns, self.pack, self.rows = transposed.shape
+        self._used = used  # (used,) rows that are not empty
+        self._matrix = transposed[..., used].permute(1, 2, 0).contiguous()  # (pack, used, columns)
+
+    def product(self, dense: Tensor) -> Tensor:
+        """Multiply (columns, pack, width) to (pack, rows, width)."""
+        whole = self.columns // CHUNK * CHUNK
+        found = dense.new_zeros(self.pack, self.rows, dense.shape[-1])
+        for seed, matrix in enumerate(self._matrix):
+            values = dense[:, seed]
+            # Sums over so many columns are much faster in chunks.
+            parts = torch.bmm(
+                matrix[:, :whole].unflatten(1, (-1, CHUNK)).transpose(0, 1),
+                values[:whole].unflatten(0, (-1, CHUNK)),
+            )
+            found[seed, self._used] = parts.sum(0) + matrix[:, whole:] @ values[whole:]
+        return found
+
+    def transposed_product(self, dense: Tensor) -> Tensor:
+        """Multiply (pack, rows, width) to (columns, pack, width)."""
+        product = torch.bmm(self._matrix.mT, dense[:, self._used])  # (pack, columns, width)
+        return product.transpose(0, 1).contiguous()

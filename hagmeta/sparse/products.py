@@ -14,20 +14,28 @@ from torch.autograd.function import once_differentiable
 
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.sums import sum_rows
-from hagmeta.sparse.fixed import FixedInputs, FixedInputsOnGpu
-from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+from hagmeta.sparse.fixed import Chosen, FixedInputs, FixedInputsOnGpu
+from hagmeta.sparse.matrices import (
+    DenseMatrix,
+    DenseSeedwiseMatrix,
+    SeedwiseMatrix,
+    SparseMatrix,
+    SymmetricMatrix,
+)
 from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
 
 if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import attention_kernels, kernels
 
 
-def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | PlainMatrix, dense: Tensor) -> Tensor:
+def matmul(
+    matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | DenseSeedwiseMatrix | PlainMatrix, dense: Tensor
+) -> Tensor:
     """Return ``matrix @ dense`` for one seed; differentiable in ``dense`` (columns, width)."""
     if isinstance(matrix, PlainMatrix):
         return matrix.product(dense)
     result: Tensor
-    if isinstance(matrix, SeedwiseMatrix):
+    if isinstance(matrix, SeedwiseMatrix | DenseSeedwiseMatrix):
         result = _SeedwiseProduct.apply(matrix, dense, False)
     else:
         result = _Product.apply(matrix, dense)
@@ -95,7 +103,7 @@ class _Product(torch.autograd.Function):
 
 def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
     """Return diag(scale) @ adjacency @ diag(scale) @ hidden. ``scale`` (rows,) is constant."""
-    result: Tensor = _Aggregate.apply(adjacency, scale, hidden)
+    result: Tensor = _Aggregate.apply(adjacency, scale, scale, hidden)
     return result
 
 
@@ -107,28 +115,34 @@ def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
-    def forward(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
+    def forward(adjacency: SymmetricMatrix, rows: Tensor, columns: Tensor, hidden: Tensor) -> Tensor:
         if adjacency.on_gpu:
-            return adjacency.scaled_product(scale.T, hidden)
-        scale = scale.unsqueeze(-1)
-        scaled = hidden * scale
-        return adjacency.product(scaled.flatten(1)).view_as(scaled).mul_(scale)
+            return adjacency.scaled_product(rows.T, columns.T, hidden)
+        scaled = hidden * columns.unsqueeze(-1)
+        return adjacency.product(scaled.flatten(1)).view_as(scaled).mul_(rows.unsqueeze(-1))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.adjacency = inputs[0]
-        ctx.save_for_backward(inputs[1])
+        ctx.save_for_backward(*inputs[1:3])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, _Aggregate.apply(ctx.adjacency, *ctx.saved_tensors, grad)
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, None, Tensor]:
+        rows, columns = ctx.saved_tensors
+        return None, None, None, _Aggregate.apply(ctx.adjacency, columns, rows, grad)
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor
+        info: Any,
+        in_dims: tuple[Any, ...],
+        adjacency: SymmetricMatrix,
+        rows: Tensor,
+        columns: Tensor,
+        hidden: Tensor,
     ) -> tuple[Tensor, int]:
-        side_by_side = hidden.movedim(in_dims[2], 1)  # (rows, pack, width)
-        return _Aggregate.apply(adjacency, scale.movedim(in_dims[1], 1), side_by_side), 1
+        # All as (nodes, pack, ...).
+        by_node = (x.movedim(axis, 1) for x, axis in zip((rows, columns, hidden), in_dims[1:], strict=True))
+        return _Aggregate.apply(adjacency, *by_node), 1
 
 
 def hidden_layer(
@@ -138,9 +152,14 @@ def hidden_layer(
     bias: Tensor,
     key: Tensor | None,
     threshold: int,
+    rows: Tensor | None = None,
 ) -> Tensor:
-    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU in one pass."""
-    result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, threshold)
+    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU in one pass.
+
+    ``rows`` are other weights for the rows of the sum. Rows with weight 0 are left out.
+    """
+    rows = scale if rows is None else rows
+    result: Tensor = _HiddenLayer.apply(adjacency, rows, scale, mapped, bias, key, threshold)
     return result
 
 
@@ -148,39 +167,42 @@ class _HiddenLayer(torch.autograd.Function):
     @staticmethod
     def forward(
         adjacency: SymmetricMatrix,
-        scale: Tensor,
+        rows: Tensor,
+        columns: Tensor,
         mapped: Tensor,
         bias: Tensor,
         key: Tensor | None,
         threshold: int,
     ) -> Tensor:
-        return adjacency.scaled_product(scale.T, mapped, kernels.Finish(bias.contiguous(), key, threshold))
+        finish = kernels.Finish(bias.contiguous(), key, threshold)
+        return adjacency.scaled_product(rows.T, columns.T, mapped, finish)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.adjacency = inputs[0]
-        ctx.save_for_backward(inputs[1], output)
+        ctx.save_for_backward(*inputs[1:3], output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, Tensor, None, None]:
-        scale, output = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, None, Tensor, Tensor, None, None]:
+        rows, columns, output = ctx.saved_tensors
         grad = torch.ops.aten.threshold_backward(grad, output, 0)
-        back = _Aggregate.apply(ctx.adjacency, scale, grad)
-        return None, None, back, sum_rows(grad), None, None
+        back = _Aggregate.apply(ctx.adjacency, columns, rows, grad)
+        return None, None, None, back, sum_rows(grad), None, None
 
     @staticmethod
     def vmap(
         info: Any,
         in_dims: tuple[Any, ...],
         adjacency: SymmetricMatrix,
-        scale: Tensor,
+        rows: Tensor,
+        columns: Tensor,
         mapped: Tensor,
         bias: Tensor,
         key: Tensor | None,
         threshold: int,
     ) -> tuple[Tensor, int]:
-        scale, mapped = scale.movedim(in_dims[1], 1), mapped.movedim(in_dims[2], 1)
-        return _HiddenLayer.apply(adjacency, scale, mapped, bias.movedim(in_dims[3], 0), key, threshold), 1
+        by_node = (x.movedim(axis, 1) for x, axis in zip((rows, columns, mapped), in_dims[1:4], strict=True))
+        return _HiddenLayer.apply(adjacency, *by_node, bias.movedim(in_dims[4], 0), key, threshold), 1
 
 
 def attend(
@@ -288,8 +310,15 @@ class _SeedwiseProduct(_UnderVmap):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[Any, ...], matrix: SeedwiseMatrix, dense: Tensor, transposed: bool
+        info: Any,
+        in_dims: tuple[Any, ...],
+        matrix: SeedwiseMatrix | DenseSeedwiseMatrix,
+        dense: Tensor,
+        transposed: bool,
     ) -> tuple[Tensor, int]:
+        if isinstance(matrix, DenseSeedwiseMatrix):
+            by_node = dense.movedim(in_dims[1], 0 if transposed else 1)
+            return _DenseSeedwiseProduct.apply(matrix, by_node, transposed), 1 if transposed else 0
         if transposed:
             rows = dense.movedim(in_dims[1], 0).flatten(0, 1)  # (pack * rows, width)
             product = _Product.apply(matrix.stacked.transposed, rows)
@@ -299,6 +328,20 @@ class _SeedwiseProduct(_UnderVmap):
         return product.unflatten(0, (matrix.pack, matrix.rows)), 0
 
 
+class _DenseSeedwiseProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(matrix: DenseSeedwiseMatrix, dense: Tensor, transposed: bool) -> Tensor:
+        return matrix.transposed_product(dense) if transposed else matrix.product(dense)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.matrix, _, ctx.transposed = inputs
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
+        return None, _DenseSeedwiseProduct.apply(ctx.matrix, grad, not ctx.transposed), None
+
+
 def fixed_product(fixed: FixedInputs, weight: Tensor) -> Tensor:
     """Multiply propagated inputs: (inputs, width) to (nodes, width); 0 for nodes that a seed cannot see."""
     result: Tensor = _FixedProduct.apply(fixed, weight, False)
@@ -306,11 +349,25 @@ def fixed_product(fixed: FixedInputs, weight: Tensor) -> Tensor:
 
 
 def fixed_hidden_layer(
-    fixed: FixedInputsOnGpu, weight: Tensor, bias: Tensor, key: Tensor | None, threshold: int
+    fixed: FixedInputsOnGpu,
+    weight: Tensor,
+    bias: Tensor,
+    key: Tensor | None,
+    threshold: int,
+    needed: Tensor | None,
 ) -> Tensor:
-    """Return dropout(relu(product + bias)) without scaling, on a GPU."""
-    result: Tensor = _FixedHiddenLayer.apply(fixed, weight, bias, key, threshold)
+    """Return dropout(relu(product + bias)) without scaling, on a GPU.
+
+    Rows where ``needed`` (nodes,) is 0 are left out.
+    """
+    result: Tensor = _FixedHiddenLayer.apply(fixed, weight, bias, key, threshold, needed)
     return result
+
+
+def near(adjacency: SymmetricMatrix, scale: Tensor, nodes: Tensor) -> Tensor:
+    """Return the weights ``scale`` (nodes,), with 0 for all but the neighbours of some visible nodes."""
+    marked: Tensor = _AggregateAt.apply(adjacency, scale, scale[nodes].unsqueeze(-1), nodes, True)
+    return torch.where(marked.squeeze(-1) > 0, scale, 0)
 
 
 class _FixedProduct(_UnderVmap):
@@ -370,10 +427,10 @@ class _FixedHiddenLayer(_UnderVmap):
         ctx.save_for_backward(output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, None, None, None]:
         (output,) = ctx.saved_tensors
         grad = torch.ops.aten.threshold_backward(grad, output, 0)
-        return None, _FixedProduct.apply(ctx.fixed, grad, True), sum_rows(grad), None, None
+        return None, _FixedProduct.apply(ctx.fixed, grad, True), sum_rows(grad), None, None, None
 
     @staticmethod
     def vmap(
@@ -384,9 +441,11 @@ class _FixedHiddenLayer(_UnderVmap):
         bias: Tensor,
         key: Tensor | None,
         threshold: int,
+        needed: Tensor | None,
     ) -> tuple[Tensor, int]:
         weights, bias = weight.movedim(in_dims[1], 0), bias.movedim(in_dims[2], 0)
-        return _SpreadHidden.apply(fixed, weights, bias, key, threshold), 1
+        chosen = None if needed is None else fixed.chosen(needed.movedim(in_dims[5], 0))
+        return _SpreadHidden.apply(fixed, weights, bias, key, threshold, chosen), 1
 
 
 class _SpreadHidden(torch.autograd.Function):
@@ -394,17 +453,22 @@ class _SpreadHidden(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        fixed: FixedInputsOnGpu, weights: Tensor, bias: Tensor, key: Tensor | None, threshold: int
+        fixed: FixedInputsOnGpu,
+        weights: Tensor,
+        bias: Tensor,
+        key: Tensor | None,
+        threshold: int,
+        chosen: Chosen | None,
     ) -> Tensor:
-        return fixed.spread(weights, kernels.Finish(bias.contiguous(), key, threshold))
+        return fixed.spread(weights, kernels.Finish(bias.contiguous(), key, threshold), chosen)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.fixed = inputs[0]
+        ctx.fixed, ctx.chosen = inputs[0], inputs[5]
         ctx.save_for_backward(output)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, None, None]:
-        weights, bias = ctx.fixed.collect_hidden(grad, *ctx.saved_tensors)
-        return None, weights, bias, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, None, None, None]:
+        weights, bias = ctx.fixed.collect_hidden(grad, *ctx.saved_tensors, ctx.chosen)
+        return None, weights, bias, None, None, None
