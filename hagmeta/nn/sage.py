@@ -33,7 +33,7 @@ class SageLayer(nn.Module):
         """Return the outputs (nodes, outputs) for the inputs of every node."""
         visible = view.visible.unsqueeze(-1)
         if NEIGHBOURING not in graph.fixed:
-            return self(graph, view, graph.mapped(self.weight, view) * visible)  # type: ignore[no-any-return]
+            return self(graph, view, graph.mapped(self.weight, view) * visible)
         own_weight, neighbour_weight = self.weight.chunk(2, dim=-1)
         means = fixed_product(graph.fixed[NEIGHBOURING], neighbour_weight)
         return graph.mapped(own_weight, view) * visible + means + self.bias

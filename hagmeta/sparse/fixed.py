@@ -60,7 +60,9 @@ class FixedInputs:
         """Multiply: (pack, inputs, width) to (nodes, pack, width); 0 for nodes without a row."""
         out = weights.new_zeros(self.nodes, len(weights), weights.shape[-1])
         for member, seed in enumerate(self._owner):
-            out[:, member].index_copy_(0, self._rows[seed], self._matrices[seed] @ weights[member])
+            out[:, member].index_copy_(
+                0, self._rows[seed], self._matrices[seed] @ weights[member].contiguous()
+            )
         return out
 
     def collect(self, dense: Tensor) -> Tensor:
@@ -76,7 +78,7 @@ class Chosen(NamedTuple):
     """Some rows of each member of a pack."""
 
     rows: Tensor  # (pack, rows) the chosen ones first
-    count: Tensor  # (pack,) of chosen rows
+    number: Tensor  # (pack,) how many are chosen
 
 
 class FixedInputsOnGpu(FixedInputs):

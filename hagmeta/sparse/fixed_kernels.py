@@ -70,10 +70,11 @@ def collect(
     slab, slabs = _slabs(width)
     inner = 2 * INNER if slab <= 32 else INNER
     dense = dense.contiguous()
-    _collect[(pack * slabs, triton.cdiv(inputs, ROWS), chunks)](
+    block = min(ROWS, triton.next_power_of_2(inputs))
+    _collect[(pack * slabs, triton.cdiv(inputs, block), chunks)](
         fixed.matrix, fixed.rows, fixed.places, dense, dense if output is None else output, parts, sums,
         *(chosen or (fixed.rows, fixed.rows)), count, pack, inputs,
-        width=width, slab=slab, slabs=slabs, block=ROWS, inner=inner, chunk=CHUNK,
+        width=width, slab=slab, slabs=slabs, block=block, inner=inner, chunk=CHUNK,
         masked=output is not None, listed=chosen is not None, num_warps=4, num_stages=3,
     )  # fmt: skip
     return parts.sum(0)[:, : fixed.inputs], sums.sum(0)

@@ -127,8 +127,8 @@ class Graph:
 
     @property
     def computes_parts(self) -> bool:
-        """Whether `input_layer` costs less around a few nodes than for all."""
-        return self.adjacency.on_gpu
+        """Whether `input_layer` costs much less around a few nodes than for all."""
+        return isinstance(self.fixed.get(AGGREGATED), FixedInputsOnGpu)
 
     def input_layer(
         self,
@@ -143,12 +143,12 @@ class Graph:
 
         With ``around`` (nodes,), only the rows that `aggregate_at` reads for these nodes need to be right.
         """
+        if AGGREGATED not in self.fixed:
+            return self.hidden_layer(self.mapped(weight, view), bias, view, rate, key)
         rows = None
         if around is not None and self.computes_parts:
             rows = near(self.adjacency, view.scale, around)
-        if AGGREGATED in self.fixed:
-            return self._fixed_layer(weight, bias, rate, key, rows)
-        return self.hidden_layer(self.mapped(weight, view), bias, view, rate, key, rows)
+        return self._fixed_layer(weight, bias, rate, key, rows)
 
     def _fixed_layer(
         self, weight: Tensor, bias: Tensor, rate: float, key: Tensor | None, rows: Tensor | None
@@ -251,7 +251,7 @@ class Graph:
 
     def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
         """Return the propagation of Kipf and Welling among visible nodes, times ``factor``."""
-        return aggregate(self.adjacency, _times(view.scale, factor), hidden)
+        return aggregate(self.adjacency, _scaled(view, factor), hidden)
 
     def aggregate_at(self, hidden: Tensor, view: View, nodes: Tensor) -> Tensor:
         """Return the propagation for some nodes (nodes,) only."""
@@ -273,26 +273,16 @@ class Graph:
         return (around - own) * neighbour_shares(view.scale)[nodes].unsqueeze(-1)
 
     def hidden_layer(
-        self,
-        mapped: Tensor,
-        bias: Tensor,
-        view: View,
-        rate: float,
-        key: Tensor | None,
-        rows: Tensor | None = None,
+        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
     ) -> Tensor:
-        """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key.
-
-        ``rows`` (nodes,) is ``view.scale`` with 0 for rows that are not needed.
-        """
+        """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key."""
         scale = dropout_scale(rate, key)
         if not self.adjacency.on_gpu:
             return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
         if rate == 0:
             key = None
-        weights, rows = (_times(part, scale) for part in (view.scale, view.scale if rows is None else rows))
-        threshold = dropout_threshold(rate)
-        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, threshold, rows)
+        weights = _scaled(view, scale)
+        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, dropout_threshold(rate))
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
         """Return class means. ``members`` has one matrix (classes, nodes) of weights per seed."""
@@ -307,9 +297,9 @@ class Graph:
         return EdgeIndex(self.loops, self.device)
 
 
-def _times(scale: Tensor, factor: float) -> Tensor:
+def _scaled(view: View, factor: float) -> Tensor:
     """Return propagation weights that give ``factor`` times the result. Each edge uses them at both ends."""
-    return scale if factor == 1 else scale * math.sqrt(factor)
+    return view.scale if factor == 1 else view.scale * math.sqrt(factor)
 
 
 def _unweighted(view: View) -> View:
@@ -395,14 +385,13 @@ class ClassMeans:
 
     def _aggregated_transposed(self) -> Tensor:
         """Return (nodes, pack, classes), computed on the device, which is much faster on large graphs."""
-        scale = self._graph.view(self._visible).scale
-        return self._graph.adjacency.scaled_product(scale, scale, self._averages())
+        return self._graph.adjacency.scaled_product(self._graph.view(self._visible).scale, self._averages())
 
     def _neighbouring_transposed(self) -> Tensor:
         """Return (nodes, pack, classes), computed on the device."""
         view = self._graph.view(self._visible)
         weighed = self._averages() * neighbour_shares(view.scale).T.unsqueeze(-1)
-        return self._graph.adjacency.scaled_product(view.visible, view.visible, weighed) - weighed
+        return self._graph.adjacency.scaled_product(view.visible, weighed) - weighed
 
     def _averages(self) -> Tensor:
         """Return the averaging weights as (nodes, pack, classes) on the device."""

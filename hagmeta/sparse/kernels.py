@@ -81,14 +81,12 @@ def product(
     values: Tensor | None,
     dense: Tensor,
     rows: int,
-    row_scale: Tensor | None = None,
-    column_scale: Tensor | None = None,
+    scale: Tensor | None = None,
     finish: Finish | None = None,
 ) -> Tensor:
     """Multiply a sparse matrix by ``dense`` (columns, pack, width); return (rows, pack, width).
 
-    ``row_scale`` and ``column_scale`` (pack, nodes) weight rows and columns of a square matrix for each seed.
-    Rows and columns with weight 0 are not read.
+    ``scale`` (pack, nodes) weights the columns and rows of a square matrix, separately for each seed.
     """
     dense = dense.contiguous()
     _, pack, width = dense.shape
@@ -100,7 +98,7 @@ def product(
     blocks = triton.cdiv(pack, seeds) * slabs
     # Triton needs a pointer for every argument; pointers of absent arguments are never read.
     tail = (
-        dense if row_scale is None else row_scale,
+        dense if scale is None else scale,
         dense if finish is None else finish.bias,
         columns if finish is None or finish.key is None else finish.key,
         0 if finish is None else finish.threshold,
@@ -112,7 +110,7 @@ def product(
         "slabs": slabs,
         "slab": slab,
         "seeds": seeds,
-        "scaled": row_scale is not None,
+        "scaled": scale is not None,
         "finished": finish is not None,
         "dropped": finish is not None and finish.key is not None,
         "num_warps": segments.warps,
@@ -120,8 +118,7 @@ def product(
     if len(segments.row):
         _sum_segments[(len(segments.row), blocks)](
             segments.row, segments.start, segments.slot, columns, dense if values is None else values,
-            dense, out, parts, dense if column_scale is None else column_scale, *tail,
-            weighted=values is not None, gathered=GATHERED, **constants,
+            dense, out, parts, *tail, weighted=values is not None, gathered=GATHERED, **constants,
         )  # fmt: skip
     if len(segments.cut_row):
         _sum_parts[(len(segments.cut_row), blocks)](
@@ -144,8 +141,8 @@ def _slab(
 
 @triton.jit(do_not_specialize=["threshold", "pack", "nodes"])
 def _sum_segments(
-    segment_row, segment_start, segment_slot, columns, values, dense, out, parts, column_scale,
-    row_scale, bias, key, threshold, pack, nodes,
+    segment_row, segment_start, segment_slot, columns, values, dense, out, parts,
+    scale, bias, key, threshold, pack, nodes,
     weighted: tl.constexpr, gathered: tl.constexpr, width: tl.constexpr, slabs: tl.constexpr,
     slab: tl.constexpr, seeds: tl.constexpr, scaled: tl.constexpr, finished: tl.constexpr,
     dropped: tl.constexpr,
@@ -156,9 +153,9 @@ def _sum_segments(
     start, end = tl.load(segment_start + segment), tl.load(segment_start + segment + 1)
     slot = tl.load(segment_slot + segment)
     if scaled:
-        # Skip rows that no seed of this block needs.
-        needed = tl.load(row_scale + seed * nodes + row, seed < pack, 0.0)
-        end = tl.where(tl.max(needed, 0) == 0.0, start, end)
+        # Skip nodes that no seed of this block can see.
+        seen = tl.load(scale + seed * nodes + row, seed < pack, 0.0)
+        end = tl.where(tl.max(seen, 0) == 0.0, start, end)
     total = tl.zeros((gathered, seeds, slab), tl.float32)
     for first in range(start, end, gathered):
         entry = first + tl.arange(0, gathered)
@@ -167,7 +164,7 @@ def _sum_segments(
         place = source.to(tl.int64)[:, None, None] * (pack * width) + within[None, :, :]
         if scaled:
             known = there[:, None] & (seed < pack)[None, :]
-            factor = tl.load(column_scale + seed[None, :] * nodes + source[:, None], known, 0.0)
+            factor = tl.load(scale + seed[None, :] * nodes + source[:, None], known, 0.0)
             taken = tl.load(dense + place, (factor != 0.0)[:, :, None] & inside[None, :, :], 0.0)
             total += taken * factor[:, :, None]
         else:
@@ -180,14 +177,14 @@ def _sum_segments(
         tl.store(parts + slot.to(tl.int64) * (pack * width) + within, summed, inside)
     else:
         _put(
-            summed, row, seed, column, inside, within, out, row_scale, bias, key, threshold, pack, nodes,
+            summed, row, seed, column, inside, within, out, scale, bias, key, threshold, pack, nodes,
             width, scaled, finished, dropped,
         )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["threshold", "pack", "nodes"])
 def _sum_parts(
-    cut_row, cut_start, parts, out, row_scale, bias, key, threshold, pack, nodes,
+    cut_row, cut_start, parts, out, scale, bias, key, threshold, pack, nodes,
     width: tl.constexpr, slabs: tl.constexpr, slab: tl.constexpr, seeds: tl.constexpr,
     scaled: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
 ):  # fmt: skip
@@ -201,7 +198,7 @@ def _sum_parts(
         summed += tl.load(parts + place, inside, 0.0)
         place += pack * width
     _put(
-        summed, row, seed, column, inside, within, out, row_scale, bias, key, threshold, pack, nodes,
+        summed, row, seed, column, inside, within, out, scale, bias, key, threshold, pack, nodes,
         width, scaled, finished, dropped,
     )  # fmt: skip
 
@@ -219,12 +216,12 @@ def random_bytes(key, row, column, width: tl.constexpr):  # noqa: ANN201
 
 @triton.jit
 def _put(
-    summed, row, seed, column, inside, within, out, row_scale, bias, key, threshold, pack, nodes,
+    summed, row, seed, column, inside, within, out, scale, bias, key, threshold, pack, nodes,
     width: tl.constexpr, scaled: tl.constexpr, finished: tl.constexpr, dropped: tl.constexpr,
 ):  # fmt: skip
     """Scale, finish and write a row of sums (seeds, slab)."""
     if scaled:
-        summed = summed * tl.load(row_scale + seed * nodes + row, seed < pack, 0.0)[:, None]
+        summed = summed * tl.load(scale + seed * nodes + row, seed < pack, 0.0)[:, None]
     if finished:
         summed = tl.maximum(summed + tl.load(bias + within, inside, 0.0), 0.0)
     if dropped:

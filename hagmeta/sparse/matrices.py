@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.packs.device import gpu_usable
+from hagmeta.sparse.fixed import FixedInputsOnGpu
 
 if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import kernels
 
 
-DENSE_SHARE = 0.3  # of nonzero entries, above which class means are products of dense matrices on a GPU
-CHUNK = 2048  # columns
+DENSE_SHARE = 0.3  # of entries that are not 0; with more of them, a GPU multiplies dense matrices
 
 
 class _Rows(NamedTuple):
@@ -96,16 +96,11 @@ class SparseMatrix:
 
 
 def _gpu_product(
-    rows: _Rows,
-    dense: Tensor,
-    row_scale: Tensor | None = None,
-    column_scale: Tensor | None = None,
-    finish: kernels.Finish | None = None,
+    rows: _Rows, dense: Tensor, scale: Tensor | None = None, finish: kernels.Finish | None = None
 ) -> Tensor:
     assert rows.segments is not None
-    scales = (None if scale is None else scale.contiguous() for scale in (row_scale, column_scale))
     count = len(rows.offsets) - 1
-    return kernels.product(rows.segments, rows.columns, rows.values, dense, count, *scales, finish)
+    return kernels.product(rows.segments, rows.columns, rows.values, dense, count, scale, finish)
 
 
 class _FromRows(SparseMatrix):
@@ -123,22 +118,15 @@ class SymmetricMatrix(SparseMatrix):
     def _columns(self) -> _Rows:
         return self._rows
 
-    def scaled_product(
-        self,
-        row_scale: Tensor,
-        column_scale: Tensor,
-        dense: Tensor,
-        finish: kernels.Finish | None = None,
-    ) -> Tensor:
-        """Return diag(row_scale) @ self @ diag(column_scale) @ dense for each seed, on a GPU in one pass.
+    def scaled_product(self, scale: Tensor, dense: Tensor, finish: kernels.Finish | None = None) -> Tensor:
+        """Return diag(scale) @ self @ diag(scale) @ dense, on a GPU in one pass.
 
         Args:
-            row_scale: Weights (pack, rows). Rows with weight 0 cost almost nothing.
-            column_scale: Weights (pack, columns). Columns with weight 0 are not read.
-            dense: Values (columns, pack, width). The result is (rows, pack, width).
+            scale: Weights (pack, rows).
+            dense: Values (rows, pack, width). The result has the same shape.
             finish: What a hidden layer does after the product.
         """
-        return _gpu_product(self._rows, dense, row_scale, column_scale, finish)
+        return _gpu_product(self._rows, dense, scale.contiguous(), finish)
 
     @cached_property
     def attention(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -254,9 +242,9 @@ class SeedwiseMatrix:
     @staticmethod
     def from_transposed(dense: Tensor) -> SeedwiseMatrix | DenseSeedwiseMatrix:
         """Build it from the transposed matrices (columns, pack, rows) of all seeds, dense on the device."""
-        used = dense.any(0).any(0)
-        if int(dense.count_nonzero()) > DENSE_SHARE * len(dense) * dense.shape[1] * int(used.sum()):
-            return DenseSeedwiseMatrix(dense, used.nonzero().squeeze(-1))
+        used = dense.any(0).any(0).nonzero().squeeze(-1)
+        if int(dense.count_nonzero()) > DENSE_SHARE * len(dense) * dense.shape[1] * len(used):
+            return DenseSeedwiseMatrix(dense, used)
         matrix = SeedwiseMatrix.__new__(SeedwiseMatrix)
         matrix.columns, matrix.pack, matrix.rows = dense.shape
         flat = dense.flatten(0, 1)
@@ -274,31 +262,23 @@ class SeedwiseMatrix:
 
 
 class DenseSeedwiseMatrix:
-    """One matrix per seed of a pack, on a GPU, stored densely without empty rows.
+    """One matrix per seed of a pack on a GPU, stored densely without empty rows.
 
-    On a graph with many edges, most nodes are neighbours of labelled nodes of most classes.
+    In a graph with many edges, most nodes have neighbours with labels of most classes.
     """
 
     def __init__(self, transposed: Tensor, used: Tensor) -> None:
-        self.columns, self.pack, self.rows = transposed.shape
+        nodes, pack, self._rows = transposed.shape
         self._used = used  # (used,) rows that are not empty
-        self._matrix = transposed[..., used].permute(1, 2, 0).contiguous()  # (pack, used, columns)
+        everyone = torch.arange(nodes, device=transposed.device)
+        by_seed = transposed[..., used].unbind(1)
+        self._transposed = FixedInputsOnGpu([everyone] * pack, by_seed, range(pack), nodes)
 
     def product(self, dense: Tensor) -> Tensor:
-        """Multiply (columns, pack, width) to (pack, rows, width)."""
-        whole = self.columns // CHUNK * CHUNK
-        found = dense.new_zeros(self.pack, self.rows, dense.shape[-1])
-        for seed, matrix in enumerate(self._matrix):
-            values = dense[:, seed]
-            # Sums over so many columns are much faster in chunks.
-            parts = torch.bmm(
-                matrix[:, :whole].unflatten(1, (-1, CHUNK)).transpose(0, 1),
-                values[:whole].unflatten(0, (-1, CHUNK)),
-            )
-            found[seed, self._used] = parts.sum(0) + matrix[:, whole:] @ values[whole:]
-        return found
+        """Multiply: (columns, pack, width) to (pack, rows, width)."""
+        product = dense.new_zeros(dense.shape[1], self._rows, dense.shape[2])
+        return product.index_copy_(1, self._used, self._transposed.collect(dense))
 
     def transposed_product(self, dense: Tensor) -> Tensor:
-        """Multiply (pack, rows, width) to (columns, pack, width)."""
-        product = torch.bmm(self._matrix.mT, dense[:, self._used])  # (pack, columns, width)
-        return product.transpose(0, 1).contiguous()
+        """Multiply: (pack, rows, width) to (columns, pack, width)."""
+        return self._transposed.spread(dense[:, self._used])

@@ -32,10 +32,6 @@ class PlainGraph(Graph):
         else:
             self.features = PlainSparseMatrix(dataset.features, self.device)
 
-    @property
-    def computes_parts(self) -> bool:
-        return False
-
     def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
         scale = view.scale.unsqueeze(-1)
         return factor * scale * self.adjacency.product(scale * hidden)
@@ -44,13 +40,7 @@ class PlainGraph(Graph):
         return self.aggregate(hidden, view).index_select(0, nodes)
 
     def hidden_layer(
-        self,
-        mapped: Tensor,
-        bias: Tensor,
-        view: View,
-        rate: float,
-        key: Tensor | None,
-        rows: Tensor | None = None,
+        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
     ) -> Tensor:
         return dropout(F.relu(self.aggregate(mapped, view) + bias), rate, key)
 

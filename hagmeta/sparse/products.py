@@ -103,7 +103,7 @@ class _Product(torch.autograd.Function):
 
 def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
     """Return diag(scale) @ adjacency @ diag(scale) @ hidden. ``scale`` (rows,) is constant."""
-    result: Tensor = _Aggregate.apply(adjacency, scale, scale, hidden)
+    result: Tensor = _Aggregate.apply(adjacency, scale, hidden)
     return result
 
 
@@ -115,34 +115,28 @@ def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
-    def forward(adjacency: SymmetricMatrix, rows: Tensor, columns: Tensor, hidden: Tensor) -> Tensor:
+    def forward(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
         if adjacency.on_gpu:
-            return adjacency.scaled_product(rows.T, columns.T, hidden)
-        scaled = hidden * columns.unsqueeze(-1)
-        return adjacency.product(scaled.flatten(1)).view_as(scaled).mul_(rows.unsqueeze(-1))
+            return adjacency.scaled_product(scale.T, hidden)
+        scale = scale.unsqueeze(-1)
+        scaled = hidden * scale
+        return adjacency.product(scaled.flatten(1)).view_as(scaled).mul_(scale)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.adjacency = inputs[0]
-        ctx.save_for_backward(*inputs[1:3])
+        ctx.save_for_backward(inputs[1])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, None, Tensor]:
-        rows, columns = ctx.saved_tensors
-        return None, None, None, _Aggregate.apply(ctx.adjacency, columns, rows, grad)
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, _Aggregate.apply(ctx.adjacency, *ctx.saved_tensors, grad)
 
     @staticmethod
     def vmap(
-        info: Any,
-        in_dims: tuple[Any, ...],
-        adjacency: SymmetricMatrix,
-        rows: Tensor,
-        columns: Tensor,
-        hidden: Tensor,
+        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor
     ) -> tuple[Tensor, int]:
-        # All as (nodes, pack, ...).
-        by_node = (x.movedim(axis, 1) for x, axis in zip((rows, columns, hidden), in_dims[1:], strict=True))
-        return _Aggregate.apply(adjacency, *by_node), 1
+        side_by_side = hidden.movedim(in_dims[2], 1)  # (rows, pack, width)
+        return _Aggregate.apply(adjacency, scale.movedim(in_dims[1], 1), side_by_side), 1
 
 
 def hidden_layer(
@@ -152,14 +146,9 @@ def hidden_layer(
     bias: Tensor,
     key: Tensor | None,
     threshold: int,
-    rows: Tensor | None = None,
 ) -> Tensor:
-    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU in one pass.
-
-    ``rows`` are other weights for the rows of the sum. Rows with weight 0 are left out.
-    """
-    rows = scale if rows is None else rows
-    result: Tensor = _HiddenLayer.apply(adjacency, rows, scale, mapped, bias, key, threshold)
+    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU in one pass."""
+    result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, threshold)
     return result
 
 
@@ -167,42 +156,39 @@ class _HiddenLayer(torch.autograd.Function):
     @staticmethod
     def forward(
         adjacency: SymmetricMatrix,
-        rows: Tensor,
-        columns: Tensor,
+        scale: Tensor,
         mapped: Tensor,
         bias: Tensor,
         key: Tensor | None,
         threshold: int,
     ) -> Tensor:
-        finish = kernels.Finish(bias.contiguous(), key, threshold)
-        return adjacency.scaled_product(rows.T, columns.T, mapped, finish)
+        return adjacency.scaled_product(scale.T, mapped, kernels.Finish(bias.contiguous(), key, threshold))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.adjacency = inputs[0]
-        ctx.save_for_backward(*inputs[1:3], output)
+        ctx.save_for_backward(inputs[1], output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, None, Tensor, Tensor, None, None]:
-        rows, columns, output = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, Tensor, None, None]:
+        scale, output = ctx.saved_tensors
         grad = torch.ops.aten.threshold_backward(grad, output, 0)
-        back = _Aggregate.apply(ctx.adjacency, columns, rows, grad)
-        return None, None, None, back, sum_rows(grad), None, None
+        back = _Aggregate.apply(ctx.adjacency, scale, grad)
+        return None, None, back, sum_rows(grad), None, None
 
     @staticmethod
     def vmap(
         info: Any,
         in_dims: tuple[Any, ...],
         adjacency: SymmetricMatrix,
-        rows: Tensor,
-        columns: Tensor,
+        scale: Tensor,
         mapped: Tensor,
         bias: Tensor,
         key: Tensor | None,
         threshold: int,
     ) -> tuple[Tensor, int]:
-        by_node = (x.movedim(axis, 1) for x, axis in zip((rows, columns, mapped), in_dims[1:4], strict=True))
-        return _HiddenLayer.apply(adjacency, *by_node, bias.movedim(in_dims[4], 0), key, threshold), 1
+        scale, mapped = scale.movedim(in_dims[1], 1), mapped.movedim(in_dims[2], 1)
+        return _HiddenLayer.apply(adjacency, scale, mapped, bias.movedim(in_dims[3], 0), key, threshold), 1
 
 
 def attend(
