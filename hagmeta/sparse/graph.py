@@ -15,7 +15,7 @@ from torch import Tensor
 from hagmeta.common.settings import setting
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.device import gpu_usable
-from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_dropout
+from hagmeta.packs.randomness import Rate, rate_of, relu_dropout
 from hagmeta.sparse.inputs import Inputs, InputSettings, make_inputs
 from hagmeta.sparse.matrices import DenseMatrix, SeedwiseMatrix, SparseMatrix, SymmetricMatrix
 from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
@@ -133,7 +133,7 @@ class Graph:
         scale: np.ndarray = visible / np.sqrt(np.maximum(self.loops @ counted.astype(np.float32), 1))
         return scale
 
-    def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
+    def aggregate(self, hidden: Tensor, view: View, factor: float | Tensor = 1.0) -> Tensor:
         """Return the propagation of Kipf and Welling among visible nodes, times ``factor``."""
         return aggregate(self.adjacency, _scaled(view, factor), hidden)
 
@@ -157,16 +157,17 @@ class Graph:
         return (around - own) * neighbour_shares(view.scale)[nodes].unsqueeze(-1)
 
     def hidden_layer(
-        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+        self, mapped: Tensor, bias: Tensor, view: View, rate: float | Rate, key: Tensor | None
     ) -> Tensor:
         """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key."""
-        scale = dropout_scale(rate, key)
-        if not self.adjacency.on_gpu:
-            return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
-        if rate == 0:
+        rate = rate_of(rate, self.device)
+        if not rate.drops:
             key = None
-        weights = _scaled(view, scale)
-        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, dropout_threshold(rate))
+        if key is not None:
+            view, bias = view._replace(scale=view.scale * rate.root), bias * rate.scale
+        if not self.adjacency.on_gpu:
+            return relu_dropout(self.aggregate(mapped, view), bias, rate, key)
+        return hidden_layer(self.adjacency, view.scale, mapped, bias, key, rate.threshold)
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
         """Return class means. ``members`` has one matrix (classes, nodes) of weights per seed."""
@@ -181,8 +182,10 @@ class Graph:
         return EdgeIndex(self.loops, self.device)
 
 
-def _scaled(view: View, factor: float) -> Tensor:
+def _scaled(view: View, factor: float | Tensor) -> Tensor:
     """Return propagation weights that give ``factor`` times the result. Each edge uses them at both ends."""
+    if isinstance(factor, Tensor):
+        return view.scale * factor.sqrt()
     return view.scale if factor == 1 else view.scale * math.sqrt(factor)
 
 

@@ -136,7 +136,7 @@ def hidden_layer(
     mapped: Tensor,
     bias: Tensor,
     key: Tensor | None,
-    threshold: int,
+    threshold: Tensor,
 ) -> Tensor:
     """Return dropout(relu(aggregate + bias)) without scaling, on a GPU in one pass."""
     result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, threshold)
@@ -151,9 +151,10 @@ class _HiddenLayer(torch.autograd.Function):
         mapped: Tensor,
         bias: Tensor,
         key: Tensor | None,
-        threshold: int,
+        threshold: Tensor,
     ) -> Tensor:
-        return adjacency.scaled_product(scale.T, mapped, kernels.Finish(bias.contiguous(), key, threshold))
+        finish = kernels.Finish(bias.contiguous(), key, threshold.expand(len(bias)).contiguous())
+        return adjacency.scaled_product(scale.T, mapped, finish)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -176,7 +177,7 @@ class _HiddenLayer(torch.autograd.Function):
         mapped: Tensor,
         bias: Tensor,
         key: Tensor | None,
-        threshold: int,
+        threshold: Tensor,
     ) -> tuple[Tensor, int]:
         scale, mapped = scale.movedim(in_dims[1], 1), mapped.movedim(in_dims[2], 1)
         return _HiddenLayer.apply(adjacency, scale, mapped, bias.movedim(in_dims[3], 0), key, threshold), 1
