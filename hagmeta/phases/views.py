@@ -12,7 +12,7 @@ from torch import Tensor
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Sizes
 from hagmeta.methods.parts import OnNarrowInputs
-from hagmeta.packs.pack import stack
+from hagmeta.packs.pack import once_each, stack
 from hagmeta.phases.cache import Cache, shared_inputs
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import Protocol
@@ -57,7 +57,7 @@ class Views:
             places = [seeds.index(scenario.seed) for scenario in scenarios]
             inputs, narrow = (tuple(part[places] for part in parts) for parts in (inputs, narrow))
         if self._refits_words:
-            narrow = self._stacked([self.graph.inputs("tf-idf", seen) for seen in visible])
+            narrow = self._stacked(once_each(lambda seen: self.graph.inputs("tf-idf", seen), visible))
         return self.graph.view(np.stack(visible))._replace(inputs=inputs, narrow=narrow)
 
     @cached_property
@@ -86,8 +86,11 @@ class Views:
     def _made(self, kind: str) -> tuple[Tensor, ...]:
         if kind == "raw":
             return ()
-        made = [shared_inputs(kind, self.graph, self.seen_first(s), self.cache) for s in self.scenarios]
-        return self._stacked(made)
+        return self._stacked(
+            once_each(
+                lambda s: shared_inputs(kind, self.graph, self.seen_first(s), self.cache), self.scenarios
+            )
+        )
 
     def _stacked(self, made: list[Inputs]) -> tuple[Tensor, ...]:
         return tuple(stack(part).to(self.graph.device) for part in zip(*made, strict=True))
