@@ -21,6 +21,13 @@ from hagmeta.protocol.splits import make_split
 from hagmeta.testing import results
 
 Small = Callable[..., RunConfig]
+DEVICES = [
+    torch.device("cpu"),
+    pytest.param(
+        torch.device("cuda"),
+        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    ),
+]
 VARIANTS = [(method, protocol) for method in METHODS for protocol in ("strict", "released")]
 
 
@@ -133,8 +140,11 @@ def test_a_number_of_each_member_is_rounded_as_a_float_is() -> None:
         assert found.dtype == torch.float32 and torch.equal(found, Mixing(0.5)(share, alone))
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("own", [{}, {"other": (np.array([0.1, 0.3, 0.1]), 0.0)}])
-def test_members_with_other_rates_learn_as_packs_of_one_rate_do(own: dict[str, Any]) -> None:
+def test_members_with_other_rates_learn_as_packs_of_one_rate_do(
+    own: dict[str, Any], device: torch.device
+) -> None:
     rates, decays = np.array([0.1, 0.1, 0.02]), np.array([0.0, 0.5, 0.5])
 
     def learnt(rate: Any, decay: Any, own: dict[str, Any]) -> dict[str, Tensor]:
@@ -144,7 +154,7 @@ def test_members_with_other_rates_learn_as_packs_of_one_rate_do(own: dict[str, A
             modules.append(
                 torch.nn.ModuleDict({"one": torch.nn.Linear(4, 8), "other": torch.nn.Linear(8, 4)})
             )
-        pack = Pack(modules, torch.device("cpu"))
+        pack = Pack(modules, device)
         optimizer = pack.optimizer(rate, decay, own)
         for step in range(3):
             for name, value in pack.parameters.items():
@@ -158,8 +168,10 @@ def test_members_with_other_rates_learn_as_packs_of_one_rate_do(own: dict[str, A
         return pack.parameters
 
     mixed = learnt(rates, decays, own)
+    tolerance = 0.0 if device.type == "cpu" else 1e-5
     for member in range(3):
         alone = {prefix: tuple(np.broadcast_to(r, 3)[member] for r in of) for prefix, of in own.items()}
         expected = learnt(rates[member], decays[member], alone)
         for name, value in mixed.items():
-            assert torch.equal(value.select(-2, member), expected[name].select(-2, member)), name
+            pair = value.select(-2, member), expected[name].select(-2, member)
+            torch.testing.assert_close(*pair, rtol=tolerance, atol=tolerance, msg=f"{name} of {member}")
