@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import Field, dataclass, fields, make_dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -359,6 +359,32 @@ def _births(settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
 def runs_in_packs(config: RunConfig) -> bool:
     """Return whether the seeds of a resolved configuration can run together as a pack."""
     return ENCODERS[config.encoder].packs
+
+
+def may_differ(config: RunConfig) -> tuple[str, ...]:
+    """Return the settings of a resolved configuration that may differ within a pack.
+
+    The method declares them. With an encoder or a protocol of a plug-in, there are none.
+    """
+    if not runs_in_packs(config) or is_identity(config.encoder) or is_identity(config.protocol):
+        return ()
+    declared = vars(METHODS[config.method]).get("differs", ())
+    for name in declared:
+        choose(f"method {without_hash(config.method)}: setting in differs", name, settings_of(type(config)))
+    return tuple(name for name in declared if not config.why_not(name))
+
+
+def pack_key(config: RunConfig) -> Hashable:
+    """Return what the members of a pack have in common. Configurations with equal keys can share a pack.
+
+    It has all settings of a resolved configuration. Of those that may differ, it has only the branch that
+    the code takes.
+    """
+    differ, key = may_differ(config), []
+    for name, item in settings_of(type(config)).items():
+        value = getattr(config, name)
+        key.append((name, value if name not in differ or value in item.metadata["branches"] else "other"))
+    return tuple(key)
 
 
 def remarks(config: RunConfig) -> list[str]:

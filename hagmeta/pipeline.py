@@ -1,6 +1,7 @@
-"""Run one configuration for several seeds: pre-train, meta-train, evaluate, and return a record per seed.
+"""Run configurations with their seeds: pre-train, meta-train, evaluate, and return a record per run.
 
-`run` calls `prepare`, then `pretrain`, then `live`, which meta-trains and plays the sessions.
+`run` is for one configuration, and `run_members` for a pack of several. Both prepare the data, `pretrain` and
+`live`, which meta-trains and plays the sessions.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.common.record_schema import FORMAT
 from hagmeta.common.records import Record
-from hagmeta.config import RunConfig, resolve, runs_in_packs
+from hagmeta.config import RunConfig, pack_key, resolve, runs_in_packs
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.parts import OnNarrowInputs
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.environment import Clock, environment, forget_peaks
-from hagmeta.packs.pack import Pack, Progress, no_progress
+from hagmeta.packs.pack import Pack, Progress, no_progress, once_each
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.checkpoints import Checkpoints, State
 from hagmeta.phases.context import Context
@@ -39,6 +40,7 @@ from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.inputs import check_inputs, narrow_kind, width_of
 from hagmeta.sparse.plain import PlainGraph
 
+Member = tuple[RunConfig, int]  # a configuration and a seed
 MOST_NARROW = 4096  # maximum number of columns, because methods compute their dense covariance
 ValidationScores = dict[str, float | None]
 NOT_REHEARSED: ValidationScores = {"stream": None, "last": None, "average": None}
@@ -77,32 +79,67 @@ def run(
         checkpoints: the checkpoints of these seeds. An interrupted run continues from the last one.
     """
     config = resolve(config)
-    if not runs_in_packs(config):
+    return run_members(
+        [(config, seed) for seed in seeds],
+        dataset=dataset,
+        device=device,
+        cache=cache,
+        progress=progress,
+        snapshots=snapshots,
+        predictions=predictions,
+        eager=eager,
+        plain=plain,
+        checkpoints=checkpoints,
+    )
+
+
+def run_members(
+    members: Sequence[Member],
+    *,
+    dataset: Dataset,
+    device: torch.device,
+    cache: Path | None = None,
+    progress: Progress = no_progress,
+    snapshots: Snapshots | None = None,
+    predictions: list[Predictions] | None = None,
+    eager: bool = False,
+    plain: bool = False,
+    checkpoints: Checkpoints | None = None,
+) -> list[Record]:
+    """Run a pack whose members may differ in some settings, and return a record per member.
+
+    The record of a member does not depend on the others. The arguments are those of `run`.
+
+    Args:
+        members: configurations and seeds, in any order. All configurations must have the same `pack_key`.
+        dataset: the graph that the configurations name.
+        device: the device to compute on.
+        cache: a folder in which runs share pre-trained encoders and inputs; None to share nothing.
+        progress: a function that is called with the progress of each phase.
+        snapshots: filled with the embeddings of each member, in their order, if given.
+        predictions: filled with the predictions of each member, in their order, if given.
+        eager: do not use CUDA graphs, for debugging.
+        plain: run one member after the other, without packs.
+        checkpoints: the checkpoints of these members.
+    """
+    members = [(resolve(config), seed) for config, seed in members]
+    if len({pack_key(config) for config, _ in members}) > 1:
+        raise ValueError("the members of a pack may differ only in the settings that `may_differ` returns")
+    if not all(runs_in_packs(config) for config, _ in members):
         plain, checkpoints = True, None
     assert not (plain and checkpoints), "checkpoints need packs"
-    packs = [[seed] for seed in seeds] if plain else [list(seeds)]
+    packs = [[member] for member in members] if plain else [members]
     return [
         record
         for pack in packs
         for record in _run(
-            config,
-            pack,
-            dataset,
-            device,
-            cache,
-            progress,
-            snapshots,
-            predictions,
-            eager,
-            plain,
-            checkpoints,
+            pack, dataset, device, cache, progress, snapshots, predictions, eager, plain, checkpoints
         )
     ]
 
 
 def _run(
-    config: RunConfig,
-    seeds: list[int],
+    members: Sequence[Member],
     dataset: Dataset,
     device: torch.device,
     cache: Path | None,
@@ -114,36 +151,38 @@ def _run(
     checkpoints: Checkpoints | None,
 ) -> list[Record]:
     forget_peaks(device)
-    clock = Clock(len(seeds), device)
+    clock = Clock(len(members), device)
     with stream_of(device):
         with clock("prepare"):
             shared = Cache(cache, datasets.fingerprint(dataset)) if cache else None
-            context = prepare(config, seeds, dataset, device, eager=eager, plain=plain, cache=shared)
+            context = prepare_members(members, dataset, device, eager=eager, plain=plain, cache=shared)
         with clock("pretrain"):
             pack = pretrain(context, shared, progress)
         evaluators, validation = live(context, pack, progress, snapshots, clock, checkpoints)
     if predictions is not None:
         predictions += [evaluator.predictions for evaluator in evaluators]
-    about = _about(config, dataset, context)
+    about = once_each(lambda config: _about(config, dataset, context), [config for config, _ in members])
     return [
         cast(
             Record,
             {
-                **about,
+                **of_member,
                 "seed": seed,
                 **metrics_of(evaluator.predictions),
                 **evaluator.diagnostics(),
                 "validation": values,
                 "seconds": clock.seconds,
-                "environment": environment(device, len(seeds)) | {"plain": plain},
+                "environment": environment(device, len(members)) | {"plain": plain},
             },
         )
-        for seed, evaluator, values in zip(seeds, evaluators, validation, strict=True)
+        for of_member, (_, seed), evaluator, values in zip(
+            about, members, evaluators, validation, strict=True
+        )
     ]
 
 
 def _about(config: RunConfig, dataset: Dataset, context: Context) -> dict[str, Any]:
-    """Return the part of a record that is the same for all seeds."""
+    """Return the part of a record that is the same for all seeds of a configuration."""
     return {
         "format": FORMAT,
         "data": datasets.fingerprint(dataset),
@@ -171,10 +210,27 @@ def prepare(
 ) -> Context:
     """Draw the scenario of each seed, move the graph to `device`, and return the context of the run."""
     config = resolve(config)
-    check_features(config, dataset)
-    scenarios = [make_scenario(dataset, config, seed) for seed in seeds]
-    graph = (PlainGraph if plain else Graph)(dataset, device, config.normalisation)
-    context = Context(graph, scenarios, config, Runtime(graph.device, config, eager, plain), cache)
+    members = [(config, seed) for seed in seeds]
+    return prepare_members(members, dataset, device, eager=eager, plain=plain, cache=cache)
+
+
+def prepare_members(
+    members: Sequence[Member],
+    dataset: Dataset,
+    device: torch.device,
+    *,
+    eager: bool = False,
+    plain: bool = False,
+    cache: Cache | None = None,
+) -> Context:
+    """Return the context of a pack of resolved configurations and seeds."""
+    configs = [config for config, _ in members]
+    first = configs[0]
+    check_features(first, dataset)
+    drawn = {seed: make_scenario(dataset, first, seed) for seed in dict.fromkeys(seed for _, seed in members)}
+    scenarios = [drawn[seed] for _, seed in members]  # members with the same seed share theirs
+    graph = (PlainGraph if plain else Graph)(dataset, device, first.normalisation)
+    context = Context(graph, scenarios, first, Runtime(graph.device, first, eager, plain, configs), cache)
     views = context.knowledge.views
     _ = views.inputs, views.narrow  # computed here, so that their time counts as preparation
     return context
@@ -195,8 +251,9 @@ def check_features(config: RunConfig, dataset: Dataset) -> None:
 
 
 def pretrain(context: Context, cache: Cache | None, progress: Progress) -> Pack:
-    """Return a pack with one method per seed, with the pre-trained encoder of that seed, if it needs one."""
-    methods = [make_method(context.settings, context.knowledge.views.sizes, seed) for seed in context.seeds]
+    """Return a pack with one method per member, with its pre-trained encoder, if it needs one."""
+    pairs = zip(context.members, context.seeds, strict=True)
+    methods = [make_method(settings, context.knowledge.views.sizes, seed) for settings, seed in pairs]
     if hasattr(methods[0], "encoder"):
         encoders = pretrained_encoders(context, cache, progress)
         for method, encoder in zip(methods, encoders, strict=True):

@@ -55,6 +55,7 @@ def setting(
     below: float | None = None,
     recorded_idle: bool = True,
     kept_with: str | None = None,
+    branches: tuple[float, ...] = (),
     birth: Any = ALWAYS,
 ) -> Any:
     """Declare a setting: a dataclass field with a default, a help text and a range.
@@ -74,13 +75,14 @@ def setting(
             (`Settings.without_effect`), or omits the setting.
         kept_with: the other setting with which this one keeps its given value although it has no effect. Use
             it only for settings that were always recorded this way; for others it would change hashes.
+        branches: values for which the code takes another path. A pack has no other values together with them.
         birth: for a setting that was added later, the value that describes the behaviour before. With this
             value a configuration keeps its old hash, so that older records stay valid.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
     metadata |= {"fractions": fractions, "recorded_idle": recorded_idle, "kept_with": kept_with}
-    metadata["birth"] = birth
+    metadata |= {"branches": branches, "birth": birth}
     return field(default=default, metadata=metadata)
 
 

@@ -21,6 +21,16 @@ from hagmeta.packs.pack import Step
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 
+# Settings of all methods that may differ within a pack. A method declares them in `differs`.
+COMMON: tuple[str, ...] = (
+    "learning_rate",
+    "weight_decay",
+    "finetune_rate",
+    "dropout",
+    "smoothing",
+    "logit_adjustment",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSettings(EncoderSettings):
@@ -117,6 +127,9 @@ class Method(nn.Module, ABC):
         "tukey": 1.0,
         "random_features": 0,
     }
+    # Settings that may differ within a pack: numbers that steps read as `packs.values.hold` stores them. They
+    # are not inherited, because a subclass may read a setting in another way.
+    differs: ClassVar[tuple[str, ...]] = ()
     traits: ClassVar[MethodTraits] = MethodTraits(title="Method")
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MetaTraining, SessionLearning, Sizes
+from hagmeta.methods.base import COMMON, MetaTraining, SessionLearning, Sizes
 from hagmeta.methods.hag_meta import HagMeta, HagMetaSettings
 
 
@@ -17,6 +17,7 @@ class Frozen(HagMeta):
     """
 
     decides: ClassVar = {"nla": False, "tla": False}
+    differs: ClassVar = COMMON
     traits: ClassVar = MethodTraits(
         title="Frozen",
         citation="Lower reference of this study: nearest class means over the pre-trained encoder.",
@@ -40,6 +41,7 @@ class Joint(HagMeta):
     """
 
     decides: ClassVar = {"nla": False, "tla": False, "rehearsal": "all"}
+    differs: ClassVar = COMMON
     traits: ClassVar = MethodTraits(
         title="Joint",
         citation="Oracle of this study: joint training on the train labels of every class met.",

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.parts import CachesFeatures
 from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
 from hagmeta.packs.randomness import seeded
+from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 
@@ -46,6 +47,7 @@ class Cec(CachesFeatures):
     """
 
     own_settings = CecSettings
+    differs: ClassVar = (*COMMON, "cosine_scale")
     traits: ClassVar = MethodTraits(
         title="CEC",
         citation="Chi Zhang, Nan Song, Guosheng Lin, Yun Zheng, Pan Pan and Yinghui Xu. Few-Shot Incremental"
@@ -53,13 +55,14 @@ class Cec(CachesFeatures):
     )
     session_learning = SessionLearning.NONE
     freezes_encoder = True
+    scale: Tensor
 
     def __init__(self, settings: CecSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.evolution = seeded(
             seed, "init/cec", lambda: ClassifierAttention(settings.embedding, settings.dropout)
         )
-        self.scale = settings.cosine_scale
+        hold(self, scale=settings.cosine_scale)
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
         """Return the frozen encoder's rows (nodes, columns)."""

@@ -19,6 +19,7 @@ from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.statistics import CHUNK, LabelledRows
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.packs.randomness import seeded
+from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 SPECTRUM = 64  # number of graph eigenvectors
@@ -51,6 +52,7 @@ class ClosedFormSettings(MethodSettings):
         "raise features to this power and keep their signs (Tukey's ladder; 1: off)",
         above=0,
         at_most=1,
+        branches=(0.5, 1),
         birth=1.0,
     )
     random_features: int = setting(
@@ -104,6 +106,7 @@ class OnFeatures(OnNarrowInputs):
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
     freezes_encoder = True
+    tukey: Tensor
 
     def __init__(self, settings: ClosedFormSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -111,7 +114,8 @@ class OnFeatures(OnNarrowInputs):
         self.refitted = self.refits_words(settings)
         self.width = self.narrow_columns(settings, sizes.narrow) + SPECTRUM * self.refitted
         self.width += settings.embedding if self.has_encoder(settings) else 0
-        self.tukey = settings.tukey
+        hold(self, tukey=settings.tukey)
+        self.power = settings.tukey if settings.tukey in (0.5, 1) else None  # None: `tukey`
         self.random_features = min(settings.random_features, sizes.nodes // NODES_PER_RANDOM_FEATURE)
         if self.random_features:
             self.directions = random_directions(seed, "random_features", self.width, self.random_features)
@@ -170,7 +174,11 @@ class OnFeatures(OnNarrowInputs):
     def _scaled(self, part: Tensor) -> Tensor:
         """Return one part of the features (nodes, columns), transformed and scaled to unit length."""
         part = F.normalize(part, dim=-1)
-        return part if self.tukey == 1 else F.normalize(part.sign() * part.abs() ** self.tukey, dim=-1)
+        if self.power == 1:
+            return part
+        # With a tensor as exponent, a power of a half would not be rounded like the square root.
+        power = self.power or self.tukey + torch.zeros_like(part)
+        return F.normalize(part.sign() * part.abs() ** power, dim=-1)
 
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None

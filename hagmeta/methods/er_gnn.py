@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MethodSettings, Shared, Task
+from hagmeta.methods.base import COMMON, MethodSettings, Shared, Task
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.sparse.graph import View
 
@@ -53,6 +53,7 @@ class ErGnn(GrowingMethod):
     """
 
     own_settings = ErGnnSettings
+    differs: ClassVar = COMMON
     traits: ClassVar = MethodTraits(
         title="ER-GNN",
         citation="Fan Zhou and Chengtai Cao. Overcoming Catastrophic Forgetting in Graph Neural Networks with"

@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedForm
 from hagmeta.methods.sgc import ShrinkageSettings
 from hagmeta.nn.statistics import shrunk
+from hagmeta.packs.values import hold
 
 
 class FeCam(ClosedForm):
@@ -30,6 +31,7 @@ class FeCam(ClosedForm):
     """
 
     own_settings = ShrinkageSettings
+    differs: ClassVar = (*COMMON, "shrinkage", "tukey")
     defaults: ClassVar = {"shrinkage": 0.5, "tukey": 0.5}
     traits: ClassVar = MethodTraits(
         title="FeCAM",
@@ -41,10 +43,12 @@ class FeCam(ClosedForm):
         revision=3,
     )
 
+    shrinkage: Tensor
+
     def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         assert settings.shrinkage is not None
-        self.shrinkage = settings.shrinkage
+        hold(self, shrinkage=settings.shrinkage)
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         """Return all class means (classes, width), and the covariances of the first classes.

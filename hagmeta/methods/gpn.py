@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MetaTraining
+from hagmeta.methods.base import COMMON, MetaTraining
 from hagmeta.methods.hag_meta import HagMeta
 
 
@@ -25,6 +25,7 @@ class Gpn(HagMeta):
     """
 
     decides: ClassVar = {"nla": True, "tla": False}
+    differs: ClassVar = COMMON
     traits: ClassVar = MethodTraits(
         title="GPN",
         citation="Kaize Ding, Jianling Wang, Jundong Li, Kai Shu, Chenghao Liu and Huan Liu. Graph"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_RATE, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MetaTraining, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.parts import HasOwnSteps, HasPrototypes, KnowsTrueMeans, OwnSteps
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.gcn import GCN
@@ -152,6 +152,7 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
     """
 
     own_settings = HagMetaSettings
+    differs: ClassVar = (*COMMON, "nla_rate", "nla_decay")
     traits: ClassVar = MethodTraits(
         title="HAG-Meta",
         citation="Zhen Tan, Kaize Ding, Ruocheng Guo and Huan Liu. Graph Few-shot Class-incremental Learning."

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
+from hagmeta.packs.values import hold, like
 from hagmeta.sparse.graph import View
 
 Arrays = list[np.ndarray]  # one per class, with a row per candidate
@@ -49,15 +50,19 @@ class ICarl(GrowingMethod):
     """
 
     own_settings = ICarlSettings
+    differs: ClassVar = (*COMMON, "distillation", "temperature")
     traits: ClassVar = MethodTraits(
         title="iCaRL",
         citation="Sylvestre-Alvise Rebuffi, Alexander Kolesnikov, Georg Sperl and Christoph H. Lampert."
         " iCaRL: Incremental Classifier and Representation Learning. CVPR 2017.",
     )
 
+    distillation: Tensor
+    temperature: Tensor
+
     def __init__(self, settings: ICarlSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.distillation, self.temperature = settings.distillation, settings.temperature
+        hold(self, distillation=settings.distillation, temperature=settings.temperature)
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         return self._nearest_mean(shared, encoded, task)[0]
@@ -75,7 +80,7 @@ class ICarl(GrowingMethod):
         logits = self.head(embedded, task.classes)
         (before,) = task.recalled
         forgotten = distillation_loss(logits[:, : before.shape[1]], before, self.temperature)
-        return F.cross_entropy(logits, target) + self.distillation * forgotten, answers
+        return F.cross_entropy(logits, target) + like(self.distillation, forgotten) * forgotten, answers
 
     def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return logits (queries, old classes) of the model before the session."""
@@ -93,10 +98,10 @@ class ICarl(GrowingMethod):
         return F.normalize(query, dim=-1) @ F.normalize(means, dim=-1).mT, query
 
 
-def distillation_loss(logits: Tensor, before: Tensor, temperature: float) -> Tensor:
+def distillation_loss(logits: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
     """Return how far `logits` (nodes, classes) moved from those `before`, both softened by `temperature`."""
     now, then = (values.div(temperature).log_softmax(-1) for values in (logits, before))
-    return temperature**2 * (then.exp() * (then - now)).sum(-1).mean()
+    return like(temperature**2, now) * (then.exp() * (then - now)).sum(-1).mean()
 
 
 def herding(nodes: np.ndarray, size: int) -> np.ndarray:

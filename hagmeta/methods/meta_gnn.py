@@ -12,12 +12,22 @@ from torch.func import functional_call, grad
 
 from hagmeta.common.settings import HIGHEST_RATE, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.methods.base import (
+    COMMON,
+    MetaTraining,
+    Method,
+    MethodSettings,
+    SessionLearning,
+    Shared,
+    Sizes,
+    Task,
+)
 from hagmeta.nn.encoder import Embedding, Encoder
 from hagmeta.nn.encoders import make_encoder
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import part
+from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 
@@ -52,6 +62,7 @@ class MetaGnn(Method):
     """
 
     own_settings = MetaGnnSettings
+    differs: ClassVar = (*COMMON, "inner_rate")
     traits: ClassVar = MethodTraits(
         title="Meta-GNN",
         citation="Fan Zhou, Chengtai Cao, Kunpeng Zhang, Goce Trajcevski, Ting Zhong and Ji Geng. Meta-GNN:"
@@ -60,14 +71,12 @@ class MetaGnn(Method):
     )
     meta_training = MetaTraining.FEW_SHOT
     session_learning = SessionLearning.NONE
+    rate: Tensor
 
     def __init__(self, settings: MetaGnnSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.steps, self.rate, self.first_order = (
-            settings.inner_steps,
-            settings.inner_rate,
-            settings.first_order,
-        )
+        self.steps, self.first_order = settings.inner_steps, settings.first_order
+        hold(self, rate=settings.inner_rate)
 
     @classmethod
     def new_encoder(cls, settings: MetaGnnSettings, sizes: Sizes) -> Encoder:
@@ -112,7 +121,7 @@ class MetaGnn(Method):
         for step in range(self.steps if len(task.support) else 0):
             with torch.set_grad_enabled(torch.is_grad_enabled() and not self.first_order):
                 slope = grad(support_loss)(parameters, part(key, step))
-            parameters = {name: value - self.rate * slope[name] for name, value in parameters.items()}
+            parameters = {name: value - slope[name] * self.rate for name, value in parameters.items()}
         return self._logits(parameters, shared, view, task.query, part(key, self.steps))
 
     def _logits(

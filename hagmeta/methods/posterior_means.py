@@ -11,11 +11,12 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import SessionLearning, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures
 from hagmeta.methods.parts import RereadsMany, Settles
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.statistics import LEAST, mean_variance, shrunk
+from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 TEMPERATURE = 0.3  # scales log-likelihoods, because the features of a node are strongly dependent
@@ -44,6 +45,7 @@ class PosteriorMeansSettings(ClosedFormSettings):
         "weight of an unlabelled node relative to a labelled one (0: ignore unlabelled nodes)",
         at_least=0,
         at_most=1,
+        branches=(0,),
     )
     coupling: float = setting(
         4.0,
@@ -51,6 +53,7 @@ class PosteriorMeansSettings(ClosedFormSettings):
         " (0: ignore neighbours)",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
+        branches=(0,),
     )
 
     def without_effect(self) -> Mapping[str, str]:
@@ -107,6 +110,7 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     """
 
     own_settings = PosteriorMeansSettings
+    differs: ClassVar = (*COMMON, "unlabelled", "coupling", "tukey")
     defaults: ClassVar = {
         "refitted": True,
         "tukey": 0.7,
@@ -130,10 +134,13 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
     rereads_from = 50
+    unlabelled: Tensor
+    coupling: Tensor
 
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.unlabelled, self.coupling = settings.unlabelled, settings.coupling
+        hold(self, unlabelled=settings.unlabelled, coupling=settings.coupling)
+        self.counts_unlabelled, self.hears = settings.unlabelled > 0, settings.coupling > 0
         self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
         self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
@@ -225,13 +232,13 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
         def answers(times: int) -> Tensor:
             """Return logits (nodes, classes) after `times` updates by the neighbours' predictions."""
             logits = likely
-            for _ in range(times if self.coupling else 0):
+            for _ in range(times if self.hears else 0):
                 heard = neighbours.mean(logits.softmax(-1) * free + labels)
                 logits = likely + self.coupling * agreement * heard
             return logits
 
         sure = 0 if self.few_of_all else known  # the first classes, which need no unlabelled nodes
-        for _ in range(ROUNDS if self.unlabelled and len(count) > sure else 0):
+        for _ in range(ROUNDS if self.counts_unlabelled and len(count) > sure else 0):
             soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure:]
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
             again = model.log_likelihood(count[sure:] + soft.sum(0), total[sure:] + model.sums(soft))

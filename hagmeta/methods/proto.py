@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MetaTraining
+from hagmeta.methods.base import COMMON, MetaTraining
 from hagmeta.methods.hag_meta import HagMeta
 
 
@@ -17,6 +17,7 @@ class ProtoGcn(HagMeta):
     """
 
     decides: ClassVar = {"encoder": "gcn", "nla": False, "tla": False}
+    differs: ClassVar = COMMON
     traits: ClassVar = MethodTraits(
         title="Proto-GCN",
         citation="Jake Snell, Kevin Swersky and Richard Zemel. Prototypical Networks for Few-shot Learning."
@@ -30,6 +31,7 @@ class ProtoGat(ProtoGcn):
     """Proto-GCN with a GAT as encoder, which is pre-trained separately."""
 
     decides: ClassVar = {"encoder": "gat", "nla": False, "tla": False}
+    differs: ClassVar = COMMON
     traits: ClassVar = MethodTraits(
         title="Proto-GAT",
         citation="Jake Snell, Kevin Swersky and Richard Zemel. Prototypical Networks for Few-shot Learning."

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import Sizes
+from hagmeta.methods.base import COMMON, Sizes
 from hagmeta.methods.closed_form import ClosedForm, random_directions
 from hagmeta.methods.sgc import RidgeSettings
 from hagmeta.nn.statistics import ridged, solve
+from hagmeta.packs.values import hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class RanPac(ClosedForm):
     """
 
     own_settings = RanPacSettings
+    differs: ClassVar = (*COMMON, "ridge", "tukey")
     traits: ClassVar = MethodTraits(
         title="RanPAC",
         citation="Mark D. McDonnell, Dong Gong, Amin Parvaneh, Ehsan Abbasnejad and Anton van den Hengel."
@@ -44,9 +46,11 @@ class RanPac(ClosedForm):
         revision=2,  # see ClosedForm
     )
 
+    ridge: Tensor
+
     def __init__(self, settings: RanPacSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.ridge = settings.ridge
+        hold(self, ridge=settings.ridge)
         self.projection = random_directions(seed, "ranpac", self.width, settings.projection)
 
     def transformed(self, rows: Tensor) -> Tensor:

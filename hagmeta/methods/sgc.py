@@ -16,9 +16,10 @@ from torch import Tensor
 
 from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings
 from hagmeta.nn.statistics import ridged, shrunk, solve
+from hagmeta.packs.values import hold
 
 SGC = (
     "Felix Wu, Tianyi Zhang, Amauri Souza Jr., Christopher Fifty, Tao Yu and Kilian Weinberger. Simplifying"
@@ -54,6 +55,7 @@ class SgcNcm(ClosedForm):
     """Nearest class mean by cosine similarity."""
 
     own_settings = ClosedFormSettings
+    differs: ClassVar = (*COMMON, "tukey")
     traits: ClassVar = MethodTraits(
         title="SGC-NCM",
         citation=f"Nearest class means, on the features of {SGC}",
@@ -77,6 +79,7 @@ class SgcRidge(ClosedForm):
     """
 
     own_settings = RidgeSettings
+    differs: ClassVar = (*COMMON, "ridge", "tukey")
     traits: ClassVar = MethodTraits(
         title="SGC-Ridge",
         citation=f"Ridge regression, on the features of {SGC}",
@@ -84,9 +87,11 @@ class SgcRidge(ClosedForm):
         revision=2,
     )
 
+    ridge: Tensor
+
     def __init__(self, settings: RidgeSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.ridge = settings.ridge
+        hold(self, ridge=settings.ridge)
 
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
         means, scatter = statistics
@@ -104,6 +109,7 @@ class SgcLda(ClosedForm):
     """
 
     own_settings = ShrinkageSettings
+    differs: ClassVar = (*COMMON, "shrinkage", "tukey")
     traits: ClassVar = MethodTraits(
         title="SGC-LDA",
         citation=f"Linear discriminant analysis, on the features of {SGC}",
@@ -111,11 +117,12 @@ class SgcLda(ClosedForm):
         revision=2,
     )
     defaults: ClassVar = {"shrinkage": 0.1}
+    shrinkage: Tensor
 
     def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         assert settings.shrinkage is not None
-        self.shrinkage = settings.shrinkage
+        hold(self, shrinkage=settings.shrinkage)
 
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
         means, scatter = statistics

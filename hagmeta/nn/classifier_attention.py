@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor, nn
 
-from hagmeta.packs.randomness import dropout
+from hagmeta.packs.randomness import Rate, dropout
 
 
 class ClassifierAttention(nn.Module):
@@ -17,7 +17,7 @@ class ClassifierAttention(nn.Module):
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
-        self.dropout = rate
+        self.dropout = Rate(rate)
 
     def forward(self, vectors: Tensor, key: Tensor | None) -> Tensor:
         """Return adapted classifier vectors (classes, width), given `vectors` of the same shape."""

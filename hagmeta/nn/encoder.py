@@ -23,7 +23,9 @@ class LayerSettings(GraphSettings):
 
     hidden: int = setting(BY_METHOD, "width of the encoder's first layer", at_least=1, at_most=4096)
     embedding: int = setting(BY_METHOD, "width of the encoder's output", at_least=1, at_most=4096)
-    dropout: float = setting(0.5, "dropout rate of the hidden units in training", at_least=0, below=1)
+    dropout: float = setting(
+        0.5, "dropout rate of the hidden units in training", at_least=0, below=1, branches=(0,)
+    )
 
 
 class Embedding(ABC):

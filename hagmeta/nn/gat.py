@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.nn.encoder import Embedding, Encoder, EveryNode, LayerSettings
-from hagmeta.packs.randomness import dropout
+from hagmeta.packs.randomness import Rate, dropout
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.products import attend, matmul, row_maximum
 
@@ -77,7 +77,7 @@ class GAT(Encoder):
         super().__init__(num_features, settings, twice=twice)
         self.first = GraphAttention(num_features, settings.hidden, settings.heads, twice)
         self.second = GraphAttention(settings.hidden, settings.embedding, 1, twice)
-        self.dropout = settings.dropout
+        self.dropout = Rate(settings.dropout)
 
     @classmethod
     def check(cls, settings: GatSettings) -> None:

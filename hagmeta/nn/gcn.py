@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
+from hagmeta.packs.randomness import Rate
 from hagmeta.sparse.graph import AGGREGATED, ClassMeans, Graph, View
 from hagmeta.sparse.products import matmul
 
@@ -25,7 +26,7 @@ class HiddenConvolution(GraphConvolution):
     """The first layer, which is applied to the inputs, with ReLU and dropout."""
 
     def forward(
-        self, graph: Graph, view: View, rate: float, key: Tensor | None, around: Tensor | None = None
+        self, graph: Graph, view: View, rate: float | Rate, key: Tensor | None, around: Tensor | None = None
     ) -> Tensor:
         return graph.input_layer(self.weight, self.bias, view, rate, key, around)
 
@@ -71,7 +72,7 @@ class GCN(Encoder):
         super().__init__(num_features, settings, twice=twice)
         self.first = HiddenConvolution(num_features, settings.hidden)
         self.second = LastConvolution(settings.hidden, settings.embedding)
-        self.dropout = settings.dropout
+        self.dropout = Rate(settings.dropout)
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         hidden: Tensor = self.first(graph, view, self.dropout, key)

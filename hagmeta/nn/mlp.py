@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
-from hagmeta.packs.randomness import dropout_scale, relu_dropout
+from hagmeta.packs.randomness import Rate, dropout_scale, relu_dropout
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 from hagmeta.sparse.products import matmul
 
@@ -42,12 +42,13 @@ class MLP(Encoder):
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(num_features, settings.hidden)))
         self.bias = nn.Parameter(torch.zeros(settings.hidden))
         self.second = nn.Linear(settings.hidden, settings.embedding)
-        self.dropout = settings.dropout
+        self.dropout = Rate(settings.dropout)
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         scale = dropout_scale(self.dropout, key)
-        mapped = graph.mapped(scale * self.weight, view) * view.visible.unsqueeze(-1)
-        return relu_dropout(mapped, scale * self.bias, self.dropout, key)
+        # Factors come second: a product has the memory layout of its first operand.
+        mapped = graph.mapped(self.weight * scale, view) * view.visible.unsqueeze(-1)
+        return relu_dropout(mapped, self.bias * scale, self.dropout, key)
 
     def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
         return LinearEmbedding(self.second, propagated)

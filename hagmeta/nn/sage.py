@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.nn.encoder import Embedding, Encoder, LayerSettings
-from hagmeta.packs.randomness import dropout
+from hagmeta.packs.randomness import Rate, dropout
 from hagmeta.sparse.graph import NEIGHBOURING, ClassMeans, Graph, View
 from hagmeta.sparse.products import fixed_product, matmul
 
@@ -58,7 +58,7 @@ class SAGE(Encoder):
         super().__init__(num_features, settings, twice=twice)
         self.first = SageLayer(num_features, settings.hidden)
         self.second = SageLayer(settings.hidden, settings.embedding)
-        self.dropout = settings.dropout
+        self.dropout = Rate(settings.dropout)
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         return dropout(F.relu(self.first.of_inputs(graph, view)), self.dropout, key)

@@ -10,7 +10,7 @@ ROUNDS = 5
 
 
 def smoothed_scores(
-    graph: Graph, view: View, scores: Tensor, labelled: Tensor, position: Tensor, share: float
+    graph: Graph, view: View, scores: Tensor, labelled: Tensor, position: Tensor, share: float | Tensor
 ) -> Tensor:
     """Return smoothed scores (nodes, classes) after some rounds of ``F <- share S F + (1 - share) F_0``.
 

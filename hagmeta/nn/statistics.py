@@ -76,7 +76,7 @@ def shrunk(covariance: Tensor, share: float | Tensor, variance: Tensor | None = 
     return (1 - share) * covariance + share * _diagonal(variance, covariance)
 
 
-def ridged(moment: Tensor, ridge: float) -> Tensor:
+def ridged(moment: Tensor, ridge: float | Tensor) -> Tensor:
     """Return `moment` (width, width) with `ridge` times its mean eigenvalue added to the diagonal."""
     return moment + ridge * _diagonal(moment.diagonal().mean(), moment)
 

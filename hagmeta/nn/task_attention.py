@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.packs.randomness import dropout, part
+from hagmeta.packs.randomness import Rate, dropout, part
 
 
 @lru_cache(maxsize=256)
@@ -60,7 +60,7 @@ class TaskAttention(nn.Module):
         self.weights = weights
         middle = max(base_classes // 2, n_way if layers == "three" else 1)
         self.n_way = n_way
-        self.dropout = rate
+        self.dropout = Rate(rate)
         self.reshapes, self.rectifies = earlier == "reshaped", vectors == "relu"
         self.first = nn.Linear(base_classes, middle)
         self.second = nn.Linear(middle, middle) if layers == "three" else nn.Identity()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from hagmeta.packs.pack import Pack
+from hagmeta.packs.pack import Pack, Rates
 
 Item = TypeVar("Item")
 AHEAD = 16  # items to draw in advance
@@ -117,8 +117,8 @@ class Steps:
 
     Args:
         pack: The pack to train.
-        rate: The learning rate.
-        weight_decay: The weight decay.
+        rate: The learning rate, or one per member (pack,).
+        weight_decay: The weight decay, or one per member (pack,).
         capture: Runs the steps.
         summed: Prefixes of parameters whose gradients add up over steps. Other gradients are reset.
         own: Prefixes of parameters with a separate learning rate and weight decay.
@@ -127,11 +127,11 @@ class Steps:
     def __init__(
         self,
         pack: Pack,
-        rate: float,
-        weight_decay: float,
+        rate: Rates,
+        weight_decay: Rates,
         capture: Capture,
         summed: tuple[str, ...] = (),
-        own: Mapping[str, tuple[float, float]] | None = None,
+        own: Mapping[str, tuple[Rates, Rates]] | None = None,
     ) -> None:
         self._pack, self._capture = pack, capture
         self._optimizer = pack.optimizer(rate, weight_decay, own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from hagmeta.common.errors import UserError
+from hagmeta.packs.adam import Trained, make_adam
 
+Made = TypeVar("Made")
 Parameters = dict[str, Tensor]  # by name
+Rates = float | np.ndarray  # of all members, or one per member (pack,)
 Step = str | Callable[..., Any]  # the name of a step of a module, or a function of the module
 
 
@@ -27,11 +30,15 @@ class Pack:
         self.size, self.device = len(modules), device
         self.template = modules[0]
         stacked, buffers = stack_module_state(list(modules))
-        if buffers:
-            raise UserError(
-                f"{type(self.template).__name__} registers the buffer {next(iter(buffers))}; methods keep no "
-                "buffers. Use a parameter with requires_grad_(False), or a layer without running statistics."
-            )
+        stored = self.template.state_dict()
+        for name, buffer in buffers.items():
+            if name in stored or buffer.dim() > 1:  # `hold` did not make it
+                raise UserError(
+                    f"{type(self.template).__name__} registers the buffer {name}; methods keep no "
+                    "buffers. Use a parameter with requires_grad_(False), or a layer without running "
+                    "statistics."
+                )
+        self._values = {name: buffer.to(device) for name, buffer in buffers.items()}  # (pack,) each
         self.parameters: Parameters = {
             name: value.detach().to(device).movedim(0, -2).contiguous().requires_grad_(value.requires_grad)
             for name, value in stacked.items()
@@ -47,37 +54,33 @@ class Pack:
             *seedwise: Arguments with a leading pack axis, as the result has.
         """
 
-        def one(parameters: Parameters, *arguments: Any) -> Any:
-            return functional_call(self.template, parameters, (step, *shared, *arguments))
+        def one(parameters: Parameters, values: Parameters, *arguments: Any) -> Any:
+            return functional_call(self.template, (parameters, values), (step, *shared, *arguments))
 
-        return vmap(one, in_dims=(self._axes, *[0] * len(seedwise)))(self.parameters, *seedwise)
+        in_dims = (self._axes, *[0] * (1 + len(seedwise)))
+        return vmap(one, in_dims=in_dims)(self.parameters, self._values, *seedwise)
 
     def optimizer(
-        self, rate: float, weight_decay: float, own: Mapping[str, tuple[float, float]] | None = None
+        self, rate: Rates, weight_decay: Rates, own: Mapping[str, tuple[Rates, Rates]] | None = None
     ) -> torch.optim.Optimizer:
-        """Return an Adam optimizer for the pack. Adam is elementwise, so seeds stay independent.
+        """Return an Adam optimizer for the pack.
 
         Args:
-            rate: The learning rate.
-            weight_decay: The weight decay.
+            rate: The learning rate, or one per member (pack,).
+            weight_decay: The weight decay, or one per member (pack,).
             own: Separate learning rates and weight decays by prefix of parameter names.
         """
         learning = {name: value for name, value in self.parameters.items() if value.requires_grad}
-        on_gpu = all(value.is_cuda for value in learning.values())
-        apart: list[dict[str, Any]] = [
-            {
-                "params": [learning.pop(name) for name in tuple(learning) if name.startswith(prefix)],
-                "lr": own_rate,
-                "weight_decay": own_decay,
-            }
-            for prefix, (own_rate, own_decay) in (own or {}).items()
+        apart = [
+            ([learning.pop(name) for name in tuple(learning) if name.startswith(prefix)], *rates)
+            for prefix, rates in (own or {}).items()
         ]
-        return torch.optim.Adam(
-            [{"params": list(learning.values())}, *apart],
-            lr=rate,
-            weight_decay=weight_decay,
-            fused=True,
-            capturable=on_gpu,
+        groups = [(list(learning.values()), rate, weight_decay), *apart]
+        return make_adam(
+            [
+                Trained(values, *(np.broadcast_to(each, self.size) for each in rates))
+                for values, *rates in groups
+            ]
         )
 
     def snapshot(self) -> Parameters:
@@ -141,6 +144,17 @@ class EarlyStopping:
 
     def restore_best(self) -> None:
         self._pack.restore(self._state)
+
+
+def once_each(make: Callable[..., Made], *columns: Iterable[Any]) -> list[Made]:
+    """Return ``make(*row)`` for each row of ``columns``, called once for rows of the same objects.
+
+    Members of a pack with the same seed share their scenario, and therefore everything made from it.
+    """
+    rows = list(zip(*columns, strict=True))
+    made = {tuple(map(id, row)): row for row in rows}
+    results = {key: make(*row) for key, row in made.items()}
+    return [results[tuple(map(id, row))] for row in rows]
 
 
 def stack(arrays: Iterable[np.ndarray]) -> Tensor:

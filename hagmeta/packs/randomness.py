@@ -6,6 +6,7 @@ Dropout uses a counter-based generator (SplitMix64), so a mask is the same on ev
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,9 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hagmeta.packs.sums import sum_rows
+from hagmeta.packs.values import hold
 
 Built = TypeVar("Built")
 
@@ -52,40 +54,59 @@ def part(key: Tensor | None, number: int) -> Tensor | None:
     return None if key is None else fold(key, number)
 
 
-def dropout(values: Tensor, rate: float, key: Tensor | None) -> Tensor:
+class Rate(nn.Module):
+    """A dropout rate, rounded to 1/256. It may differ within a pack, unless it is 0."""
+
+    threshold: Tensor  # values with a random byte below it are dropped
+    scale: Tensor  # the factor for kept values, which preserves their mean
+    root: Tensor  # its square root
+
+    def __init__(self, rate: float, device: torch.device | None = None) -> None:
+        super().__init__()
+        self.drops = rate > 0
+        threshold = dropout_threshold(rate)
+        scale = 256 / (256 - threshold)
+        hold(self, threshold=threshold, dtype=torch.uint8, device=device)
+        hold(self, scale=scale, root=math.sqrt(scale), dtype=torch.float32, device=device)
+
+
+def rate_of(rate: float | Rate, device: torch.device) -> Rate:
+    """Return ``rate`` as a module."""
+    return rate if isinstance(rate, Rate) else Rate(rate, device)
+
+
+def dropout(values: Tensor, rate: float | Rate, key: Tensor | None) -> Tensor:
     """Drop a share ``rate`` of ``values`` (rows, width) and scale the others; without a key, do nothing.
 
     The rate is rounded to 1/256.
     """
-    if key is None or rate == 0:
+    rate = rate_of(rate, values.device)
+    if key is None or not rate.drops:
         return values
-    dropped: Tensor = _Dropout.apply(values, key, rate)
+    dropped: Tensor = _Dropout.apply(values, key, rate.threshold, rate.scale)
     return dropped
 
 
-def relu_dropout(values: Tensor, bias: Tensor, rate: float, key: Tensor | None) -> Tensor:
+def relu_dropout(values: Tensor, bias: Tensor, rate: float | Rate, key: Tensor | None) -> Tensor:
     """Return ``dropout(relu(values + bias))`` without scaling, with few passes over ``values`` (rows, width).
 
     ReLU commutes with a positive factor, so the caller can apply ``dropout_scale`` where it costs nothing.
     """
-    if key is None or rate == 0:
+    rate = rate_of(rate, values.device)
+    if key is None or not rate.drops:
         return F.relu(values + bias)
-    activated: Tensor = _ReluDropout.apply(values, bias, key, rate)
+    activated: Tensor = _ReluDropout.apply(values, bias, key, rate.threshold)
     return activated
 
 
-def dropout_scale(rate: float, key: Tensor | None) -> float:
+def dropout_scale(rate: float | Rate, key: Tensor | None) -> Tensor | float:
     """Return the factor for kept values, which preserves their mean."""
-    return 1.0 if key is None else _scale(rate)
+    return 1.0 if key is None else rate_of(rate, key.device).scale
 
 
 def dropout_threshold(rate: float) -> int:
-    """Return the threshold: values with a random byte below it are dropped."""
-    return round(rate * 256)
-
-
-def _scale(rate: float) -> float:
-    return 256 / (256 - dropout_threshold(rate))
+    """Return the threshold: values with a random byte below it are dropped. At least 1/256 is kept."""
+    return min(round(rate * 256), 255)
 
 
 def _mix(word: Tensor) -> Tensor:
@@ -94,7 +115,7 @@ def _mix(word: Tensor) -> Tensor:
     return word ^ ((word >> 31) & 0x1FFFFFFFF)
 
 
-def _kept(values: Tensor, key: Tensor, rate: float) -> Tensor:
+def _kept(values: Tensor, key: Tensor, threshold: Tensor) -> Tensor:
     """Return 1 to keep and 0 to drop, for ``values`` (rows, [pack,] width). Each word gives eight draws."""
     rows, width = values.shape[0], values.shape[-1]
     words = -(-width // 8)
@@ -102,7 +123,7 @@ def _kept(values: Tensor, key: Tensor, rate: float) -> Tensor:
     random_bytes = _mix(key.view(1, -1, 1) + counter * GOLDEN).view(torch.uint8)[..., :width]
     kept = torch.empty_like(values)
     # Floats, because they multiply at full speed.
-    torch.ge(random_bytes.view_as(kept), dropout_threshold(rate), out=kept)
+    torch.ge(random_bytes.view_as(kept), threshold.view(-1, 1), out=kept)
     return kept
 
 
@@ -110,27 +131,26 @@ class _Dropout(torch.autograd.Function):
     """Dropout with rows first and the pack axis second, the layout of the sparse products."""
 
     @staticmethod
-    def forward(values: Tensor, key: Tensor, rate: float) -> Tensor:
-        return _kept(values, key, rate).mul_(values).mul_(_scale(rate))
+    def forward(values: Tensor, key: Tensor, threshold: Tensor, scale: Tensor) -> Tensor:
+        return _kept(values, key, threshold).mul_(values).mul_(scale.view(-1, 1))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1])
-        ctx.rate = inputs[2]
+        ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return _Dropout.apply(grad, *ctx.saved_tensors, ctx.rate), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        return _Dropout.apply(grad, *ctx.saved_tensors), None, None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], values: Tensor, key: Tensor, rate: float) -> Any:
-        return _Dropout.apply(values.movedim(in_dims[0], 1).contiguous(), key, rate), 1
+    def vmap(info: Any, in_dims: tuple[Any, ...], values: Tensor, *drawn: Tensor) -> Any:
+        return _Dropout.apply(values.movedim(in_dims[0], 1).contiguous(), *drawn), 1
 
 
 class _ReluDropout(torch.autograd.Function):
     @staticmethod
-    def forward(values: Tensor, bias: Tensor, key: Tensor, rate: float) -> Tensor:
-        return (values + bias).relu_().mul_(_kept(values, key, rate))
+    def forward(values: Tensor, bias: Tensor, key: Tensor, threshold: Tensor) -> Tensor:
+        return (values + bias).relu_().mul_(_kept(values, key, threshold))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -143,8 +163,6 @@ class _ReluDropout(torch.autograd.Function):
         return grad, sum_rows(grad), None, None
 
     @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[Any, ...], values: Tensor, bias: Tensor, key: Tensor, rate: float
-    ) -> Any:
+    def vmap(info: Any, in_dims: tuple[Any, ...], values: Tensor, bias: Tensor, *drawn: Tensor) -> Any:
         values, bias = values.movedim(in_dims[0], 1), bias.movedim(in_dims[1], 0)
-        return _ReluDropout.apply(values, bias, key, rate), 1
+        return _ReluDropout.apply(values, bias, *drawn), 1

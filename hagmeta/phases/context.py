@@ -21,7 +21,11 @@ from hagmeta.sparse.graph import Graph
 
 @dataclass(frozen=True)
 class Context:
-    """One configuration and its seeds, with helpers for execution, knowledge and tasks."""
+    """The members of a pack, with helpers for execution, knowledge and tasks.
+
+    A member is a configuration and a seed. `settings` are those of the first member; the others differ only
+    in numbers that steps read (`Method.differs`).
+    """
 
     graph: Graph
     scenarios: Sequence[Scenario]
@@ -32,6 +36,11 @@ class Context:
     @property
     def seeds(self) -> list[int]:
         return [scenario.seed for scenario in self.scenarios]
+
+    @property
+    def members(self) -> Sequence[PhaseSettings]:
+        """The settings of each member."""
+        return self.runtime.members or [self.settings] * len(self.scenarios)
 
     @property
     def method(self) -> type[Method]:

@@ -12,7 +12,7 @@ import torch
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, SessionLearning
 from hagmeta.methods.parts import CachesFeatures, KnowsTrueMeans
-from hagmeta.packs.pack import Pack
+from hagmeta.packs.pack import Pack, once_each
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.phases.views import Views
 from hagmeta.protocol import Protocol
@@ -57,24 +57,27 @@ class KnowledgeSource:
         """Return what is known in meta-training, without any label of novel-test or held-out classes."""
         training = METHODS[self.settings.method].training_of(self.settings)
         everything = training is MetaTraining.SUPERVISED or self.knows_true_means
-        known = [
-            self.protocol.known_in_training(s, s.trained if everything else s.validation.known)
-            for s in self.scenarios
-        ]
+        known = once_each(
+            lambda s: self.protocol.known_in_training(s, s.trained if everything else s.validation.known),
+            self.scenarios,
+        )
         steps = 0 if training is MetaTraining.NONE else self.settings.episodes
         return self._knowledge([s.validation for s in self.scenarios], 0, known, steps=steps)
 
     def session(self, streams: Sequence[Stream], session: int, *, learns: bool = True) -> Knowledge:
         """Return what is known in `session` of `streams`, one per seed. `learns`: gradient steps follow."""
-        pairs = list(zip(self.scenarios, streams, strict=True))
+
+        def known(scenario: Scenario, stream: Stream) -> np.ndarray:
+            nodes = self.protocol.known_in_session(scenario, stream, session)
+            if not self.knows_true_means:
+                return nodes
+            return np.concatenate([nodes, scenario.train_nodes_arrived(stream, session)])
+
         if self.oracle:
-            met = [w.train_nodes_met(s, session) for w, s in pairs]
+            met = once_each(lambda w, s: w.train_nodes_met(s, session), self.scenarios, streams)
             return self.known_by(streams, session, met, learns=learns)
-        known = [self.protocol.known_in_session(w, s, session) for w, s in pairs]
-        if self.knows_true_means:
-            arrived = [w.train_nodes_arrived(s, session) for w, s in pairs]
-            known = [np.concatenate(both) for both in zip(known, arrived, strict=True)]
-        return self._knowledge(streams, session, known, steps=self._session_steps if learns else 0)
+        steps = self._session_steps if learns else 0
+        return self._knowledge(streams, session, once_each(known, self.scenarios, streams), steps=steps)
 
     def known_by(
         self,
@@ -119,11 +122,10 @@ class KnowledgeSource:
         *,
         steps: int,
     ) -> Knowledge:
-        pairs = zip(self.scenarios, streams, strict=True)
-        seen = [self.protocol.visible(scenario, stream, session) for scenario, stream in pairs]
+        seen = once_each(lambda w, s: self.protocol.visible(w, s, session), self.scenarios, streams)
         if labels is None:
-            labels = [s.labels[nodes] for s, nodes in zip(self.scenarios, known_by, strict=True)]
-        members = [self._members(*each) for each in zip(self.scenarios, known_by, labels, strict=True)]
+            labels = once_each(lambda scenario, nodes: scenario.labels[nodes], self.scenarios, known_by)
+        members = once_each(self._members, self.scenarios, known_by, labels)
         means = self.graph.class_means(members, np.stack(seen))
         averaged_over = tuple(zip(known_by, labels, strict=True))
         view = self.views.view(self.scenarios, seen)

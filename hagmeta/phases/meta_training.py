@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from torch import Tensor
 
 from hagmeta.methods.base import MetaTraining, Shared, Task
 from hagmeta.packs.capture import Capture, Steps
-from hagmeta.packs.pack import EarlyStopping, Pack, Progress, stack
+from hagmeta.packs.pack import EarlyStopping, Pack, Progress, once_each, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import Checkpoints, State
 from hagmeta.phases.context import Context
@@ -23,6 +23,8 @@ from hagmeta.phases.tasks import stacked
 from hagmeta.phases.validation import Validation
 from hagmeta.protocol.episodes import BatchSampler, EpisodeSampler, TaskSampler
 from hagmeta.sparse.graph import View
+
+Sampler = TypeVar("Sampler")
 
 
 class Episode(NamedTuple):
@@ -48,10 +50,10 @@ class Episode(NamedTuple):
 
 def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
     """Yield episodes without end: the sessions of one pseudo-stream after another."""
-    samplers = [EpisodeSampler(scenario, context.settings) for scenario in context.scenarios]
+    samplers = _samplers(EpisodeSampler, context)
     base, sessions = len(context.scenarios[0].split.base), samplers[0].sessions
     while True:
-        drawn = [sampler.draw() for sampler in samplers]
+        drawn = once_each(EpisodeSampler.draw, samplers)
         for session in range(sessions):
             task, target = context.tasks.episode(drawn, session)
             targets = stack([target] * len(drawn))
@@ -68,23 +70,28 @@ def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]
 
 def few_shot_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
     """Yield N-way K-shot tasks of novel-train classes without end."""
-    samplers = [TaskSampler(scenario, context.settings) for scenario in context.scenarios]
+    samplers = _samplers(TaskSampler, context)
     shared = Shared(knowledge.graph, knowledge.class_means, (samplers[0].ways,))
     while True:
         classes, support, query = (
-            np.stack(arrays) for arrays in zip(*(sampler.draw() for sampler in samplers), strict=True)
+            np.stack(arrays) for arrays in zip(*once_each(TaskSampler.draw, samplers), strict=True)
         )
         yield _episode(context, shared, knowledge, classes, classes[:, :0], support, query)
 
 
 def supervised_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
     """Yield batches without end, with nodes of all training classes, each known by its average."""
-    samplers = [BatchSampler(scenario, context.settings) for scenario in context.scenarios]
+    samplers = _samplers(BatchSampler, context)
     classes = np.stack([scenario.trained for scenario in context.scenarios])
     shared = context.tasks.shared(knowledge, classes.shape[1], 0)
     while True:
-        query = np.stack([sampler.draw() for sampler in samplers])
+        query = np.stack(once_each(BatchSampler.draw, samplers))
         yield _episode(context, shared, knowledge, classes, classes, query[:, :0, :1], query)
+
+
+def _samplers(kind: Callable[..., Sampler], context: Context) -> list[Sampler]:
+    """Return the sampler of each member. Members with the same seed share one, since they draw the same."""
+    return once_each(lambda scenario: kind(scenario, context.settings), context.scenarios)
 
 
 def _episode(
@@ -139,9 +146,8 @@ def meta_train(
     context: Context, pack: Pack, progress: Progress, checkpoints: Checkpoints | None = None
 ) -> Trained:
     """Train the pack. If the protocol validates, keep the best parameters of each seed."""
-    settings = context.settings
     with context.runtime.capture() as capture:
-        steps = context.runtime.steps(pack, settings.learning_rate, capture)
+        steps = context.runtime.steps(pack, context.runtime.values("learning_rate"), capture)
         if not context.protocol.validates:
             answered = _train_to_the_end(context, pack, steps, progress, checkpoints)
             return Trained([None] * pack.size, steps, answered)
@@ -153,7 +159,7 @@ def meta_train(
 def trained_before(context: Context, pack: Pack, state: State) -> Trained:
     """Restore the result of meta-training from a checkpoint. The caller restores the parameters."""
     with context.runtime.capture() as capture:
-        steps = context.runtime.steps(pack, context.settings.learning_rate, capture)
+        steps = context.runtime.steps(pack, context.runtime.values("learning_rate"), capture)
     steps.restore(state["steps"])
     return Trained(state["best"], steps, _answered(state["answered"], context))
 

@@ -20,7 +20,7 @@ from hagmeta.common.files import written_whole
 from hagmeta.nn.encoders import ENCODERS, EncoderSettings, make_encoder
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.packs.capture import Capture, Steps
-from hagmeta.packs.pack import EarlyStopping, Pack, Parameters, Progress, stack
+from hagmeta.packs.pack import EarlyStopping, Pack, Parameters, Progress, once_each, stack
 from hagmeta.packs.randomness import fold, keys, seeded
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.context import Context
@@ -69,13 +69,18 @@ def pretrained_encoders(context: Context, cache: Cache | None, progress: Progres
 
     If several processes need the same encoder, one of them computes it and the others wait.
     """
-    scenarios = context.scenarios
-    if cache is None:
-        return _pretrain(context, scenarios, progress)
+    pairs = zip(context.scenarios, context.members, strict=True)
+    alike = [(id(scenario), _settings_of(settings)) for scenario, settings in pairs]
+    first = {each: alike.index(each) for each in alike}  # members that need the same encoder share it
+    members = list(first.values())
+    made = _cached(context, members, cache, progress) if cache else _pretrain(context, members, progress)
+    found = dict(zip(members, made, strict=True))
+    return [found[first[each]] for each in alike]
+
+
+def _cached(context: Context, members: Sequence[int], cache: Cache, progress: Progress) -> list[Parameters]:
     cache.folder.mkdir(parents=True, exist_ok=True)
-    paths = [
-        cache.folder / f"{_cache_key(cache.fingerprint, scenario, context)}.pt" for scenario in scenarios
-    ]
+    paths = [cache.folder / f"{_cache_key(cache.fingerprint, member, context)}.pt" for member in members]
     with ExitStack() as locks:
         # Locks are taken in sorted order, so that two packs that share seeds cannot deadlock.
         for path in sorted(paths):
@@ -83,20 +88,23 @@ def pretrained_encoders(context: Context, cache: Cache | None, progress: Progres
                 locks.enter_context(FileLock(path.with_suffix(".lock")))
         missing = [index for index, path in enumerate(paths) if not path.exists()]
         if missing:
-            computed = _pretrain(context, [scenarios[index] for index in missing], progress)
+            computed = _pretrain(context, [members[index] for index in missing], progress)
             for index, state in zip(missing, computed, strict=True):
                 _write(state, paths[index])
     return [_read(path, context.runtime.device) for path in paths]
 
 
-def _pretrain(context: Context, scenarios: Sequence[Scenario], progress: Progress) -> list[Parameters]:
-    seeds = [scenario.seed for scenario in scenarios]
-    num_classes = len(context.protocol.pretrain_classes(scenarios[0]))
+def _pretrain(context: Context, members: Sequence[int], progress: Progress) -> list[Parameters]:
+    """Return the encoder parameters of some members of the pack, given by their positions."""
+    num_classes = len(context.protocol.pretrain_classes(context.scenarios[0]))
     num_inputs = context.knowledge.views.sizes.features
-    modules = [Pretrainer(num_inputs, num_classes, context.settings, seed) for seed in seeds]
+    modules = [
+        Pretrainer(num_inputs, num_classes, context.members[member], context.seeds[member])
+        for member in members
+    ]
     pack = context.runtime.pack(modules)
     with context.runtime.capture() as capture:
-        _train(context, scenarios, pack, capture, progress)
+        _train(context, members, pack, capture, progress)
     prefix = "encoder."
     return [
         {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
@@ -105,16 +113,22 @@ def _pretrain(context: Context, scenarios: Sequence[Scenario], progress: Progres
 
 
 def _train(
-    context: Context, scenarios: Sequence[Scenario], pack: Pack, capture: Capture, progress: Progress
+    context: Context, members: Sequence[int], pack: Pack, capture: Capture, progress: Progress
 ) -> None:
     """Train a pack with early stopping, and restore the best parameters of each seed."""
     settings, views = context.settings, context.knowledge.views
-    seen = [views.seen_first(scenario) for scenario in scenarios]
+    scenarios = [context.scenarios[member] for member in members]
+    seen = once_each(views.seen_first, scenarios)
     view = views.view(scenarios, seen)
     graph = views.graph_of(scenarios, seen, view, settings.pretrain_epochs)
-    supervision = zip(*(_supervision(scenario, context) for scenario in scenarios), strict=True)
+    supervised = once_each(lambda scenario: _supervision(scenario, context), scenarios)
+    supervision = zip(*supervised, strict=True)
     target, train, val = (stack(arrays).to(graph.device) for arrays in supervision)
-    steps = Steps(pack, settings.learning_rate, settings.weight_decay, capture)
+    rate, decay = (
+        np.array([getattr(context.members[member], name) for member in members])
+        for name in ("learning_rate", "weight_decay")
+    )
+    steps = Steps(pack, rate, decay, capture)
     stopping = EarlyStopping(pack, settings.pretrain_patience)
     key = keys([scenario.seed for scenario in scenarios], "dropout/pretrain")
 
@@ -155,15 +169,20 @@ def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.n
     return target, weights[0], weights[1]
 
 
-def _cache_key(fingerprint: str, scenario: Scenario, context: Context) -> str:
-    """Return a hash of everything that pre-training depends on: data, visibility, labels, settings, seed."""
-    runtime = context.runtime
-    device = runtime.device.type + " plain" * runtime.plain  # results differ by rounding
-    digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
-    own = ENCODERS[context.settings.encoder].own_settings  # only plug-ins have them
+def _settings_of(settings: PhaseSettings) -> tuple[tuple[str, Any], ...]:
+    """Return the settings on which pre-training depends, with their names."""
+    own = ENCODERS[settings.encoder].own_settings  # only plug-ins have them
     groups = (EncoderSettings, PretrainSettings, *([own] if own else []))
     names = sorted(dict.fromkeys(item.name for group in groups for item in fields(group)))
-    digest.update(str([(name, getattr(context.settings, name)) for name in names]).encode())
+    return tuple((name, getattr(settings, name)) for name in names)
+
+
+def _cache_key(fingerprint: str, member: int, context: Context) -> str:
+    """Return a hash of everything that pre-training depends on: data, visibility, labels, settings, seed."""
+    runtime, scenario = context.runtime, context.scenarios[member]
+    device = runtime.device.type + " plain" * runtime.plain  # results differ by rounding
+    digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
+    digest.update(str(list(_settings_of(context.members[member]))).encode())
     for array in (context.knowledge.views.seen_first(scenario), *_supervision(scenario, context)):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:24]

@@ -27,7 +27,7 @@ class Labels(NamedTuple):
 def smoothed(
     method: Method,
     shared: Shared,
-    share: float,
+    share: Tensor,
     view: View,
     task: Task,
     adjustment: Tensor,
@@ -39,7 +39,7 @@ def smoothed(
     Args:
         method: the method of one seed.
         shared: the graph and the class means.
-        share: the weight of the neighbours in each round.
+        share: the weight of the neighbours in each round, a scalar.
         view: the visible part of the graph.
         task: the classes and queries.
         adjustment: added to all logits (classes,).
@@ -58,8 +58,9 @@ class ReadOut:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        settings = context.settings
-        self._smoothing, self._tau = settings.smoothing, settings.logit_adjustment
+        settings, values = context.settings, context.runtime.values
+        self._smooths, self._adjusts = settings.smoothing > 0, settings.logit_adjustment > 0
+        self._smoothing, self._tau = values("smoothing"), values("logit_adjustment")
         # If only prototypes are kept of a class: the number of labels behind them (pack, classes).
         self.kept = np.empty((len(context.scenarios), 0), dtype=np.int64)
 
@@ -67,17 +68,18 @@ class ReadOut:
     def scores(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task) -> Tensor:
         """Return scores (pack, queries, classes) after the steps of a session."""
         scores: Tensor
-        if not self._smoothing:
+        if not self._smooths:
             (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
-            if not self._tau:
+            if not self._adjusts:
                 return scores
         labels = list(self._labels(knowledge, task))
         adjustment = self._adjustment(labels, task)
-        if not self._smoothing:
+        if not self._smooths:
             return scores + adjustment.unsqueeze(1)
         device = self._context.runtime.device
         held = (stack_padded(part).to(device) for part in zip(*labels, strict=True))
-        scores = pack.run(smoothed, (shared, self._smoothing), knowledge.view, task, adjustment, *held)
+        share = torch.from_numpy(self._smoothing).to(device).expand(pack.size)
+        scores = pack.run(smoothed, (shared,), share, knowledge.view, task, adjustment, *held)
         return scores
 
     def confidence(self, scores: Tensor) -> Tensor:
@@ -102,7 +104,7 @@ class ReadOut:
         return shares.topk(min(count, int(free.sum(-1).min())), dim=1).indices.mT
 
     def _shares(self, scores: Tensor) -> Tensor:
-        return scores / scores.sum(-1, keepdim=True) if self._smoothing else scores.softmax(-1)
+        return scores / scores.sum(-1, keepdim=True) if self._smooths else scores.softmax(-1)
 
     def _labels(self, knowledge: Knowledge, task: Task) -> Iterator[Labels]:
         """Yield the labelled nodes of each seed: those behind averages, and supports."""
@@ -128,4 +130,6 @@ class ReadOut:
             self.kept = counts
         assert counts.all(), "every class seen so far has a label"
         prior = counts / counts.sum(1, keepdims=True)
-        return torch.from_numpy(-self._tau * np.log(prior)).to(self._context.runtime.device, torch.float32)
+        return torch.from_numpy(-self._tau[:, None] * np.log(prior)).to(
+            self._context.runtime.device, torch.float32
+        )

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
 from hagmeta.methods import METHODS
-from hagmeta.methods.parts import HasOwnSteps
+from hagmeta.methods.parts import HasOwnSteps, OwnSteps
 from hagmeta.packs.capture import Capture, Steps, ahead
-from hagmeta.packs.pack import Pack
+from hagmeta.packs.pack import Pack, Rates
 from hagmeta.packs.plain import PlainPack
 from hagmeta.phases.settings import PhaseSettings
 
@@ -27,6 +28,11 @@ class Runtime:
     settings: PhaseSettings
     eager: bool = False  # do not use CUDA graphs
     plain: bool = False  # one seed, without vmap, so that a debugger can step through it
+    members: Sequence[PhaseSettings] = ()  # the settings of each member, if they differ
+
+    def values(self, name: str) -> np.ndarray:
+        """Return a setting of each member (pack,), or (1,) if all members have the same settings."""
+        return np.array([getattr(member, name) for member in self.members or [self.settings]])
 
     def pack(self, modules: Sequence[nn.Module]) -> Pack:
         """Return a pack that runs `modules`, one per seed."""
@@ -36,24 +42,28 @@ class Runtime:
         """Return an object that captures and replays the computations of a phase, if possible."""
         return Capture(self.device, eager=self.eager or self.plain)
 
-    def steps(self, pack: Pack, rate: float, capture: Capture) -> Steps:
-        """Return the optimizer steps of a pack, with the common learning rate `rate`."""
-        method, decay = METHODS[self.settings.method], self.settings.weight_decay
+    def steps(self, pack: Pack, rate: Rates, capture: Capture) -> Steps:
+        """Return the optimizer steps of a pack, with the common learning rate `rate`, or one per member."""
+        method, decay = METHODS[self.settings.method], self.values("weight_decay")
         if not issubclass(method, HasOwnSteps):
             return Steps(pack, rate, decay, capture)
         own = self._own_steps(method, rate)
         return Steps(pack, rate, decay, capture, method.sums_gradients(self.settings), own)
 
-    def _own_steps(self, method: type[HasOwnSteps], rate: float) -> dict[str, tuple[float, float]]:
-        """Return learning rate and weight decay by prefix, for parameters that do not use the common ones."""
-        settings = self.settings
-        return {
-            prefix: (
-                rate if own.rate is None else rate * own.rate / settings.learning_rate,
-                settings.weight_decay if own.weight_decay is None else own.weight_decay,
-            )
-            for prefix, own in method.own_steps(settings).items()
-        }
+    def _own_steps(self, method: type[HasOwnSteps], rate: Rates) -> dict[str, tuple[Rates, Rates]]:
+        """Return learning rates and weight decays by prefix, for parameters that do not use the common."""
+        members = self.members or [self.settings]
+        owned = [method.own_steps(member) for member in members]
+        found: dict[str, tuple[Rates, Rates]] = {}
+        for prefix in dict.fromkeys(prefix for own in owned for prefix in own):
+            own_rates, decays = [], []
+            for member, own, common in zip(members, owned, np.broadcast_to(rate, len(members)), strict=True):
+                of_member = own.get(prefix, OwnSteps(None, None))
+                own_rate, decay = of_member.rate, of_member.weight_decay
+                own_rates.append(common if own_rate is None else common * own_rate / member.learning_rate)
+                decays.append(member.weight_decay if decay is None else decay)
+            found[prefix] = np.array(own_rates), np.array(decays)
+        return found
 
     def ahead(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield `items`, drawn in advance if that saves time."""

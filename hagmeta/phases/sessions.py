@@ -210,13 +210,13 @@ class _AnsweringAfterLearning(_Learner):
         self, number: int, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
     ) -> None:
         """Take `number` gradient steps."""
-        settings = self.context.settings
         shared = self.context.tasks.shared(knowledge, len(streams[0].known), session)
         self.lesson.begin(pack, shared, knowledge.view, streams, session)
         lessons = (self.lesson.task(session) for _ in range(number))
         lessons = ((task._replace(kept=self.kept), target) for task, target in lessons)
         with self.context.runtime.capture() as capture:
-            steps = self.context.runtime.steps(pack, settings.finetune_rate, capture)
+            rate = self.context.runtime.values("finetune_rate")
+            steps = self.context.runtime.steps(pack, rate, capture)
             for task, target in self.context.runtime.ahead(lessons):
                 key = fold(self.key, self.step)
                 steps.take("session_loss", (shared,), (knowledge.view,), (task, target, key))

@@ -140,6 +140,7 @@ class ReadOutSettings(Settings):
         "smooth scores over the visible graph; neighbours get this weight in every round (0: off)",
         at_least=0,
         at_most=1,
+        branches=(0,),
         birth=0.0,
     )
     logit_adjustment: float = setting(
@@ -147,6 +148,7 @@ class ReadOutSettings(Settings):
         "subtract TAU x log(class share of the labels) from the logits, with this TAU (0: off)",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
+        branches=(0,),
         birth=0.0,
     )
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Sizes
 from hagmeta.methods.parts import OnNarrowInputs
-from hagmeta.packs.pack import stack
+from hagmeta.packs.pack import once_each, stack
 from hagmeta.phases.cache import Cache, shared_inputs
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import Protocol
@@ -60,7 +60,7 @@ class Views:
             places = [seeds.index(scenario.seed) for scenario in scenarios]
             inputs, narrow = (tuple(part[places] for part in parts) for parts in (inputs, narrow))
         if self._refits_words:
-            narrow = self._stacked([self.graph.inputs("tf-idf", seen) for seen in visible])
+            narrow = self._stacked(once_each(lambda seen: self.graph.inputs("tf-idf", seen), visible))
         return self.graph.view(np.stack(visible))._replace(inputs=inputs, narrow=narrow)
 
     def graph_of(
@@ -86,7 +86,7 @@ class Views:
         if not steps or not self.graph.pays_once(self.settings.inputs, steps, columns):
             return self.graph
         self._last.clear()  # first, because two graphs of a large dataset may not fit into memory
-        self._last[key] = self.graph.propagated_once(kinds, view, range(len(scenarios)))
+        self._last[key] = self.graph.propagated_once(kinds, view, [s.seed for s in scenarios])
         return self._last[key]
 
     @property
@@ -120,8 +120,11 @@ class Views:
     def _made(self, kind: str) -> tuple[Tensor, ...]:
         if kind == "raw":
             return ()
-        made = [shared_inputs(kind, self.graph, self.seen_first(s), self.cache) for s in self.scenarios]
-        return self._stacked(made)
+        return self._stacked(
+            once_each(
+                lambda s: shared_inputs(kind, self.graph, self.seen_first(s), self.cache), self.scenarios
+            )
+        )
 
     def _stacked(self, made: list[Inputs]) -> tuple[Tensor, ...]:
         return tuple(stack(part).to(self.graph.device) for part in zip(*made, strict=True))

@@ -46,7 +46,7 @@ def spread(
     _spread[(pack * slabs, triton.cdiv(count, ROWS))](
         fixed.matrix, fixed.rows, fixed.places, weights, out,
         out if finish is None else finish.bias, fixed.rows if key is None else key,
-        0 if finish is None else finish.threshold, *(chosen or (fixed.rows, fixed.rows)),
+        fixed.rows if finish is None else finish.threshold, *(chosen or (fixed.rows, fixed.rows)),
         count, pack, inputs,
         width=width, slab=slab, slabs=slabs, block=ROWS, inner=INNER, finished=finish is not None,
         dropped=key is not None, listed=chosen is not None, num_warps=8, num_stages=3,
@@ -80,7 +80,7 @@ def collect(
     return parts.sum(0)[:, : fixed.inputs], sums.sum(0)
 
 
-@triton.jit(do_not_specialize=["threshold", "count", "pack"])
+@triton.jit(do_not_specialize=["count", "pack"])
 def _spread(
     matrix, rows, places, weights, out, bias, key, threshold, chosen, chosen_count, count, pack, inputs,
     width: tl.constexpr, slab: tl.constexpr, slabs: tl.constexpr, block: tl.constexpr,
@@ -110,7 +110,8 @@ def _spread(
         total = tl.maximum(total + tl.load(bias + member * width + column, column < width, 0.0)[None, :], 0.0)
     if dropped:
         random_byte = random_bytes(tl.load(key + member), node[:, None], column[None, :], width)
-        total = tl.where(random_byte >= threshold, total, 0.0)
+        least = tl.load(threshold + member).to(tl.int64)
+        total = tl.where(random_byte >= least, total, 0.0)
     inside = (node >= 0)[:, None] & (column < width)[None, :]
     tl.store(out + ((node * pack + member) * width)[:, None] + column[None, :], total, inside)
 

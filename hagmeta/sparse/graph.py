@@ -17,7 +17,7 @@ from torch import Tensor
 from hagmeta.common.settings import setting
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.device import gpu_usable
-from hagmeta.packs.randomness import dropout_scale, dropout_threshold, relu_dropout
+from hagmeta.packs.randomness import Rate, rate_of, relu_dropout
 from hagmeta.sparse.fixed import FixedInputs, FixedInputsOnGpu, pays
 from hagmeta.sparse.inputs import Inputs, InputSettings, make_inputs, width_of
 from hagmeta.sparse.matrices import (
@@ -135,7 +135,7 @@ class Graph:
         weight: Tensor,
         bias: Tensor,
         view: View,
-        rate: float,
+        rate: float | Rate,
         key: Tensor | None,
         around: Tensor | None = None,
     ) -> Tensor:
@@ -151,14 +151,16 @@ class Graph:
         return self._fixed_layer(weight, bias, rate, key, rows)
 
     def _fixed_layer(
-        self, weight: Tensor, bias: Tensor, rate: float, key: Tensor | None, rows: Tensor | None
+        self, weight: Tensor, bias: Tensor, rate: float | Rate, key: Tensor | None, rows: Tensor | None
     ) -> Tensor:
-        fixed, scale = self.fixed[AGGREGATED], dropout_scale(rate, key)
-        if not isinstance(fixed, FixedInputsOnGpu):
-            return relu_dropout(fixed_product(fixed, scale * weight), scale * bias, rate, key)
-        if rate == 0:
+        fixed, rate = self.fixed[AGGREGATED], rate_of(rate, self.device)
+        if not rate.drops:
             key = None
-        return fixed_hidden_layer(fixed, scale * weight, scale * bias, key, dropout_threshold(rate), rows)
+        if key is not None:
+            weight, bias = weight * rate.scale, bias * rate.scale
+        if not isinstance(fixed, FixedInputsOnGpu):
+            return relu_dropout(fixed_product(fixed, weight), bias, rate, key)
+        return fixed_hidden_layer(fixed, weight, bias, key, rate.threshold, rows)
 
     def pays_once(self, inputs: str, steps: int, columns: int) -> bool:
         """Return whether `propagated_once` saves time, for `steps` that propagate `columns` columns each.
@@ -174,41 +176,44 @@ class Graph:
         return pays(steps, columns, width, gathered, width * self.num_nodes)
 
     @torch.no_grad()
-    def propagated_once(self, kinds: Iterable[str], view: View, owner: Sequence[int]) -> Graph:
+    def propagated_once(self, kinds: Iterable[str], view: View, seeds: Sequence[int]) -> Graph:
         """Return this graph with the propagated inputs of one view, which its first layers then use.
 
         Args:
             kinds: How first layers propagate: `AGGREGATED`, `NEIGHBOURING`.
-            view: The view of each seed.
-            owner: The seed of each member of the pack, as an index of `view`.
+            view: The view of each member of the pack.
+            seeds: The seed of each member. Members with the same seed must have the same view.
         """
-        rows = [visible.nonzero().squeeze(-1) for visible in view.visible]
+        firsts = {seed: seeds.index(seed) for seed in seeds}
+        owner = [list(firsts).index(seed) for seed in seeds]
+        rows = {member: view.visible[member].nonzero().squeeze(-1) for member in firsts.values()}
         other = copy(self)
         fixed = FixedInputsOnGpu if self.adjacency.on_gpu else FixedInputs
         other.fixed = {
-            kind: fixed(rows, self._propagated(kind, view, rows), owner, self.num_nodes) for kind in kinds
+            kind: fixed(list(rows.values()), self._propagated(kind, view, rows), owner, self.num_nodes)
+            for kind in kinds
         }
         return other
 
-    def _propagated(self, kind: str, view: View, rows: list[Tensor]) -> list[Tensor]:
-        """Return the propagated inputs (rows, inputs) of each seed, computed one by one to save memory."""
+    def _propagated(self, kind: str, view: View, rows: Mapping[int, Tensor]) -> list[Tensor]:
+        """Return the propagated inputs (rows, inputs) of some members, computed one by one to save memory."""
         found: list[Tensor] = []
-        for seed, chosen in enumerate(rows):
-            inputs = self._dense_inputs(seed, view).unsqueeze(1)  # (nodes, 1, inputs): a pack of one
+        for member, chosen in rows.items():
+            inputs = self._dense_inputs(member, view).unsqueeze(1)  # (nodes, 1, inputs): a pack of one
             weights = view.scale if kind == AGGREGATED else view.visible
-            whole = aggregate(self.adjacency, weights[seed].unsqueeze(-1), inputs).squeeze(1)
+            whole = aggregate(self.adjacency, weights[member].unsqueeze(-1), inputs).squeeze(1)
             if kind == NEIGHBOURING:
-                own = inputs.squeeze(1) * view.visible[seed].unsqueeze(-1)
-                whole = (whole - own) * neighbour_shares(view.scale[seed]).unsqueeze(-1)
+                own = inputs.squeeze(1) * view.visible[member].unsqueeze(-1)
+                whole = (whole - own) * neighbour_shares(view.scale[member]).unsqueeze(-1)
             found.append(whole[chosen])
         return found
 
-    def _dense_inputs(self, seed: int, view: View) -> Tensor:
-        """Return the inputs (nodes, inputs) of a seed on the device."""
+    def _dense_inputs(self, member: int, view: View) -> Tensor:
+        """Return the inputs (nodes, inputs) of a member on the device."""
         if not view.inputs:
             assert isinstance(self.features, DenseMatrix)
             return self.features.dense
-        words, rows = (part[seed] for part in view.inputs)
+        words, rows = (part[member] for part in view.inputs)
         return self.features.product(words) * rows.unsqueeze(-1)
 
     def dense_inputs(self, view: View, nodes: Tensor) -> Tensor:
@@ -249,7 +254,7 @@ class Graph:
         scale: np.ndarray = visible / np.sqrt(np.maximum(self.loops @ counted.astype(np.float32), 1))
         return scale
 
-    def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
+    def aggregate(self, hidden: Tensor, view: View, factor: float | Tensor = 1.0) -> Tensor:
         """Return the propagation of Kipf and Welling among visible nodes, times ``factor``."""
         return aggregate(self.adjacency, _scaled(view, factor), hidden)
 
@@ -273,16 +278,17 @@ class Graph:
         return (around - own) * neighbour_shares(view.scale)[nodes].unsqueeze(-1)
 
     def hidden_layer(
-        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+        self, mapped: Tensor, bias: Tensor, view: View, rate: float | Rate, key: Tensor | None
     ) -> Tensor:
         """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key."""
-        scale = dropout_scale(rate, key)
-        if not self.adjacency.on_gpu:
-            return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
-        if rate == 0:
+        rate = rate_of(rate, self.device)
+        if not rate.drops:
             key = None
-        weights = _scaled(view, scale)
-        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, dropout_threshold(rate))
+        if key is not None:
+            view, bias = view._replace(scale=view.scale * rate.root), bias * rate.scale
+        if not self.adjacency.on_gpu:
+            return relu_dropout(self.aggregate(mapped, view), bias, rate, key)
+        return hidden_layer(self.adjacency, view.scale, mapped, bias, key, rate.threshold)
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
         """Return class means. ``members`` has one matrix (classes, nodes) of weights per seed."""
@@ -297,8 +303,10 @@ class Graph:
         return EdgeIndex(self.loops, self.device)
 
 
-def _scaled(view: View, factor: float) -> Tensor:
+def _scaled(view: View, factor: float | Tensor) -> Tensor:
     """Return propagation weights that give ``factor`` times the result. Each edge uses them at both ends."""
+    if isinstance(factor, Tensor):
+        return view.scale * factor.sqrt()
     return view.scale if factor == 1 else view.scale * math.sqrt(factor)
 
 

@@ -72,7 +72,7 @@ class Finish(NamedTuple):
 
     bias: Tensor  # (pack, width)
     key: Tensor | None  # (pack,)
-    threshold: int  # from 0 to 256; values with smaller random bytes are dropped
+    threshold: Tensor  # (pack,) bytes; values with smaller random bytes are dropped
 
 
 def product(
@@ -101,7 +101,7 @@ def product(
         dense if scale is None else scale,
         dense if finish is None else finish.bias,
         columns if finish is None or finish.key is None else finish.key,
-        0 if finish is None else finish.threshold,
+        columns if finish is None else finish.threshold,
         pack,
         rows,
     )
@@ -139,7 +139,7 @@ def _slab(
     return seed, column, inside, seed[:, None] * width + column[None, :]
 
 
-@triton.jit(do_not_specialize=["threshold", "pack", "nodes"])
+@triton.jit(do_not_specialize=["pack", "nodes"])
 def _sum_segments(
     segment_row, segment_start, segment_slot, columns, values, dense, out, parts,
     scale, bias, key, threshold, pack, nodes,
@@ -182,7 +182,7 @@ def _sum_segments(
         )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["threshold", "pack", "nodes"])
+@triton.jit(do_not_specialize=["pack", "nodes"])
 def _sum_parts(
     cut_row, cut_start, parts, out, scale, bias, key, threshold, pack, nodes,
     width: tl.constexpr, slabs: tl.constexpr, slab: tl.constexpr, seeds: tl.constexpr,
@@ -227,7 +227,8 @@ def _put(
     if dropped:
         keys = tl.load(key + seed, seed < pack, 0)[:, None]
         random_byte = random_bytes(keys, row.to(tl.int64), column[None, :], width)
-        summed = tl.where(random_byte >= threshold, summed, 0.0)
+        least = tl.load(threshold + seed, seed < pack, 0).to(tl.int64)
+        summed = tl.where(random_byte >= least[:, None], summed, 0.0)
     tl.store(out + row.to(tl.int64) * (pack * width) + within, summed, inside)
 
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.datasets.base import Dataset
-from hagmeta.packs.randomness import dropout
+from hagmeta.packs.randomness import Rate, dropout
 from hagmeta.sparse.graph import ClassMeans, EdgeIndex, Graph, View
 from hagmeta.sparse.plain_matrix import PlainDenseMatrix, PlainSparseMatrix
 
@@ -32,7 +32,7 @@ class PlainGraph(Graph):
         else:
             self.features = PlainSparseMatrix(dataset.features, self.device)
 
-    def aggregate(self, hidden: Tensor, view: View, factor: float = 1.0) -> Tensor:
+    def aggregate(self, hidden: Tensor, view: View, factor: float | Tensor = 1.0) -> Tensor:
         scale = view.scale.unsqueeze(-1)
         return factor * scale * self.adjacency.product(scale * hidden)
 
@@ -40,7 +40,7 @@ class PlainGraph(Graph):
         return self.aggregate(hidden, view).index_select(0, nodes)
 
     def hidden_layer(
-        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+        self, mapped: Tensor, bias: Tensor, view: View, rate: float | Rate, key: Tensor | None
     ) -> Tensor:
         return dropout(F.relu(self.aggregate(mapped, view) + bias), rate, key)
 

@@ -145,7 +145,7 @@ def hidden_layer(
     mapped: Tensor,
     bias: Tensor,
     key: Tensor | None,
-    threshold: int,
+    threshold: Tensor,
 ) -> Tensor:
     """Return dropout(relu(aggregate + bias)) without scaling, on a GPU in one pass."""
     result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, threshold)
@@ -160,9 +160,10 @@ class _HiddenLayer(torch.autograd.Function):
         mapped: Tensor,
         bias: Tensor,
         key: Tensor | None,
-        threshold: int,
+        threshold: Tensor,
     ) -> Tensor:
-        return adjacency.scaled_product(scale.T, mapped, kernels.Finish(bias.contiguous(), key, threshold))
+        finish = kernels.Finish(bias.contiguous(), key, threshold.expand(len(bias)).contiguous())
+        return adjacency.scaled_product(scale.T, mapped, finish)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -185,7 +186,7 @@ class _HiddenLayer(torch.autograd.Function):
         mapped: Tensor,
         bias: Tensor,
         key: Tensor | None,
-        threshold: int,
+        threshold: Tensor,
     ) -> tuple[Tensor, int]:
         scale, mapped = scale.movedim(in_dims[1], 1), mapped.movedim(in_dims[2], 1)
         return _HiddenLayer.apply(adjacency, scale, mapped, bias.movedim(in_dims[3], 0), key, threshold), 1
@@ -339,7 +340,7 @@ def fixed_hidden_layer(
     weight: Tensor,
     bias: Tensor,
     key: Tensor | None,
-    threshold: int,
+    threshold: Tensor,
     needed: Tensor | None,
 ) -> Tensor:
     """Return dropout(relu(product + bias)) without scaling, on a GPU.
@@ -426,7 +427,7 @@ class _FixedHiddenLayer(_UnderVmap):
         weight: Tensor,
         bias: Tensor,
         key: Tensor | None,
-        threshold: int,
+        threshold: Tensor,
         needed: Tensor | None,
     ) -> tuple[Tensor, int]:
         weights, bias = weight.movedim(in_dims[1], 0), bias.movedim(in_dims[2], 0)
@@ -443,10 +444,11 @@ class _SpreadHidden(torch.autograd.Function):
         weights: Tensor,
         bias: Tensor,
         key: Tensor | None,
-        threshold: int,
+        threshold: Tensor,
         chosen: Chosen | None,
     ) -> Tensor:
-        return fixed.spread(weights, kernels.Finish(bias.contiguous(), key, threshold), chosen)
+        finish = kernels.Finish(bias.contiguous(), key, threshold.expand(len(bias)).contiguous())
+        return fixed.spread(weights, finish, chosen)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

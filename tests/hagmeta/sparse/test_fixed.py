@@ -53,7 +53,7 @@ def encoded(encoder: str, context: Context, *, once: bool) -> tuple[Tensor, dict
     """Return embeddings (pack, nodes, width) of some visible nodes, and the gradients of a sum of them."""
     view, graph = seen(context), context.graph
     if once:
-        graph = graph.propagated_once({ENCODERS[encoder].propagates}, view, range(len(context.seeds)))
+        graph = graph.propagated_once({ENCODERS[encoder].propagates}, view, context.seeds)
     modules: list[Encoder] = []
     for seed in context.seeds:
         torch.manual_seed(seed)
@@ -113,9 +113,11 @@ def test_a_seed_has_the_same_bits_alone_and_in_a_pack(dataset: str) -> None:
 def test_members_with_the_same_seed_share_a_matrix(device: torch.device) -> None:
     each = context(DENSE, device)
     view = seen(each)
-    fixed = each.graph.propagated_once({"aggregated"}, view, [0, 1, 1, 2, 1]).fixed["aggregated"]
+    members = [0, 1, 1, 2, 1]
+    several = View(*(part[members] for part in view[:3]))
+    fixed = each.graph.propagated_once({"aggregated"}, several, members).fixed["aggregated"]
     weights = torch.randn(5, 20, 24, device=device)
-    single = each.graph.propagated_once({"aggregated"}, view, [0, 1, 2]).fixed["aggregated"]
+    single = each.graph.propagated_once({"aggregated"}, view, SEEDS).fixed["aggregated"]
     close(fixed.spread(weights)[:, [0, 4, 3]], single.spread(weights[[0, 4, 3]]))
     dense = torch.randn(700, 5, 24, device=device)
     close(fixed.collect(dense)[[0, 2, 3]], single.collect(dense[:, [0, 2, 3]]))
@@ -127,7 +129,7 @@ def test_a_layer_around_a_few_nodes_gives_their_embeddings(once: bool, device: t
     each = context(DENSE, device)
     view, graph = seen(each), each.graph
     if once:
-        graph = graph.propagated_once({"aggregated"}, view, range(len(SEEDS)))
+        graph = graph.propagated_once({"aggregated"}, view, SEEDS)
     torch.manual_seed(0)
     pack = Pack([_Wrapped(GCN(20, each.settings)) for _ in SEEDS], device)
     nodes = torch.stack([visible.nonzero().squeeze(-1)[40:45] for visible in view.visible])

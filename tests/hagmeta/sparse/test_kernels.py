@@ -8,7 +8,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from hagmeta.packs.randomness import dropout_threshold, keys, relu_dropout
+from hagmeta.packs.randomness import Rate, keys, relu_dropout
 from hagmeta.sparse.matrices import SeedwiseMatrix, SparseMatrix, SymmetricMatrix
 from hagmeta.sparse.products import attend, hidden_layer, row_maximum
 
@@ -65,7 +65,7 @@ def test_a_hidden_layer(pack: int, width: int) -> None:
     key, rate = keys(list(range(pack)), "test").to(GPU), 0.4
 
     def one(scale: Tensor, mapped: Tensor, bias: Tensor, key: Tensor) -> Tensor:
-        return hidden_layer(adjacency, scale, mapped, bias, key, dropout_threshold(rate))
+        return hidden_layer(adjacency, scale, mapped, bias, key, Rate(rate, GPU).threshold)
 
     given = torch.func.vmap(one, in_dims=(0, 1, 0, 0), out_dims=1)(scale, mapped, bias, key)
     doubled = mapped.detach().double().requires_grad_(), bias.detach().double().requires_grad_()
