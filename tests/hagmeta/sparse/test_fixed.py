@@ -179,6 +179,7 @@ def test_class_means_of_dense_graphs(filled: float) -> None:
     gpu = torch.device("cuda")
     transposed = torch.rand(5000, 3, 7, device=gpu) * (torch.rand(5000, 3, 7, device=gpu) < filled)
     transposed[..., 2] = 0
+    transposed = transposed / 1000
     matrix = SeedwiseMatrix.from_transposed(transposed)
     assert isinstance(matrix, DenseSeedwiseMatrix) == (filled == 0.9)
     rows = torch.randn(3, 5000, 16, device=gpu, requires_grad=True)
