@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -79,6 +79,11 @@ def random_directions(seed: int, purpose: str, width: int, columns: int) -> nn.P
     )
 
 
+def random_columns(features: Tensor, directions: Tensor) -> Tensor:
+    """Return the random features (nodes, columns) of `features` (nodes, width)."""
+    return F.normalize((features @ directions).relu(), dim=-1)
+
+
 class OnFeatures(OnNarrowInputs):
     """A head that is computed in every session without gradients, on fixed features.
 
@@ -140,22 +145,28 @@ class OnFeatures(OnNarrowInputs):
 
     def propagate(self, graph: Graph, view: View) -> Tensor:
         """Return the features (nodes, width)."""
-        hops = [] if self.features == "encoder" else self._hops(graph, view)
-        learnt = [] if self.features == "propagated" else [self.encoder(graph, view, None).all()]
-        own = [spectrum(graph, view, SPECTRUM)] if self.refitted else []
-        # Columns that gradient steps change come last, so that posterior-means can settle the others.
-        parts = hops + (learnt + own if self.freezes_encoder else own + learnt)
-        features = torch.cat([self._scaled(part) for part in parts], dim=-1)
+        features = self.narrow_features(graph, view, self.sources(graph, view))
         if not self.random_features:
             return features
-        return torch.cat([F.normalize((features @ self.directions).relu(), dim=-1), features], dim=-1)
+        return torch.cat([random_columns(features, self.directions), features], dim=-1)
 
-    def _hops(self, graph: Graph, view: View) -> list[Tensor]:
-        """Return the inputs (nodes, columns) after 0, 1, ... `hops` rounds of propagation."""
-        hops = [self.inputs_of(graph, view)]
-        for _ in range(self.hops):
-            hops.append(graph.aggregate(hops[-1], view))
-        return hops
+    def sources(self, graph: Graph, view: View) -> tuple[Tensor, ...]:
+        """Return the arrays (nodes, columns) from which all features are computed: inputs come first."""
+        inputs = () if self.features == "encoder" else (self.inputs_of(graph, view),)
+        learnt = () if self.features == "propagated" else (self.encoder(graph, view, None).all(),)
+        own = (spectrum(graph, view, SPECTRUM),) if self.refitted else ()
+        # Columns that gradient steps change come last, so that posterior-means can settle the others.
+        return inputs + (learnt + own if self.freezes_encoder else own + learnt)
+
+    def narrow_features(
+        self, graph: Graph, view: View, sources: Sequence[Tensor], rows: Tensor | None = None
+    ) -> Tensor:
+        """Return all features but the random ones (nodes, columns), of some `rows` or of all nodes."""
+        parts = list(sources)
+        for hop in range(0 if self.features == "encoder" else self.hops):
+            parts.insert(hop + 1, graph.aggregate(parts[hop], view))
+        chosen = parts if rows is None else [part[rows] for part in parts]
+        return torch.cat([self._scaled(part) for part in chosen], dim=-1)
 
     def inputs_of(self, graph: Graph, view: View) -> Tensor:
         """Return the inputs (nodes, columns) before propagation."""

@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures
+from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, random_columns
 from hagmeta.methods.parts import RereadsMany, Settles
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
-from hagmeta.nn.statistics import LEAST, mean_variance, shrunk
+from hagmeta.nn.statistics import LEAST, mean_variance, moment, shrunk
+from hagmeta.packs.one_by_one import one_by_one
 from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
@@ -74,9 +76,16 @@ class Evidence(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """Features in whitened coordinates, where the within-class covariance is the identity."""
+    """Features in whitened coordinates, where the within-class covariance is the identity.
+
+    Rows are visible nodes in ascending order. Behind them, arrays are padded to the number of all nodes.
+    """
 
     points: Tensor  # (nodes, width)
+    inner: Tensor  # (nodes, classes) products of the points with `sums`
+    length: Tensor  # (nodes,) squared lengths of the points
+    sums: Tensor  # (classes, width) sums of the points over the labels of each class
+    middles: Tensor  # (known + 1, width) means of the points of each known class, and of all visible nodes
     centre: Tensor  # (width,) mean of the known class means, subtracted from the features
     root: Tensor  # (width, width) Cholesky factor of the covariance, by which the features were divided
     variance: Tensor  # () target of the shrinkage: mean variance of all columns but the encoder's, or NaN
@@ -161,11 +170,42 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
         return settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
 
     def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """Return `Settled` for all features, without those of an encoder that learns."""
-        within = self._within(labels_of(shared, view, task), view, task)
-        later = self.of_encoder if self.learns else 0
-        fixed = self.width - later
-        return within.settled(self.features_of(shared, view).detach()[:, :fixed], self.of_encoder - later)
+        """Return `Settled` for all features but those of an encoder that learns, and their sources.
+
+        On a GPU the points are left out, because those of a pack need too much memory. They are computed
+        again from the sources.
+        """
+        sources = tuple(source.detach() for source in self.sources(shared.graph, view))
+        labels = labels_of(shared, view, task)
+        settled = one_by_one(self, "settle_one", shared.graph, _bare(view), labels, sources, _bare_task(task))
+        return (*settled, *sources) if _forgets(shared.graph) else settled
+
+    def settle_one(
+        self, graph: Graph, view: View, labels: Tensor, sources: tuple[Tensor, ...], task: Task
+    ) -> tuple[Tensor, ...]:
+        """Return `Settled` of one seed."""
+        rows = _rows_of(view)
+        within = self._within(labels[rows], view.visible[rows], task)
+        settled = within.settled(
+            self._fixed_features(graph, view, sources, rows), self.of_encoder - self._later()
+        )
+        points = settled.points[:0] if _forgets(graph) else _padded(settled.points, len(labels))
+        inner, length = (_padded(part, len(labels)) for part in (settled.inner, settled.length))
+        return settled._replace(points=points, inner=inner, length=length)
+
+    def _later(self) -> int:
+        """Return the number of columns that are not settled, because the encoder changes them."""
+        return self.of_encoder if self.learns else 0
+
+    def _fixed_features(self, graph: Graph, view: View, sources: tuple[Tensor, ...], rows: Tensor) -> Tensor:
+        """Return the features (rows, width) that no step of a session changes."""
+        narrow, drawn = self.narrow_features(graph, view, sources, rows), self.random_features
+        fixed = narrow.new_empty(len(rows), self.width - self._later())
+        fixed[:, drawn:] = narrow[:, : fixed.shape[-1] - drawn]
+        if drawn:
+            for some, place in zip(narrow.split(NODES), fixed.split(NODES), strict=True):
+                place[:, :drawn] = random_columns(some, self.directions)
+        return fixed
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Tensor | None, View]:
         if not self.learns:
@@ -219,13 +259,31 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return logits and readable labels (nodes, classes), and which nodes (nodes, 1) are unlabelled."""
         labels = labels_of(shared, view, task)
-        within = self._within(labels, view, task)
-        settled = Settled(*(view.settled or self.settle(shared, view, task)))
-        model = TwoCovariances(within, settled, learnt)
+        settled = view.settled or self.settle(shared, view, task)
+        seedwise = (_bare(view), labels, settled, learnt, _bare_task(task))
+        logits, free = one_by_one(self, "answer_one", shared.graph, *seedwise)
+        return logits, labels, free
+
+    def answer_one(
+        self,
+        graph: Graph,
+        view: View,
+        labels: Tensor,
+        settled: tuple[Tensor, ...],
+        learnt: Tensor | None,
+        task: Task,
+    ) -> tuple[Tensor, Tensor]:
+        """Return logits (nodes, classes) of one seed, and which nodes (nodes, 1) are unlabelled."""
+        rows = _rows_of(view)
+        within = self._within(labels[rows], view.visible[rows], task)
+        found = self._recovered(graph, view, settled, rows)
+        model = TwoCovariances(within, found, None if learnt is None else learnt[rows])
         known, count, total = within.known, within.count, model.total
-        likely = TEMPERATURE * model.log_likelihood(count, total)
-        neighbours = Neighbours(shared.graph, view)
+        likely = labels.new_zeros(labels.shape)  # of nodes that are not visible it is not used
+        likely[rows] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
+        neighbours = Neighbours(graph, view)
         agreement = within.kept.agreement if within.kept else neighbours.agreement(labels[:, :known])
+        heeded = self.coupling * agreement
         labelled = labels.amax(-1, keepdim=True)  # not the sum: a mislabelled node can have two labels
         free = view.visible.unsqueeze(-1) * (1 - labelled)
 
@@ -233,22 +291,56 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
             """Return logits (nodes, classes) after `times` updates by the neighbours' predictions."""
             logits = likely
             for _ in range(times if self.hears else 0):
-                heard = neighbours.mean(logits.softmax(-1) * free + labels)
-                logits = likely + self.coupling * agreement * heard
+                heard = neighbours.mean(logits.softmax(-1).mul_(free).add_(labels))
+                logits = torch.addcmul(likely, heard, heeded)
             return logits
 
         sure = 0 if self.few_of_all else known  # the first classes, which need no unlabelled nodes
         for _ in range(ROUNDS if self.counts_unlabelled and len(count) > sure else 0):
             soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure:]
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
-            again = model.log_likelihood(count[sure:] + soft.sum(0), total[sure:] + model.sums(soft))
-            likely = torch.cat([likely[:, :sure], TEMPERATURE * again], -1)
-        return answers(HEARD_AT_LAST), labels, free
+            sums = total[sure:] + model.sums(soft[rows])
+            likely[rows, sure:] = TEMPERATURE * model.log_likelihood(count[sure:] + soft.sum(0), sums)
+        return answers(HEARD_AT_LAST), free
 
-    def _within(self, labels: Tensor, view: View, task: Task) -> Within:
+    def _recovered(self, graph: Graph, view: View, settled: tuple[Tensor, ...], rows: Tensor) -> Settled:
+        """Return `Settled` without padding, and with points."""
+        count = len(Settled._fields)
+        found, sources = Settled(*settled[:count]), settled[count:]
+        if sources:
+            points = self._fixed_features(graph, view, sources, rows).sub_(found.centre)
+            _divide(points, found.root)
+        else:
+            points = found.points[: len(rows)]
+        return found._replace(points=points, inner=found.inner[: len(rows)], length=found.length[: len(rows)])
+
+    def _within(self, labels: Tensor, visible: Tensor, task: Task) -> Within:
         kept = Evidence(*task.kept) if task.kept else None
         known = len(kept.means) if kept else len(task.averaged)
-        return Within(labels, known, view.visible, kept, self.width)
+        return Within(labels, known, visible, kept, self.width)
+
+
+def _bare(view: View) -> View:
+    """Return a view without inputs and values that were computed before."""
+    return View(view.visible, view.scale, view.log_degree)
+
+
+def _bare_task(task: Task) -> Task:
+    return task._replace(recalled=())
+
+
+def _forgets(graph: Graph) -> bool:
+    """Return whether points are computed again for every use: on a GPU, where memory is scarcer than time."""
+    return graph.device.type == "cuda"
+
+
+def _rows_of(view: View) -> Tensor:
+    """Return the visible nodes in ascending order."""
+    return view.visible.nonzero().squeeze(-1)
+
+
+def _padded(rows: Tensor, count: int) -> Tensor:
+    return F.pad(rows, (0,) * (2 * rows.dim() - 1) + (count - len(rows),))
 
 
 def labels_of(shared: Shared, view: View, task: Task) -> Tensor:
@@ -290,63 +382,71 @@ class Within:
         if kept:
             self.count = self.count + self._padded(torch.cat([kept.counts, kept.shots]).unsqueeze(-1))[:, 0]
         self._equal = (1 - self.count[:known].sum() / width).clamp(min=RIDGE)
-        every = torch.cat([labels[:, :known], visible.unsqueeze(-1)], -1)
-        self._shares = (every / every.sum(0).clamp(min=1)).mT  # (known + 1, nodes)
-        weights = torch.full_like(self._shares[:, 0], (1 - TOTAL) / known)
-        weights[-1] = TOTAL
-        self._weights = weights.unsqueeze(-1)
+        self._every = torch.cat([labels, visible.unsqueeze(-1)], -1).mT  # (classes + 1, nodes)
+        self._chosen = [*range(known), -1]  # rows of it: the known classes and all visible nodes
+        self._sizes = self._every.sum(-1, keepdim=True)
+        self._shares = self._every[self._chosen] / self._sizes[self._chosen].clamp(min=1)
+        self._weights = torch.full_like(self._shares[:, :1], (1 - TOTAL) / known)
+        self._weights[-1] = TOTAL
+        self._weight = (self._weights * self._shares).sum(0)  # (nodes,)
 
     def _padded(self, rows: Tensor) -> Tensor:
         """Return `rows` of the first classes, padded with zeros for the other classes."""
         return torch.cat([rows, rows.new_zeros(self.labels.shape[-1] - len(rows), rows.shape[-1])])
 
-    def means(self, features: Tensor) -> Tensor:
-        """Return the means (known, width) of the known classes over the labels that may be read."""
-        return self._shares[:-1] @ features
-
-    def _covariance(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return the weighted within-class covariance (left columns, right columns)."""
-        weights = (self._weights * self._shares).sum(0).unsqueeze(-1)
-        parts = zip(*(each.split(NODES) for each in (left, weights, right)), strict=True)
-        moment = sum(one.mT @ (weight * other) for one, weight, other in parts)
-        return moment - (self._weights * (self._shares @ left)).mT @ (self._shares @ right)
-
     def settled(self, features: Tensor, columns: int) -> Settled:
-        """Return whitened `features` (nodes, width), of which the last `columns` are the encoder's."""
-        means = self.kept.means if self.kept else self.means(features)
+        """Whiten `features` (nodes, width) in place, of which the last `columns` are the encoder's."""
+        sums = self._every @ features
+        means = self.kept.means if self.kept else sums[: self.known] / self._sizes[: self.known]
         centre = means.mean(0)
-        features = features - centre
-        covariance = self._covariance(features, features)
+        sums, means = sums - self._sizes * centre, means - centre
+        middles = sums[self._chosen] / self._sizes[self._chosen].clamp(min=1)
+        covariance = moment(features.sub_(centre), self._weight) - (self._weights * middles).mT @ middles
         if self.kept:
             covariance = covariance + (1 - TOTAL) * self.kept.scatter / self.known
         others = features.shape[-1] - columns
         variance = mean_variance(covariance[:others, :others] if others else covariance)
         covariance = shrunk(covariance, self._equal, variance)
         root = torch.linalg.cholesky_ex(covariance).L
-        return Settled(_divided(features, root), centre, root, variance, _traces(covariance, means - centre))
+        _divide(features, root)
+        total = _divided(sums[:-1], root) + self._kept_sums(centre, root)
+        return Settled(
+            points=features,
+            inner=features @ total.mT,
+            length=features.square().sum(-1),
+            sums=total,
+            middles=_divided(middles, root),
+            centre=centre,
+            root=root,
+            variance=variance,
+            traces=_traces(covariance, means),
+        )
 
     def residuals(self, settled: Settled, learnt: Tensor) -> tuple[Tensor, Tensor]:
         """Return the whitened residuals of the `learnt` features given the settled ones, and the new traces.
 
         The residuals are (nodes, columns): the part that the settled features do not predict.
         """
-        means = self.means(learnt)
-        centre = means.mean(0)
-        learnt = learnt - centre
-        told = (1 - self._equal) * self._covariance(settled.points, learnt)
+        middles = self._shares @ learnt
+        means, centre = middles[:-1], middles[:-1].mean(0)
+        learnt, middles = learnt - centre, self._weights * (middles - centre)
+        weighed = self._weight.unsqueeze(-1) * learnt
+        told = (1 - self._equal) * (settled.points.mT @ weighed - settled.middles.mT @ middles)
         variance = settled.variance if len(told) else None  # None: there are only the encoder's columns
-        covariance = shrunk(self._covariance(learnt, learnt), self._equal, variance)
+        covariance = learnt.mT @ weighed - (middles / self._weights).mT @ middles
+        covariance = shrunk(covariance, self._equal, variance)
         root = torch.linalg.cholesky_ex(covariance - told.mT @ told).L
-        points = _divided(learnt - settled.points @ told, root)
+        points = learnt.addmm_(settled.points, told, alpha=-1)
+        _divide(points, root)
         return points, settled.traces + _traces(covariance, means - centre)
 
-    def kept_sums(self, settled: Settled) -> Tensor | float:
+    def _kept_sums(self, centre: Tensor, root: Tensor) -> Tensor | float:
         """Return the kept sums over labels that are gone (classes, width), in the whitened coordinates."""
         if not self.kept:
             return 0.0
         of_known = self.kept.means * self.kept.counts.unsqueeze(-1)
         sums, counts = torch.cat([of_known, self.kept.sums]), torch.cat([self.kept.counts, self.kept.shots])
-        return self._padded(_divided(sums - counts.unsqueeze(-1) * settled.centre, settled.root))
+        return self._padded(_divided(sums - counts.unsqueeze(-1) * centre, root))
 
 
 def _traces(covariance: Tensor, means: Tensor) -> Tensor:
@@ -355,6 +455,12 @@ def _traces(covariance: Tensor, means: Tensor) -> Tensor:
 
 def _divided(rows: Tensor, root: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(root, rows.mT, upper=False).mT
+
+
+def _divide(rows: Tensor, root: Tensor) -> None:
+    """Replace `rows` by `_divided`, in chunks: a copy of all rows would double the memory."""
+    for some in rows.split(NODES):
+        some.copy_(_divided(some, root))
 
 
 class TwoCovariances:
@@ -366,21 +472,27 @@ class TwoCovariances:
 
     def __init__(self, within: Within, settled: Settled, learnt: Tensor | None) -> None:
         self._points, traces = [settled.points], settled.traces
+        self.total, self.inner, length = settled.sums, settled.inner, settled.length  # over labels
         if learnt is not None:
             points, traces = within.residuals(settled, learnt)
+            sums = within.labels.mT @ points
             self._points.append(points)
-        self.total = self.sums(within.labels) + within.kept_sums(settled)  # (classes, width) over labels
+            self.total = torch.cat([self.total, sums], -1)
+            self.inner = torch.addmm(self.inner, points, sums.mT)
+            length = length + points.square().sum(-1)
         known, freedom = within.known, max(within.known - 1, 1)
-        spread = self.total[:known] / within.count[:known].unsqueeze(-1) / freedom**0.5
+        share = 1 / within.count[:known].unsqueeze(-1) / freedom**0.5
+        spread = self.total[:known] * share
         values, vectors = torch.linalg.eigh(spread @ spread.mT)
         values, vectors = values[1:].clamp(min=LEAST), vectors[:, 1:]  # centred means lose one dimension
-        self._axes = spread.mT @ (vectors / values.sqrt())  # (width, known - 1)
+        turned = vectors / values.sqrt()
+        self._axes = spread.mT @ turned  # (width, known - 1)
         self._floor = PRIOR * traces[1] / freedom / traces[0]
         self._spread = self._floor + (1 - PRIOR) * values  # (known - 1,)
         self._others = self.total.shape[-1] - known + 1
-        self._along = self._times(self._axes.mT)
-        length = torch.stack([points.square().sum(-1) for points in self._points]).sum(0)
-        self._aside = length - self._along.square().sum(-1)
+        self._along = self.inner[:, :known] @ (share * turned)  # the products of points and axes
+        self._squares = self._along.square()
+        self._aside = (length - self._squares.sum(-1)).unsqueeze(-1)
 
     def sums(self, shares: Tensor) -> Tensor:
         """Return sums (classes, width) over the nodes, weighted by `shares` (nodes, classes)."""
@@ -389,41 +501,46 @@ class TwoCovariances:
     def _times(self, rows: Tensor) -> Tensor:
         """Return the products (nodes, rows) of all points with `rows` (rows, width)."""
         parts = rows.split([points.shape[-1] for points in self._points], -1)
-        return torch.stack([p @ r.mT for p, r in zip(self._points, parts, strict=True)]).sum(0)
+        return sum((p @ r.mT for p, r in zip(self._points, parts, strict=True)), rows.new_zeros(()))
 
-    def log_likelihood(self, counts: Tensor, sums: Tensor) -> Tensor:
+    def log_likelihood(self, counts: Tensor, sums: Tensor, inner: Tensor | None = None) -> Tensor:
         """Return the log-likelihood (nodes, classes) of each node in each class.
 
-        `counts` (classes,) and `sums` (classes, width) describe the labelled nodes of the classes.
+        `counts` (classes,) and `sums` (classes, width) describe the labelled nodes of the classes. `inner`
+        (nodes, classes) are the products of the points with the sums, if they are known.
         """
         along = sums @ self._axes
         # After n nodes, a class mean has the variance b / (1 + n b), and its mean is that times their sum.
         rest = self._floor / (1 + counts * self._floor)
         variance = self._spread / (1 + counts.unsqueeze(-1) * self._spread)
         mean, width = variance * along, 1 + variance
-        inner = self._times(sums) - self._along @ along.mT
         length = sums.square().sum(-1) - along.square().sum(-1)
-        distance = (
-            self._along.square() @ (1 / width).mT
-            - 2 * self._along @ (mean / width).mT
-            + (mean.square() / width + width.log()).sum(-1)
-            + (self._aside.unsqueeze(-1) - 2 * rest * inner + rest.square() * length) / (1 + rest)
-            + self._others * rest.log1p()
+        inner = self._times(sums) if inner is None else inner
+        # The distance in the directions of the axes, and in all others. One array holds the sum.
+        pull = rest / (1 + rest)
+        distance = torch.addmm(
+            (mean.square() / width + width.log()).sum(-1)
+            + rest.square() * length / (1 + rest)
+            + self._others * rest.log1p(),
+            self._squares,
+            (1 / width).mT,
         )
-        return -distance / 2
+        distance.addmm_(self._along, (mean / width - pull.unsqueeze(-1) * along).mT, alpha=-2)
+        distance.addcmul_(self._aside, 1 / (1 + rest))
+        distance.addcmul_(inner, pull, value=-2)
+        return distance.mul_(-0.5)
 
 
 class Neighbours:
     """Averages over the visible neighbours of each node."""
 
     def __init__(self, graph: Graph, view: View) -> None:
-        self._graph, self._view = graph, view
-        self._root = torch.where(view.scale > 0, 1 / view.scale.clamp(min=LEAST), 0.0).unsqueeze(-1)
-        self._count = (view.log_degree.exp() - 1).clamp(min=1).unsqueeze(-1)
+        self._graph, self._view = graph, view._replace(scale=view.visible)  # propagation is then a plain sum
+        self._share = 1 / (view.log_degree.exp() - 1).clamp(min=1).unsqueeze(-1)
 
     def mean(self, values: Tensor) -> Tensor:
         """Return neighbour averages (nodes, columns) of `values`, which are zero for nodes to ignore."""
-        return self._sum(values) / self._count
+        return self._sum(values).mul_(self._share)
 
     def agreement(self, labels: Tensor) -> Tensor:
         """Return how much more often labelled neighbours share a class than by chance, as a tensor (1,).
@@ -439,5 +556,4 @@ class Neighbours:
         )
 
     def _sum(self, values: Tensor) -> Tensor:
-        around = self._graph.aggregate(self._root * values, self._view) * self._root
-        return around - values * self._view.visible.unsqueeze(-1)  # propagation includes the node itself
+        return self._graph.aggregate(values, self._view) - values  # propagation includes the node itself

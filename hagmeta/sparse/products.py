@@ -116,6 +116,8 @@ def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows
 class _Aggregate(torch.autograd.Function):
     @staticmethod
     def forward(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
+        if adjacency.on_gpu and hidden.dim() == 2:  # one seed without `vmap`
+            return _Aggregate.forward(adjacency, scale.unsqueeze(1), hidden.unsqueeze(1)).squeeze(1)
         if adjacency.on_gpu:
             return adjacency.scaled_product(scale.T, hidden)
         scale = scale.unsqueeze(-1)

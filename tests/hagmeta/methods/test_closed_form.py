@@ -19,7 +19,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, closed_form
 from hagmeta.methods.closed_form import OF_THE_ENCODER, ClosedForm
 from hagmeta.nn import statistics
-from hagmeta.nn.statistics import LabelledRows, ridged, shrunk, solve
+from hagmeta.nn.statistics import MOMENT_COLUMNS, LabelledRows, moment, ridged, shrunk, solve
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.pipeline import prepare, pretrain, run
@@ -344,6 +344,11 @@ def test_covariances_are_shrunk_towards_their_mean_variance() -> None:
     torch.testing.assert_close(shrunk(covariance, 0.5), torch.tensor([[2.5, 0.5], [0.5, 1.5]]))
     torch.testing.assert_close(shrunk(covariance.expand(2, 2, 2), 1.0), 2 * torch.eye(2).expand(2, 2, 2))
     assert (shrunk(torch.zeros(2, 2), 0.1).diagonal() > 0).all()
+
+
+def test_a_moment_is_computed_by_halves() -> None:
+    rows, weights = torch.randn(50, 2 * MOMENT_COLUMNS + 3).double(), torch.rand(50).double()
+    torch.testing.assert_close(moment(rows, weights), rows.mT @ (weights.unsqueeze(-1) * rows))
 
 
 def test_a_ridge_is_relative_to_the_mean_eigenvalue() -> None:

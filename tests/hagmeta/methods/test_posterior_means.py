@@ -34,6 +34,7 @@ from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.inputs import make_inputs
+from hagmeta.testing import results
 
 CPU = torch.device("cpu")
 KNOWN, WIDTH = 6, 9
@@ -167,6 +168,16 @@ def answers(config: RunConfig, dataset: Dataset) -> list[list[list[float]]]:
 def test_every_part_counts(tiny_graph: Dataset, tiny: Tiny, off: dict[str, float]) -> None:
     usual = {"method": "posterior-means", "finetune_steps": 20}
     assert answers(tiny(**usual), tiny_graph) != answers(tiny(**usual | off), tiny_graph)
+
+
+@pytest.mark.parametrize("features", ["both", "propagated"])  # the encoder learns, and there is none
+def test_points_that_are_computed_again_are_the_same_to_the_bit(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, features: str
+) -> None:
+    config = tiny(method="posterior-means", features=features)
+    stored = results(config, [0, 1], tiny_graph)
+    monkeypatch.setattr(posterior_means, "_forgets", lambda graph: True)  # as on a GPU
+    assert results(config, [0, 1], tiny_graph) == stored
 
 
 def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
