@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from hagmeta.common.errors import UserError
+from hagmeta.packs.adam import Adam
 
 Parameters = dict[str, Tensor]  # by name
 Step = str | Callable[..., Any]  # the name of a step of a module, or a function of the module
@@ -72,7 +73,7 @@ class Pack:
             }
             for prefix, (own_rate, own_decay) in (own or {}).items()
         ]
-        return torch.optim.Adam(
+        return Adam(
             [{"params": list(learning.values())}, *apart],
             lr=rate,
             weight_decay=weight_decay,
