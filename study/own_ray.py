@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -42,6 +43,8 @@ class OwnRay:
     def wait(self) -> None:
         """Wait until Ray has started; raise the error if it has not."""
         self._ready.wait()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))  # Ray has replaced it
         if self._error is not None:
             raise self._error
         if not self.was_awaited:
