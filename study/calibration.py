@@ -16,7 +16,6 @@ import numpy as np
 import ray
 import torch
 
-import hagmeta
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
@@ -30,7 +29,7 @@ from study.naming import counted
 from study.plan import Trial
 from study.resources import Kind, fits_anywhere, kind, share_of
 
-CODE = Path(hagmeta.__file__).parent
+CODE = Path(__file__).resolve().parent.parent / "hagmeta"
 ALLOCATING = ("methods", "nn", "packs", "phases", "sparse", "pipeline.py")  # the code that uses GPU memory
 
 _WITH_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import ray
 
-from study import connection, early, own_ray
+from study import connection, early
 from study.options import read_options
 from tests.study.test_launch import ROOT, SPACE
 from tests.waiting import HANG, wait_for
@@ -54,7 +54,7 @@ def test_an_error_in_the_background_is_raised_where_ray_is_needed(monkeypatch: p
     def fail(**_: Any) -> None:
         raise RuntimeError("no port is free")
 
-    monkeypatch.setattr(own_ray.ray, "init", fail)
+    monkeypatch.setattr(ray, "init", fail)
     try:
         connection.begin_ray(ROOT)
         with pytest.raises(RuntimeError, match="no port is free"):
