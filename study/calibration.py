@@ -196,7 +196,7 @@ def _peak(probe: MemoryProbe, device: torch.device) -> float:
 
 
 def _measured_in_a_worker(probes: Sequence[MemoryProbe], lent: Mapping[str, Dataset]) -> list[float]:
-    worker: Any = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
+    worker: Any = ray.remote(num_cpus=1, num_gpus=1, max_retries=0, max_calls=1)(measure)  # frees its memory
     in_order = sorted(probes, key=lambda probe: probe.config.dataset)  # loads each dataset once
     try:
         peaks = ray.get(worker.remote(in_order, torch.device("cuda"), dict(lent)))

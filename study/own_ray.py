@@ -19,7 +19,7 @@ from ray._private.node import Node
 PRIVATE = "hagmeta_launch"  # a resource that marks a Ray started by a launch
 PRELOADED = "study.preload"  # the module that workers import when they start
 THREADS = "OMP_NUM_THREADS"
-MOST_IDLE_SECONDS = 3600  # until Ray ends a worker without work; its default is one second
+MOST_IDLE_SECONDS = 120  # until Ray ends a worker without work; its default is one second
 
 
 class OwnRay:
@@ -80,8 +80,9 @@ class OwnRay:
                 resources={PRIVATE: 1},
                 _system_config={
                     "preload_python_modules": [PRELOADED],
-                    # Workers wait for the first trial while data is prepared.
+                    # Workers wait for the first trial while data is prepared; then those without one end.
                     "idle_worker_killing_time_threshold_ms": 1000 * MOST_IDLE_SECONDS,
+                    "num_workers_soft_limit": 0,
                 },
             )
 
