@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,17 +77,36 @@ def _watch(process: subprocess.Popen[bytes]) -> list[tuple[float, float]]:
     return used
 
 
-def _first_step(report: Path) -> float:
-    """Return when a trial took its first step, in seconds since the epoch, from its last report to Tune."""
-    found: dict[str, Any] = json.loads(report.read_text().splitlines()[-1])
-    if "started" not in found:  # it failed
-        return float("inf")
-    spec, runs = found["config"]["spec"], report.parents[2] / "runs"
-    folder = runs / spec["name"].partition("_")[0]
-    records = [json.loads((folder / f"{seed}.json").read_text()) for seed in spec["seeds"]]
+def _first_step(path: Path) -> float:
+    """Return when a trial took its first step, in seconds since the epoch."""
+    report, records = read_report(path)
     # A record has its seed's share of the seconds of its pack.
     prepared = sum(record["seconds"]["prepare"] for record in records)
-    return float(found["started"] + found["load_seconds"] + prepared)
+    return float(report["started"] + report["load_seconds"] + prepared) if records else float("inf")
+
+
+def read_report(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the last report of a trial to Tune, and the records of its runs; none if it failed."""
+    report: dict[str, Any] = json.loads(path.read_text().splitlines()[-1])
+    if "started" not in report:
+        return report, []
+    spec = report["config"]["spec"]
+    if "members" in spec:
+        runs = [(spec["configs"][place], seed) for place, seed in spec["members"]]
+    else:  # of an older checkout
+        runs = [(spec["config"], seed) for seed in spec["seeds"]]
+    records = _records(path.parents[2] / "runs")
+    return report, [records[_key(config, seed)] for config, seed in runs]
+
+
+@cache
+def _records(folder: Path) -> dict[str, dict[str, Any]]:
+    records = [json.loads(path.read_text()) for path in folder.glob("*/*.json")]
+    return {_key(record["config"], record["seed"]): record for record in records}
+
+
+def _key(config: dict[str, Any], seed: int) -> str:
+    return json.dumps([config, seed], sort_keys=True)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from hagmeta.common.errors import UserError
-from hagmeta.packs.adam import Adam
+from hagmeta.packs.optimizers import Adam
 
 Parameters = dict[str, Tensor]  # by name
 Step = str | Callable[..., Any]  # the name of a step of a module, or a function of the module

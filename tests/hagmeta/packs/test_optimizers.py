@@ -7,11 +7,11 @@ import sys
 
 import torch
 
-from hagmeta.packs.adam import Adam
+from hagmeta.packs.optimizers import Adam
 
 PROGRAM = """
 import sys, torch
-from hagmeta.packs.adam import Adam
+from hagmeta.packs.optimizers import Adam
 weight = torch.ones(3, requires_grad=True)
 optimizer = Adam([weight], fused=True)
 weight.sum().backward()
