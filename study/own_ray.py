@@ -97,7 +97,9 @@ def _lean(variables: dict[str, str]) -> Iterator[None]:
     """
     without: dict[str, Any] = {"no_monitor": True, "include_log_monitor": False}
     lean = partial(parameter.RayParams, **without, env_vars=variables)
-    with patch.object(parameter, "RayParams", lean), patch.object(Node, "start_api_server", _start_nothing):
+    # `create`: another version of Ray may have no such method.
+    without_server = patch.object(Node, "start_api_server", _start_nothing, create=True)
+    with patch.object(parameter, "RayParams", lean), without_server:
         yield
 
 
@@ -115,7 +117,7 @@ def _variables_inherited() -> Iterator[None]:
 
     none: dict[str, str] = {}
     with (
-        patch.object(class_cache, "DEFAULT_ENV_VARS", none),
-        patch.object(class_cache, "ENV_VARS_TO_PROPAGATE", none),
+        patch.object(class_cache, "DEFAULT_ENV_VARS", none, create=True),
+        patch.object(class_cache, "ENV_VARS_TO_PROPAGATE", none, create=True),
     ):
         yield
