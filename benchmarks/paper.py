@@ -12,7 +12,6 @@ Nothing is there before: pre-training, and the measuring of GPU memory, are part
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -28,6 +27,7 @@ import yaml
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from startup import read_report
 
 from hagmeta.common.command import Parser, show_error
 from hagmeta.common.errors import UserError, choose
@@ -166,6 +166,7 @@ def launch(space: Path, options: argparse.Namespace, folder: Path) -> int:
     if options.mps:
         command.append("--mps")
     environment = {"CUDA_VISIBLE_DEVICES": "0"} | os.environ | {"HAGMETA_HOME": str(folder / "home")}
+    environment["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "0"  # Tune then writes what trials report
     return subprocess.run(command, env=environment, check=False).returncode
 
 
@@ -177,14 +178,13 @@ def count(space: Path, store: Store) -> tuple[int, int]:
 
 
 def read_trials(folder: Path) -> list[TrialTime]:
-    """From what each trial reported to Ray Tune with its records."""
+    """From what each trial reported to Ray Tune, and its records."""
     trials = []
     for path in sorted(folder.glob("*/result.json")):
-        results = [json.loads(line) for line in path.read_text().splitlines()]
-        result = next((result for result in reversed(results) if result.get("records")), None)
-        if result is None:  # failed
+        result, records = read_report(path)
+        if not records:  # failed
             continue
-        spec, records = result["config"]["spec"], json.loads(result["records"])
+        spec = result["config"]["spec"]
         trials.append(
             TrialTime(
                 dataset=spec["config"]["dataset"],

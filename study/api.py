@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
@@ -14,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from hagmeta.common.command import plain_console
 from hagmeta.common.differences import differing
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import make_home
@@ -22,14 +22,13 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.pipeline import check_features
 from hagmeta.protocol import ProtocolSettings
 from hagmeta.protocol.splits import make_split
-from study import data, measuring, mps
+from study import data, early, measuring, mps
 from study import space as spaces
 from study.carry_out import carry_out, finished
 from study.naming import TrialNames, counted, settings_text, wrapped
 from study.options import LaunchOptions
 from study.plan import Plan, make_plan
 from study.plugin_changes import check_unchanged
-from study.remote import Mirror
 from study.space import Space
 from study.store import Store
 
@@ -71,11 +70,6 @@ def launch(
         return _launch(_read(space, options), options, console)
 
 
-def plain_console() -> Console:
-    """Return a console that prints text unchanged, without markup or emoji."""
-    return Console(highlight=False, markup=False, emoji=False)
-
-
 def _read(space: str | Path | Mapping[str, Any] | None, options: LaunchOptions) -> Space:
     if (space is None) != bool(options.methods):
         raise UserError("a study needs either a space or methods to compare; give exactly one of them.")
@@ -102,14 +96,13 @@ def _read(space: str | Path | Mapping[str, Any] | None, options: LaunchOptions) 
 
 
 def _launch(space: Space, options: LaunchOptions, console: Console) -> StudyOutcome:
-    graphs = _check_data(space.resolved)
     _check_snapshot(space.resolved, options.save_embeddings)
-    with _results(options, space.name, graphs, console) as store:
-        check_unchanged(store, space.resolved)
-        if options.dry_run:
-            return StudyOutcome(_dry_run(space, store, options, console), store.folder)
-        with _ending_ray(options):
-            return StudyOutcome(_run(space, store, options, console), store.folder)
+    with nullcontext() if options.dry_run else _ending_ray(options, space.name):
+        graphs = _check_data(space.resolved)
+        with _results(options, space.name, graphs, console) as store:
+            check_unchanged(store, space.resolved)
+            run = _dry_run if options.dry_run else _run
+            return StudyOutcome(run(space, store, options, console), store.folder)
 
 
 def _run(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
@@ -155,6 +148,8 @@ def _results(
     if "://" not in results:
         store, mirror = Store(Path(results) / study, graphs=graphs), None
     else:
+        from study.remote import Mirror  # imports Arrow: only for buckets
+
         mirror = Mirror(results, study)
         store = Store(mirror.folder, mirror.send, graphs)
     store.check_path()
@@ -168,16 +163,15 @@ def _results(
 
 
 @contextmanager
-def _ending_ray(options: LaunchOptions) -> Iterator[None]:
-    """Shut down the Ray of this launch at the end; MPS, if requested, ends after it."""
+def _ending_ray(options: LaunchOptions, study: str) -> Iterator[None]:
+    """Shut down the Ray of this launch at the end; MPS, if requested, starts before it and ends after it."""
     with mps.daemon() if options.mps else nullcontext():
         try:
+            if options.mps:
+                early.begin_ray(options, study)
             yield
         finally:
-            if "study.connection" in sys.modules:  # otherwise nothing ran; importing Ray takes seconds
-                from study import connection
-
-                connection.end_ray()
+            early.end_ray()
 
 
 def _check_snapshot(configs: Sequence[RunConfig], snapshot: int | None) -> None:

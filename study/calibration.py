@@ -1,15 +1,18 @@
-"""Measure the GPU memory of trials in short runs before a study, and keep it for later studies."""
+"""Find the GPU memory of trials before a study: by an upper bound or, where it is too high, in short runs."""
 
 from __future__ import annotations
 
+import ast
 import gc
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 import torch
 
@@ -17,21 +20,29 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.common.home import home
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets import describe
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining
-from hagmeta.packs.environment import code_version
 from hagmeta.pipeline import run
+from hagmeta.sparse.inputs import width_of
 from study import data
 from study.naming import counted
 from study.plan import Trial
 from study.resources import Kind, fits_anywhere, kind, share_of
 
+CODE = Path(__file__).resolve().parent.parent / "hagmeta"
+ALLOCATING = ("methods", "nn", "packs", "phases", "sparse", "pipeline.py")  # the code that uses GPU memory
+
+_WITH_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 PSEUDO_STREAMS = 2  # the second one captures CUDA graphs of the shapes in the first
 NOT_MEASURED = float("inf")  # the trial gets a whole GPU
-# Upper bounds, with room to spare: values per node and seed, and all other memory.
-LAYERS = 60
+# Trials that may not fit eight times are on large graphs, where four at once keep a GPU busy.
+ENOUGH_AT_ONCE = 4
+# Upper bounds: values per node and seed, bytes per edge, and all other memory. Eight methods at Reddit's size
+# with 32 hidden units used 19 values per unit and less. A pack that does not fit after all runs in halves.
+LAYERS = 30  # per hidden unit
+INNER_STEP = 3  # per hidden unit and inner step
 CLASS_ROWS = 600
+EDGE_BYTES = 50
 OTHER_BYTES = 1e9
 
 
@@ -50,13 +61,23 @@ class MemoryProbe:
         return " / ".join([*words, hashlib.sha256(json.dumps(hashed).encode()).hexdigest()[:16]])
 
     def most(self) -> float:
-        """Return an upper bound in bytes; infinite if the size of the graph is unknown."""
-        nodes = describe(self.config.dataset, home() / "data").nodes
-        if nodes is None:
+        """Return an upper bound in bytes; infinite if the data cannot be loaded."""
+        try:
+            dataset = data.load(self.config.dataset)
+        except UserError:  # the trials report it
             return NOT_MEASURED
         steps = self.config.inner_steps if self.config.applies("inner_steps") else 0
-        layers = LAYERS * (1 + steps / 4) * self.config.hidden
-        return OTHER_BYTES + 4.0 * nodes * self.seeds * (layers + CLASS_ROWS)
+        columns = self._input_columns(dataset)
+        values = (LAYERS + INNER_STEP * steps) * self.config.hidden + CLASS_ROWS + columns
+        nodes = 4.0 * dataset.num_nodes * (self.seeds * values + columns)
+        return OTHER_BYTES + nodes + EDGE_BYTES * len(dataset.edges)
+
+    def _input_columns(self, dataset: Dataset) -> int:
+        """Return the columns of dense inputs, which are kept for all seeds and, propagated, for each seed."""
+        narrow = self.config.inputs == "svd"
+        if not narrow and not isinstance(dataset.features, np.ndarray):
+            return 0  # sparse features are small
+        return width_of(self.config.inputs, dataset.num_features)
 
 
 def gpu_shares(
@@ -76,19 +97,29 @@ def gpu_shares(
     """
     name, memory = _gpu()
     probes = make_probes(trials, eager=eager)
-    small = {key for key, probe in probes.items() if fits_anywhere(probe.most(), memory)}
-    larger = {key: probe for key, probe in probes.items() if key not in small}
-    known = _read()
-    new = [probe for probe in larger.values() if probe.key(name) not in known]
+    bounds = {key: probe.most() for key, probe in _by_dataset(probes).items()}
+    larger = {key: probe for key, probe in probes.items() if not fits_anywhere(bounds[key], memory)}
+    known = _read() if larger else {}
+    unknown = {key: probe for key, probe in larger.items() if probe.key(name) not in known}
+    new = [probe for key, probe in unknown.items() if share_of(bounds[key], memory) > 1 / ENOUGH_AT_ONCE]
     if new:
         say(f"measuring the GPU memory of {len(new)} of {counted(len(probes), 'kind')} of trials")
         measured = zip(new, _measured_in_a_worker(new, lent or {}), strict=True)
         known |= {probe.key(name): peak for probe, peak in measured if peak != NOT_MEASURED}
         _write(known)
-    peaks = {key: known.get(probe.key(name), NOT_MEASURED) for key, probe in larger.items()}
+    peaks = {
+        key: known.get(probe.key(name), NOT_MEASURED)
+        for key, probe in larger.items()
+        if probe.key(name) in known or probe in new
+    }
     if peaks:
         say(_in_words(peaks, sum(probe.key(name) in known for probe in new)))
-    return {key: share_of(peaks.get(key, 0.0), memory) for key in probes}
+    return {key: share_of(peaks.get(key, bounds[key]), memory) for key in probes}
+
+
+def _by_dataset(probes: Mapping[Kind, MemoryProbe]) -> dict[Kind, MemoryProbe]:
+    """Sort probes so that each dataset is loaded once."""
+    return dict(sorted(probes.items(), key=lambda item: item[1].config.dataset))
 
 
 def _in_words(peaks: Mapping[Kind, float], measured: int) -> str:
@@ -165,7 +196,7 @@ def _peak(probe: MemoryProbe, device: torch.device) -> float:
 
 
 def _measured_in_a_worker(probes: Sequence[MemoryProbe], lent: Mapping[str, Dataset]) -> list[float]:
-    worker: Any = ray.remote(num_cpus=1, num_gpus=1, max_retries=0)(measure)
+    worker: Any = ray.remote(num_cpus=1, num_gpus=1, max_retries=0, max_calls=1)(measure)  # frees its memory
     in_order = sorted(probes, key=lambda probe: probe.config.dataset)  # loads each dataset once
     try:
         peaks = ray.get(worker.remote(in_order, torch.device("cuda"), dict(lent)))
@@ -190,6 +221,23 @@ def _gpu() -> tuple[str, float]:
 def _own_gpu() -> tuple[str, float]:
     properties = torch.cuda.get_device_properties(0)
     return properties.name, float(properties.total_memory)
+
+
+@cache
+def code_version() -> str:
+    """Return a hash of the code that uses GPU memory, without its comments, docstrings and formatting."""
+    digest = hashlib.sha256()
+    for path in sorted(path for name in ALLOCATING for path in _modules(CODE / name)):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, _WITH_DOCSTRINGS) and ast.get_docstring(node) is not None:
+                node.body = node.body[1:]
+        digest.update(f"{path.relative_to(CODE).as_posix()}\0{ast.dump(tree)}\0".encode())
+    return digest.hexdigest()
+
+
+def _modules(place: Path) -> Iterable[Path]:
+    return place.rglob("*.py") if place.is_dir() else [place]
 
 
 def _file() -> Path:

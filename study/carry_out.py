@@ -133,7 +133,7 @@ def start(options: LaunchOptions, console: Console, configs: Iterable[RunConfig]
     Returns:
         The resources of the cluster.
     """
-    if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
+    if "study.connection" not in sys.modules or not sys.modules["study.connection"].is_up():
         where = (
             f"connecting to Ray at {options.address}" if options.address else "starting Ray on this machine"
         )
@@ -145,7 +145,7 @@ def start(options: LaunchOptions, console: Console, configs: Iterable[RunConfig]
     try:
         needed = {name.rpartition(":")[2] for config in configs for _, name in plugins_of(config)}
         staged = plugins.stage(home() / "plugins", needed | set(options.metrics))
-        cluster = connection.start_ray(options.address, ROOT, console.print, staged)
+        cluster = connection.start_ray(options.address, ROOT, console.print, staged, options.cpus_per_trial)
     except UserError:
         raise
     except ray.exceptions.RuntimeEnvSetupError as error:

@@ -19,14 +19,40 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 from hagmeta.common.plugins import VARIABLE
 from study.errors import LaunchBroken
+from study.own_ray import PRIVATE, OwnRay
 from study.worker import PACKAGES, import_packages
 
 LEFT_BEHIND = [".git", ".venv", "results", "**/*.partial", "**/__pycache__"]  # not sent to nodes
 SETUP_HOOK = f"{import_packages.__module__}.{import_packages.__name__}"
 SECONDS_TO_LOOK = 30.0  # time for a node to check whether it has a folder
-PRIVATE = "hagmeta_launch"  # a resource that marks a Ray started by a launch
+NOT_OURS = (
+    "Ray is already running in this process, without the plug-ins that workers of this study need; "
+    "call ray.shutdown() first."
+)
 
-_ours: dict[str, Any] | None = None  # the worker environment of the Ray that we started
+_own: OwnRay | None = None  # the Ray that we started, or are starting, on this machine
+_sent: dict[str, Any] | None = None  # the worker environment at the cluster to which we connected
+
+
+def begin_ray(root: Path, plugins: Path | None = None, cpus: float | None = None) -> None:
+    """Begin to start Ray on this machine in the background, unless this process has one; `start_ray` waits.
+
+    Args:
+        root: The folder of this project, which workers import.
+        plugins: The folder with the code that `hagmeta.common.plugins.stage` has copied for workers.
+        cpus: CPUs per trial; None for 1.
+    """
+    global _own
+    environment = _environment(None, root, plugins)
+    if _own is not None and _own.environment != environment:
+        end_ray()
+    if _own is None and not ray.is_initialized():
+        _own = OwnRay(environment, max(1, int(cpus or 1)))
+
+
+def is_up() -> bool:
+    """Return whether this process uses Ray already; one in the background counts from `start_ray` on."""
+    return ray.is_initialized() if _own is None else _own.was_awaited
 
 
 def start_ray(
@@ -34,6 +60,7 @@ def start_ray(
     root: Path,
     say: Callable[[str], object] = lambda text: None,
     plugins: Path | None = None,
+    cpus: float | None = None,
 ) -> dict[str, float]:
     """Connect to a cluster, or start Ray on this machine.
 
@@ -42,39 +69,42 @@ def start_ray(
         root: The folder of this project, which workers import.
         say: Prints a line.
         plugins: The folder with the code that `hagmeta.common.plugins.stage` has copied for workers.
+        cpus: CPUs per trial; None for 1.
 
     Returns:
         The resources of the cluster.
     """
-    global _ours
-    environment = _environment(address, root, plugins)
-    if ray.is_initialized() and _ours not in (None, environment):
+    if address:
+        return _connect(address, _environment(address, root, plugins), say)
+    begin_ray(root, plugins, cpus)
+    if _own is not None:
+        _own.wait()
+    elif plugins:
+        raise UserError(NOT_OURS)
+    return dict(ray.cluster_resources())
+
+
+def _connect(address: str, environment: dict[str, Any], say: Callable[[str], object]) -> dict[str, float]:
+    global _sent
+    if environment != _sent:
         end_ray()
-    if ray.is_initialized():
-        if _ours is None and plugins:
-            raise UserError(
-                "Ray is already running in this process, without the plug-ins that workers of this study "
-                "need; call ray.shutdown() first."
-            )
+    if ray.is_initialized():  # since an earlier call, or by the user
+        if _sent is None and VARIABLE in environment["env_vars"]:
+            raise UserError(NOT_OURS)
         return dict(ray.cluster_resources())
-    if address and address != "auto":
+    if address != "auto":
         # Ray would retry for minutes.
         host, _, port = address.rpartition(":")
         socket.create_connection((host, int(port)), timeout=5).close()
     stopping = signal.getsignal(signal.SIGTERM)
     context = ray.init(
-        address=address or "local",  # never reuse a Ray that someone else runs here, without our MPS
-        runtime_env=environment,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        include_dashboard=None if address else False,
-        resources=None if address else {PRIVATE: 1},
+        address=address, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR
     )
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stopping)  # Ray has replaced it
-    _ours = environment
+    _sent = environment
     found = dict(ray.cluster_resources())
-    if address and PRIVATE in found:
+    if PRIVATE in found:
         end_ray()
         raise UserError(
             f"--address {address} is the Ray of another launch and ends with it. Remove --address, or "
@@ -87,10 +117,12 @@ def start_ray(
 
 def end_ray() -> None:
     """Shut down the Ray that we started, or disconnect from a cluster; a Ray of the user keeps running."""
-    global _ours
-    if _ours is not None:
+    global _own, _sent
+    if _own is not None:
+        _own.end()
+    elif _sent is not None:
         ray.shutdown()
-        _ours = None
+    _own = _sent = None
 
 
 def _environment(address: str | None, root: Path, plugins: Path | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
@@ -31,15 +32,15 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from hagmeta.common.command import show_error
+from hagmeta.common.command import plain_console, show_error
 from hagmeta.common.errors import UserError
-from study import space as spaces
-from study.api import launch, plain_console
-from study.cost import in_words, total_seconds
+from study import early
 from study.errors import LaunchBroken
-from study.naming import counted
-from study.options import read_options
+from study.options import CommandLine, read_options
 from study.signals import Stopped, stopped_by_signals
+
+if TYPE_CHECKING:
+    from study.space import Space
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 KEPT = "Finished runs are kept. Repeat the command to continue."
@@ -50,14 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = plain_console()
     try:
         with stopped_by_signals():
-            typed = read_options(arguments, __doc__)
-            if typed.lists:
-                _list(console)
-                return 0
-            return launch(typed.space, typed.options, console=console).status
-    except UserError as error:
-        show_error(error)
-        return 2
+            return _run(arguments, console)
     except BrokenPipeError:  # the reader of a pipe, such as head, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit would fail again
         return 1
@@ -65,16 +59,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(OSError):  # the terminal may be gone
             console.print(f"Stopped by {stopped}. {KEPT}", style="bold red")
         return stopped.status
+
+
+def _run(arguments: Sequence[str] | None, console: Console) -> int:
+    """Run the command line and report errors; a Ray that has started early ends after the message."""
+    try:
+        typed = read_options(arguments, __doc__)
+        if typed.lists:
+            _list(console)
+            return 0
+        return _launch(typed, console)
+    except UserError as error:
+        show_error(error)
+        return 2
     except LaunchBroken as error:
         show_error(UserError(f"{error} {KEPT}"))
         return 1
     except Exception as error:
-        reason = _disk_error(error)
+        reason = None if isinstance(error, BrokenPipeError) else _disk_error(error)
         if reason is None:
             raise
         where = f"check the disks of {typed.options.results} and $HAGMETA_HOME"
         show_error(UserError(f"{reason}; {where}. {KEPT}"))
         return 1
+    finally:
+        early.end_ray()
+
+
+def _launch(typed: CommandLine, console: Console) -> int:
+    if "torch" not in sys.modules:  # otherwise there is nothing to do while Ray starts
+        early.begin_ray_for(typed)
+    with early.collector_paused():
+        from study.api import launch  # imports torch, which takes seconds
+
+    return launch(typed.space, typed.options, console=console).status
 
 
 def _disk_error(error: BaseException | None) -> str | None:
@@ -90,6 +108,9 @@ def _disk_error(error: BaseException | None) -> str | None:
 
 def _list(console: Console) -> None:
     """Print each search space with its description, its size and a rough time."""
+    with early.collector_paused():
+        from study import space as spaces  # imports torch, which takes seconds
+
     for name in spaces.names():
         whole, quick = spaces.read(name), spaces.read(name, quick=True)
         console.print(name, style="bold")
@@ -98,8 +119,11 @@ def _list(console: Console) -> None:
     console.print("Times are rough estimates for one CPU core.")
 
 
-def _size(space: spaces.Space) -> str:
+def _size(space: Space) -> str:
     """Return the number of runs or samples of `space` and a rough time."""
+    from study.cost import in_words, total_seconds
+    from study.naming import counted
+
     seconds, seeds = total_seconds(space.resolved, len(space.seeds)), counted(len(space.seeds), "seed")
     if space.search:
         samples, searches = space.search.samples, len(space.configs)

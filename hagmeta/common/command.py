@@ -39,6 +39,11 @@ class Parser(argparse.ArgumentParser):
         return options
 
 
+def plain_console() -> Console:
+    """Return a console that prints text unchanged, without markup or emoji."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
 def show_error(error: UserError) -> None:
     """Print ``error`` on one line of standard error, without interpreting markup."""
     line = " ".join(f"error: {error}".split())

@@ -9,6 +9,7 @@ class, so that no method can be perfect.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -163,16 +164,26 @@ def _draw_pairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw both ends by weight. With probability HOMOPHILY, the second is in the class of the first."""
     cumulative = np.concatenate([[0.0], np.cumsum(weights)])
-    first = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right") - 1
+    first = _places(cumulative, rng.random(count) * cumulative[-1])
     starts = cumulative[np.searchsorted(classes_in_order, np.arange(classes + 1))]
     own = classes_in_order[first]
     same = rng.random(count) < HOMOPHILY
     low = np.where(same, starts[own], 0.0)
     high = np.where(same, starts[own + 1], cumulative[-1])
-    second = np.searchsorted(cumulative, low + rng.random(count) * (high - low), side="right") - 1
+    second = _places(cumulative, low + rng.random(count) * (high - low))
     # Rounding may exceed the range of the last node.
     last = len(weights) - 1
     return np.minimum(first, last), np.minimum(second, last)
+
+
+def _places(cumulative: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the node of each value. Most of the time goes into this search, so all cores share it."""
+    cores = os.cpu_count() or 1
+    with ThreadPoolExecutor(cores) as pool:
+        parts = pool.map(
+            lambda part: np.searchsorted(cumulative, part, side="right") - 1, np.array_split(values, cores)
+        )
+        return np.concatenate(list(parts))
 
 
 def _words(behaviour: np.ndarray, config: SyntheticConfig, rng: np.random.Generator) -> Features:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.packs.device import gpu_usable
+from hagmeta.packs.optimizers import Adam, Uncompiled
 
 if TYPE_CHECKING or gpu_usable():
     from hagmeta.packs import adam_kernels
@@ -33,11 +34,11 @@ def make_adam(groups: Sequence[Trained]) -> torch.optim.Optimizer:
     members = range(len(groups[0].rate))
     if all(group.of(member) == group.of(0) for group in groups for member in members):
         alike: list[dict[str, Any]] = [{"params": list(group.parameters), **group.of(0)} for group in groups]
-        return torch.optim.Adam(alike, fused=True, capturable=on_gpu)
+        return Adam(alike, fused=True, capturable=on_gpu)
     return MixedAdamOnGpu(groups) if on_gpu else MixedAdam(groups)
 
 
-class MixedAdam(torch.optim.Adam):
+class MixedAdam(Adam):
     """Adam on a CPU with a learning rate and a weight decay per member.
 
     The fused kernel has one rate for each group of tensors, and it needs contiguous ones. So a step copies
@@ -85,7 +86,7 @@ def _runs(groups: Iterable[Trained]) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), [*starts[1:].tolist(), rates.shape[1]], strict=True))
 
 
-class MixedAdamOnGpu(torch.optim.Optimizer):
+class MixedAdamOnGpu(Uncompiled):
     """Adam on a GPU with a learning rate and a weight decay per member, in one kernel per parameter."""
 
     def __init__(self, groups: Sequence[Trained]) -> None:

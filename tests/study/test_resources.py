@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,43 @@ def test_what_was_measured_is_kept_for_the_same_code_gpu_and_pack(
     (tmp_path / "gpu_memory.json").write_text("{")
     calibration.gpu_shares(TRIALS[2:], said.append)
     assert len(measured) == 6
+
+
+def test_a_bound_that_lets_four_trials_fit_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
+    monkeypatch.setattr(calibration, "_gpu", lambda: ("H200", 140 * GB))
+    monkeypatch.setattr(calibration, "_measured_in_a_worker", lambda probes, lent: pytest.fail("measured"))
+    monkeypatch.setattr(calibration, "OTHER_BYTES", 20 * GB)
+    said: list[str] = []
+    assert set(calibration.gpu_shares(TRIALS, said.append).values()) == {1 / 5} and not said
+
+
+def test_dense_inputs_count_for_all_seeds_and_propagated_for_each() -> None:
+    def most(config: RunConfig) -> float:
+        return calibration.MemoryProbe(resolve(config), seeds=10, eager=False).most()
+
+    words, dense = most(SMALL), most(replace(SMALL, dataset=f"{SMALL.dataset},dense=1"))
+    assert dense - words == pytest.approx(4 * 600 * 80 * (10 + 1))
+    assert most(replace(SMALL, inputs="svd")) == pytest.approx(dense)  # 80 words have at most 80 columns
+
+
+def test_figures_stay_valid_until_the_code_that_uses_memory_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "CODE", tmp_path)
+    monkeypatch.setattr(calibration, "ALLOCATING", ("nn", "pipeline.py"))
+
+    def version(layer: str, other: str = "") -> str:
+        for name, text in {"nn/layer.py": layer, "api.py": other, "pipeline.py": "run = 1"}.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return calibration.code_version.__wrapped__()
+
+    first = version("def step(x):\n    return x + 1\n")
+    assert version('def step(x):  # add\n    """Add."""\n    return x+1\n', "other = 2") == first
+    assert version("def step(x):\n    return x + 2\n") != first
 
 
 @pytest.mark.slow
