@@ -68,7 +68,7 @@ def in_words(search: Mapping[str, Any]) -> str:
     count = len(search["cells"])
     searches = "one search" if count == 1 else f"{count} searches"
     pruned = sum(cell.get("pruned", 0) for cell in search["cells"])  # older launches pruned none
-    early = f" ({pruned} stopped early by the pruner)" if pruned else ""
+    early = f" ({pruned} pruned)" if pruned else ""
     return f"the best of {samples} samples{early} in {searches}, seeds {seeds}, by {search['objective']}"
 
 

@@ -45,8 +45,11 @@ def is_worse(scores: Sequence[Score], ended: Iterable[FrozenTrial]) -> bool:
         scores: Its scores so far, in the order of the seeds.
         ended: Complete samples, with the objective of each seed.
     """
-    study = optuna.create_study(direction="maximize")
-    study.add_trials(ended)
-    sample = create_trial(state=TrialState.RUNNING, intermediate_values=by_seed(scores))
+    study, steps = optuna.create_study(direction="maximize"), by_seed(scores)
+    for trial in ended:
+        # Only the same seeds: the pruner also compares means, and some seeds are harder than others.
+        same = {step: trial.intermediate_values[step] for step in steps}
+        study.add_trial(create_trial(value=trial.value, intermediate_values=same))
+    sample = create_trial(state=TrialState.RUNNING, intermediate_values=steps)
     with warnings.catch_warnings(action="ignore", category=ExperimentalWarning):
         return optuna.pruners.WilcoxonPruner().prune(study, sample)

@@ -325,6 +325,11 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
         (["--gpus-per-trial", "0.00001"], "--gpus-per-trial is 1e-05; the smallest"),
         (["--gpus-per-trial", "1.5"], "--gpus-per-trial is 1.5"),
         (["--cpus-per-trial", "0", "--gpus-per-trial", "0"], "are both 0"),
+        (["--members-per-trial", "0"], "--members-per-trial is '0'; expected auto or a whole number"),
+        (
+            ["--members-per-trial", "9", "--seeds-per-trial", "2"],
+            "--members-per-trial is 9 and --seeds-per-trial",
+        ),
         (["--log", "comet"], "unknown logger 'comet'"),
         (["--address", "ray://127.0.0.1:10001"], "with --address auto: by ray exec, ray job submit or ssh"),
         (["--address", "nonsense"], "--address is 'nonsense'; expected auto, or the head's HOST:PORT"),
