@@ -27,14 +27,15 @@ import scipy.sparse
 import torch
 
 from hagmeta import datasets
-from hagmeta.config import RunConfig
+from hagmeta.common.records import Record
+from hagmeta.config import RunConfig, may_differ, pack_key, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.pipeline import live as meta_train_and_play
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import prepare, pretrain, run, run_members
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario
 from hagmeta.sparse.graph import Graph
 
@@ -132,7 +133,9 @@ def check_deterministic(method: Reference, *, dataset: Dataset | None = None, **
 
 
 def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
-    """Check that the record of a seed does not depend on the other seeds of its pack, bit for bit.
+    """Check that the record of a seed does not depend on the other members of its pack, bit for bit.
+
+    These are other seeds, and other values of the settings that the method lists in `differs`.
 
     Args:
         method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
@@ -149,6 +152,22 @@ def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings
         "because other rows of queries may be padding"
     )
     _report(method, _unequal(alone, packed), why)
+    config = resolve(config)
+    changed = {
+        name: 0.9 * getattr(config, name)
+        for name in may_differ(config)
+        if isinstance(getattr(config, name), float)
+    }
+    other = resolve(replace(config, **changed))
+    if changed and pack_key(other) == pack_key(config):
+        # The other comes first, because a number that is no scalar buffer is that of the first member.
+        members = [(other, SEED), (config, SEED)]
+        _, record = run_members(members, dataset=dataset, device=CPU)
+        why = (
+            f"when another member of its pack has other values of {', '.join(changed)}; store each number "
+            "with hagmeta.packs.values.hold, or take it out of `differs`"
+        )
+        _report(method, _unequal(alone, _timeless(record)), why)
 
 
 def check_plain(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
@@ -226,10 +245,11 @@ def trained(context: Context) -> Pack:
 def results(config: RunConfig, seeds: list[int], dataset: Dataset) -> dict[int, dict[str, Any]]:
     """Run ``seeds``; return the records by seed, without the keys in ``TIME_AND_PLACE``."""
     records = run(config, seeds, dataset=dataset, device=CPU)
-    return {
-        record["seed"]: {key: value for key, value in record.items() if key not in TIME_AND_PLACE}
-        for record in records
-    }
+    return {record["seed"]: _timeless(record) for record in records}
+
+
+def _timeless(record: Record) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in TIME_AND_PLACE}
 
 
 def same_parameters(one: Pack, other: Pack) -> bool:

@@ -23,7 +23,7 @@ from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.record_schema import schema
 from hagmeta.common.settings import BY_METHOD, written
 from hagmeta.common.traits import ROLES
-from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, owners_of
+from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, may_differ, owners_of
 from hagmeta.methods import METHODS, Method, SessionLearning
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.protocol import PROTOCOLS
@@ -373,6 +373,7 @@ def _method(name: str, method: type[Method]) -> str:
         "Settings": _links(_own_settings(name)),
         "Defaults": ", ".join(_code(f"{key}: {written(value)}") for key, value in own.items()),
         "Fixed": ", ".join(_code(f"{key}: {written(value)}") for key, value in method.decides.items()),
+        "May differ within a pack": _links(may_differ(RunConfig(method=name))),
         "Source": traits.citation,
     }
     return f"## {traits.title}\n\n{inspect.getdoc(method)}\n\n{_listed(facts)}"

@@ -65,15 +65,16 @@ class MixedAdam(torch.optim.Adam):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Take one step of all members. Parameters without a gradient stay as they are."""
         assert closure is None
-        learning = [each for each in self._copies if each[0].grad is not None]
         for value, copied, pieces in self._copies:
             copied.copy_(value.movedim(-2, 0))
-            slope = None if value.grad is None else value.grad.movedim(-2, 0).contiguous()
-            gradients = [None] * len(pieces) if slope is None else slope.split([len(p) for p in pieces])
+            if value.grad is None:
+                gradients: Sequence[Tensor | None] = [None] * len(pieces)
+            else:
+                gradients = value.grad.movedim(-2, 0).contiguous().split([len(piece) for piece in pieces])
             for piece, gradient in zip(pieces, gradients, strict=True):
                 piece.grad = gradient
         super().step()
-        for value, copied, _ in learning:
+        for value, copied, _ in self._copies:
             value.copy_(copied.movedim(0, -2))
 
 
@@ -88,35 +89,33 @@ class MixedAdamOnGpu(torch.optim.Optimizer):
     """Adam on a GPU with a learning rate and a weight decay per member, in one kernel per parameter."""
 
     def __init__(self, groups: Sequence[Trained]) -> None:
+        parts = [{"params": list(group.parameters)} for group in groups if group.parameters]
         # `capturable` makes `load_state_dict` put the step counters on the GPU.
-        super().__init__([{"params": list(group.parameters)} for group in groups], {"capturable": True})
+        super().__init__(parts, {"capturable": True})
         # Not in the parameter groups, because a restored state would replace them there.
-        self._rates = [
-            tuple(
-                torch.from_numpy(np.asarray(part, dtype=np.float32)).to(value.device)
-                for part in (group.rate, group.weight_decay)
-                for value in group.parameters[:1]
+        self._rates = {
+            value: tuple(
+                torch.tensor(rates, dtype=torch.float32, device=value.device)
+                for rates in (group.rate, group.weight_decay)
             )
             for group in groups
-        ]
+            for value in group.parameters
+        }
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Take one step of all members. Parameters without a gradient stay as they are."""
         assert closure is None
-        learning = [
-            (value, value.grad, rates)
-            for group, rates in zip(self.param_groups, self._rates, strict=True)
-            for value in group["params"]
-            if value.grad is not None
-        ]
-        for value, _, _ in learning:
+        learning = [value for value in self._rates if value.grad is not None]
+        for value in learning:
             if not self.state[value]:
                 self.state[value] = {
                     "step": torch.zeros((), device=value.device),
                     "exp_avg": torch.zeros_like(value),
                     "exp_avg_sq": torch.zeros_like(value),
                 }
-        torch._foreach_add_([self.state[value]["step"] for value, _, _ in learning], 1)
-        for value, gradient, rates in learning:
-            adam_kernels.step(value, gradient.contiguous(), *self.state[value].values(), *rates)
+        torch._foreach_add_([self.state[value]["step"] for value in learning], 1)
+        for value in learning:
+            assert value.grad is not None
+            state = (self.state[value][name] for name in ("step", "exp_avg", "exp_avg_sq"))
+            adam_kernels.step(value, value.grad.contiguous(), *state, *self._rates[value])

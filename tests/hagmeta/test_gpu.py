@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, may_differ, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining
 from hagmeta.packs.capture import Steps, ahead, stream_of
@@ -19,7 +20,7 @@ from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.meta_training import EPISODES
 from hagmeta.phases.readout import ReadOut
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import Member, prepare, prepare_members, pretrain, run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 Small = Callable[..., RunConfig]
@@ -39,14 +40,22 @@ def trained(
     config: RunConfig, seeds: list[int], dataset: Dataset, device: torch.device, *, eager: bool = False
 ) -> tuple[Pack, list[Tensor]]:
     """A pack after a dozen steps of meta-training from its initial parameters, and the logits on the way."""
+    return trained_members([(config, seed) for seed in seeds], dataset, device, eager=eager)
+
+
+def trained_members(
+    members: list[Member], dataset: Dataset, device: torch.device, *, eager: bool = False
+) -> tuple[Pack, list[Tensor]]:
     with stream_of(device):
-        context = prepare(config, seeds, dataset, device, eager=eager)
+        resolved = [(resolve(config), seed) for config, seed in members]
+        context = prepare_members(resolved, dataset, device, eager=eager)
         pack = pretrain(context, None, no_progress)
-        key, answers = keys(seeds, "test"), []
+        key, answers = keys(context.seeds, "test"), []
         training = context.knowledge.propagated(pack, context.knowledge.training())
         episodes = ahead(EPISODES[context.meta_training](context, training), device)
         with context.runtime.capture() as capture:
-            steps = Steps(pack, config.learning_rate, config.weight_decay, capture)
+            rate, decay = (context.runtime.values(name) for name in ("learning_rate", "weight_decay"))
+            steps = Steps(pack, rate, decay, capture)
             for number, episode in zip(range(STEPS), episodes, strict=False):
                 answers.append(episode.learn(steps, fold(key, number)).cpu())
     return pack, answers
@@ -92,6 +101,21 @@ def test_a_seed_trains_alike_alone_and_in_a_pack(
     config = slow(small, method, encoder, inputs)
     pack, alone = (trained(config, seeds, dataset, GPU)[0] for seeds in ([0, 1, 3, 2], [3]))
     assert largest_difference(pack, alone, 2) < 1e-3
+
+
+@every_method
+def test_a_member_trains_alike_in_a_mixed_pack_and_alone(
+    dataset: Dataset, small: Small, method: str, encoder: str, inputs: str
+) -> None:
+    config = slow(small, method, encoder, inputs)
+    values = {"learning_rate": (1e-4, 3e-5, 2e-4), "weight_decay": (0.0, 0.1, 0.01)}
+    values |= {"dropout": (0.5, 0.2, 0.9), "cosine_scale": (16.0, 2.0, 30.0), "inner_rate": (0.02, 0.1, 0.05)}
+    differing = [name for name in may_differ(resolve(config)) if name in values]
+    configs = [replace(config, **{name: values[name][place] for name in differing}) for place in range(3)]
+    pack, _ = trained_members(list(zip(configs, (0, 3, 3), strict=True)), dataset, GPU)
+    for place, seed in enumerate((0, 3, 3)):
+        alone, _ = trained(configs[place], [seed], dataset, GPU)
+        assert largest_difference(pack, alone, place) < 1e-3
 
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])

@@ -18,6 +18,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method
 from hagmeta.methods.bounds import Frozen
 from hagmeta.methods.hag_meta import HagMeta
+from hagmeta.methods.sgc import RidgeSettings, SgcRidge
 from hagmeta.testing import (
     GRAPH,
     TASK,
@@ -170,6 +171,26 @@ def test_what_depends_on_other_seeds_is_found(graph: Dataset) -> None:
     check_deterministic(KnowsOtherSeeds)
     with pytest.raises(AssertionError, match=r"record change \(.*accuracy.*\) when seed 3 runs in a pack"):
         check_packs(KnowsOtherSeeds)
+
+
+class DiffersInAFloat(SgcRidge):
+    """Declares a setting, but does not hold it for each member."""
+
+    own_settings = RidgeSettings
+    differs: ClassVar = ("ridge",)
+
+    def __init__(self, settings: Any, sizes: Any, seed: int) -> None:
+        super().__init__(settings, sizes, seed)
+        self.factor = settings.ridge
+
+    def answer(self, statistics: Any, query: Tensor) -> Tensor:
+        return self.factor * super().answer(statistics, query)
+
+
+def test_what_depends_on_the_settings_of_other_members_is_found() -> None:
+    with pytest.raises(AssertionError, match=r"other values of ridge; store each number with .*hold"):
+        check_packs(DiffersInAFloat, features="propagated", smoothing=0.5)
+    check_packs("sgc-ridge", features="propagated", smoothing=0.5)
 
 
 def test_what_breaks_in_plain_mode_is_found() -> None:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.packs.pack import Pack
+from hagmeta.packs.values import hold, like
 from hagmeta.protocol.splits import make_split
 from hagmeta.testing import results
 
 Small = Callable[..., RunConfig]
+DEVICES = [
+    torch.device("cpu"),
+    pytest.param(
+        torch.device("cuda"),
+        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    ),
+]
 VARIANTS = [(method, protocol) for method in METHODS for protocol in ("strict", "released")]
 
 
@@ -107,3 +117,61 @@ def test_a_method_with_buffers_is_refused() -> None:
         UserError, match=r"BatchNorm1d registers the buffer running_mean; methods keep no buffers"
     ):
         Pack([torch.nn.BatchNorm1d(2)], torch.device("cpu"))
+
+
+class Mixing(torch.nn.Module):
+    """Uses a number in every way in which methods do."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)))
+        hold(self, share=share)
+
+    def forward(self, share: float | None, rows: Tensor) -> Tensor:
+        by: Any = self.share if share is None else share
+        mixed = (1 - by) * (rows @ self.weight) + by * rows[:, :3].div(by)
+        return like(by**2, mixed) * mixed.mean() + mixed.abs() ** (torch.zeros_like(mixed) + by)
+
+
+def test_a_number_of_each_member_is_rounded_as_a_float_is() -> None:
+    shares, rows = (0.1, 0.7, 1 / 3), torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(1))
+    together = Pack([Mixing(share) for share in shares], torch.device("cpu")).run(None, (), rows)  # type: ignore[arg-type]
+    for share, alone, found in zip(shares, rows, together, strict=True):
+        assert found.dtype == torch.float32 and torch.equal(found, Mixing(0.5)(share, alone))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("own", [{}, {"other": (np.array([0.1, 0.3, 0.1]), 0.0)}])
+def test_members_with_other_rates_learn_as_packs_of_one_rate_do(
+    own: dict[str, Any], device: torch.device
+) -> None:
+    rates, decays = np.array([0.1, 0.1, 0.02]), np.array([0.0, 0.5, 0.5])
+
+    def learnt(rate: Any, decay: Any, own: dict[str, Any]) -> dict[str, Tensor]:
+        modules = []
+        for seed in range(3):
+            torch.manual_seed(seed)
+            modules.append(
+                torch.nn.ModuleDict({"one": torch.nn.Linear(4, 8), "other": torch.nn.Linear(8, 4)})
+            )
+        pack = Pack(modules, device)
+        optimizer = pack.optimizer(rate, decay, own)
+        for step in range(3):
+            for name, value in pack.parameters.items():
+                # A parameter without a gradient stays as it is, and its steps are not counted.
+                value.grad = None if name == "one.bias" and step == 1 else (value + step).detach().sin()
+            optimizer.step()
+            if step == 1:
+                state = optimizer.state_dict()
+                optimizer = pack.optimizer(rate, decay, own)
+                optimizer.load_state_dict(state)
+        return pack.parameters
+
+    mixed = learnt(rates, decays, own)
+    tolerance = 0.0 if device.type == "cpu" else 1e-5
+    for member in range(3):
+        alone = {prefix: tuple(np.broadcast_to(r, 3)[member] for r in of) for prefix, of in own.items()}
+        expected = learnt(rates[member], decays[member], alone)
+        for name, value in mixed.items():
+            pair = value.select(-2, member), expected[name].select(-2, member)
+            torch.testing.assert_close(*pair, rtol=tolerance, atol=tolerance, msg=f"{name} of {member}")
