@@ -4,8 +4,9 @@
     python benchmarks/pruning.py --results FOLDER --only pruned   # one of them, then the table
 
 The searches are those of ``--space tune`` for two methods, with enough seeds for the pruner to decide. Both
-have the same samples at the beginning and confirm their choices on the same fresh seeds. Options that are not
-listed go to ``study/launch.py``, such as ``--mps`` or ``--set episodes=100``.
+have the same random samples at the beginning and confirm their choices on the same fresh seeds. Run seconds
+are those of the search's records: the share of each run in the time of its pack. Options that are not listed
+go to ``study/launch.py``, such as ``--mps`` or ``--set episodes=100``.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def main() -> None:
     options, others = parser.parse_known_args()
     for name in [options.only] if options.only else PRUNERS:
         search(name, options, others)
-    show(options.results, Console())
+    show(options.results, Console(width=140))
 
 
 if __name__ == "__main__":

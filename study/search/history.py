@@ -157,7 +157,8 @@ class SearchHistory:
 
     def draw(self, number: int) -> dict[str, Any]:
         """Return the values of a sample; all samples before it must have been drawn."""
-        seed = hashlib.sha256(f"{self.cell.name}/{number}".encode()).digest()
+        # Without the pruner, so that random samples are the same with and without one.
+        seed = hashlib.sha256(f"{replace(self.cell, pruner='none').name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(
             seed=int.from_bytes(seed[:4]), n_startup_trials=STARTUP - AT_ONCE + 1, constant_liar=True
         )

@@ -321,15 +321,11 @@ def test_stages_are_large_enough_to_decide(seeds: int, ends: tuple[int, ...]) ->
     assert not is_worse(worse[:-1], [best]) or len(worse) > FIRST_STAGE
 
 
-def test_a_pruner_makes_another_search_and_none_does_not(tmp_path: Path, searched: Write) -> None:
+def test_a_pruner_makes_another_search_with_the_same_random_samples(tmp_path: Path, searched: Write) -> None:
     store = made(tmp_path / "a")
-    names = {
-        text: open_histories(searched(ALIKE.replace("pruner: wilcoxon", text)), store, make=False)[
-            0
-        ].cell.name
-        for text in ("pruner: wilcoxon", "pruner: none")
-    }
-    without = open_histories(searched(ALIKE.replace(", pruner: wilcoxon", "")), store, make=False)[
-        0
-    ].cell.name
-    assert names["pruner: none"] == without != names["pruner: wilcoxon"]
+    (pruned,), (none,), (without,) = (
+        open_histories(searched(ALIKE.replace(", pruner: wilcoxon", text)), store, make=False)
+        for text in (", pruner: wilcoxon", ", pruner: none", "")
+    )
+    assert none.cell.name == without.cell.name != pruned.cell.name
+    assert [pruned.draw(number) for number in range(3)] == [none.draw(number) for number in range(3)]
