@@ -29,7 +29,7 @@ class Trained(NamedTuple):
 
 def make_adam(groups: Sequence[Trained]) -> torch.optim.Optimizer:
     """Return an optimizer of some groups of parameters. Adam is elementwise, so members stay independent."""
-    on_gpu = all(value.is_cuda for group in groups for value in group.parameters)
+    on_gpu = any(value.is_cuda for group in groups for value in group.parameters)
     members = range(len(groups[0].rate))
     if all(group.of(member) == group.of(0) for group in groups for member in members):
         alike: list[dict[str, Any]] = [{"params": list(group.parameters), **group.of(0)} for group in groups]
@@ -89,7 +89,7 @@ class MixedAdamOnGpu(torch.optim.Optimizer):
     """Adam on a GPU with a learning rate and a weight decay per member, in one kernel per parameter."""
 
     def __init__(self, groups: Sequence[Trained]) -> None:
-        parts = [{"params": list(group.parameters)} for group in groups if group.parameters]
+        parts = [{"params": list(group.parameters)} for group in groups]
         # `capturable` makes `load_state_dict` put the step counters on the GPU.
         super().__init__(parts, {"capturable": True})
         # Not in the parameter groups, because a restored state would replace them there.
