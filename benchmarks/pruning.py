@@ -5,7 +5,8 @@
 
 The searches are those of ``--space tune`` for two methods, with enough seeds for the pruner to decide. Both
 have the same random samples at the beginning and confirm their choices on the same fresh seeds. Run seconds
-are those of the search's records: the share of each run in the time of its pack. Options that are not listed
+are those of the search's records: the share of each run in the time of its pack. The last lines prune the
+samples of the whole search in random orders: how often is another one chosen? Options that are not listed
 go to ``study/launch.py``, such as ``--mps`` or ``--set episodes=100``.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -22,12 +24,15 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import optuna
 import yaml
+from optuna.trial import FrozenTrial, TrialState
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from hagmeta.common.records import Record
+from study.search.pruning import is_worse, stages
 from study.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,6 +85,42 @@ def show(folder: Path, console: Console) -> None:
         console.print(line, soft_wrap=True)
 
 
+def replay(folder: Path, console: Console) -> None:
+    """Prune the samples of the whole search in 100 random orders, and compare the choices."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = f"sqlite:///{folder / 'whole' / 'optuna.db'}"
+    for name in optuna.get_all_study_names(storage):
+        samples = optuna.load_study(study_name=name, storage=storage).get_trials(states=[TrialState.COMPLETE])
+        found = [_pruned_in_order(random.Random(order).sample(samples, len(samples))) for order in range(100)]
+        best = max(value_of(sample) for sample in samples)
+        losses = [best - value_of(chosen) for chosen, _ in found]
+        same, runs = sum(loss == 0 for loss in losses), mean(share for _, share in found)
+        console.print(
+            f"{name}, {len(samples)} samples in 100 orders: {same} times the same choice, "
+            f"{100 * mean(losses):.2f} points lost on average, at most {100 * max(losses):.2f}; "
+            f"{100 * runs:.0f} % of the runs",
+            soft_wrap=True,
+        )
+
+
+def _pruned_in_order(samples: list[FrozenTrial]) -> tuple[FrozenTrial, float]:
+    """Return the chosen sample and the share of the runs that were needed; the first is never pruned."""
+    seeds = len(samples[0].intermediate_values)
+    whole: list[FrozenTrial] = []
+    runs = 0
+    for sample in samples:
+        scores = [(value, value) for _, value in sorted(sample.intermediate_values.items())]
+        ends = stages(seeds)[:-1] if whole else ()
+        end = next((end for end in ends if is_worse(scores[:end], whole)), seeds)
+        whole += [sample] if end == seeds else []
+        runs += end
+    return max(whole, key=value_of), runs / (seeds * len(samples))
+
+
+def value_of(sample: FrozenTrial) -> float:
+    return float(sample.value or 0)
+
+
 def _row(cell: Mapping[str, Any], records: list[Record], fresh: list[int]) -> list[str]:
     own = [record for record in records if record["config"]["method"] == cell["method"]]
     samples = [record for record in own if record["config"]["val_classes"]]
@@ -104,14 +145,18 @@ def main() -> None:
     )
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--only", choices=list(PRUNERS))
+    parser.add_argument("--show", action="store_true", help="only print the table of finished searches")
     parser.add_argument("--dataset", default="debian")
     parser.add_argument("--methods", default="hag-meta,posterior-means")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--seeds", type=int, default=10)
     options, others = parser.parse_known_args()
-    for name in [options.only] if options.only else PRUNERS:
+    for name in () if options.show else [options.only] if options.only else PRUNERS:
         search(name, options, others)
-    show(options.results, Console(width=140))
+    console = Console(width=140)
+    show(options.results, console)
+    if (options.results / "whole" / "optuna.db").exists():
+        replay(options.results, console)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,8 @@ class Queue:
 
     @property
     def lowest(self) -> int:
-        return min([*(sample.number for sample in self.waiting), *list(self.missing)[:1]])
+        numbers = [sample.number for sample in self.waiting]
+        return min([*numbers, self.missing[0]] if self.missing else numbers)
 
     @property
     def ready(self) -> int:
@@ -213,8 +214,11 @@ class Dealer(Supply):
         if len(pack) > 1:  # one of them may have failed alone
             queue.waiting += [replace(sample, alone=True) for sample in pack]
         else:
-            reason = (result or {}).get("failed", "its run failed")
-            queue.history.tell_failure(pack[0].number, reason)
+            history, [sample] = queue.history, pack
+            history.tell_failure(sample.number, (result or {}).get("failed", "its run failed"))
+            later = len(history.cell.seeds) - len(sample.scores) - len(sample.seeds)
+            if later:  # of the stages that it does not reach
+                self._progress.has_failed("", history.cell.unit, later)
 
     def running(self, trial_id: str) -> tuple[Trial, dict[str, Any]]:
         """Return the trial that predicts the time of a run, and the values of the sample if it runs alone."""
