@@ -67,7 +67,9 @@ def in_words(search: Mapping[str, Any]) -> str:
     samples, seeds = search["samples"], ", ".join(map(str, search["seeds"]))
     count = len(search["cells"])
     searches = "one search" if count == 1 else f"{count} searches"
-    return f"the best of {samples} samples in {searches}, seeds {seeds}, by {search['objective']}"
+    pruned = sum(cell.get("pruned", 0) for cell in search["cells"])  # older launches pruned none
+    early = f" ({pruned} pruned)" if pruned else ""
+    return f"the best of {samples} samples{early} in {searches}, seeds {seeds}, by {search['objective']}"
 
 
 def search_tables(searches: Searches) -> Iterator[Table]:
@@ -77,6 +79,8 @@ def search_tables(searches: Searches) -> Iterator[Table]:
         rows = [_row(cell, search["samples"], keys) for cell in search["cells"]]
         lost = [cell["title"] for cell in search["cells"] if cell["chosen"] is None]
         notes = [f"Nothing was chosen for {', '.join(lost)}, because no sample finished."] if lost else []
+        if any(cell.get("pruned") for cell in search["cells"]):
+            notes.append("Pruned samples did not run all seeds, because they were significantly worse.")
         yield Table(
             name=f"search-{study}",
             section="hyperparameters",
@@ -96,6 +100,7 @@ def search_tables(searches: Searches) -> Iterator[Table]:
 def _row(cell: Mapping[str, Any], samples: int, keys: Sequence[str]) -> list[Cell]:
     found, validation = cell["found"], cell["validation"]
     count = str(found) if found == samples else f"{found} of {samples}"
+    count += f" ({cell['pruned']} pruned)" if cell.get("pruned") else ""
     score = Cell("" if validation is None else f"{100 * validation:.1f}", validation)
     values = [cell["values"].get(key) for key in keys]
     shown = [Cell("" if value is None else _short(value), value) for value in values]
@@ -108,4 +113,4 @@ def _short(value: Any) -> str:
 
 def _numbers(cell: Mapping[str, Any]) -> dict[str, Any]:
     told = ("title", "dataset", "method", "found", "validation", "chosen")
-    return {**{key: cell[key] for key in told}, **cell["values"]}
+    return {**{key: cell[key] for key in told}, "pruned": cell.get("pruned", 0), **cell["values"]}

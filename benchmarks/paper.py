@@ -187,8 +187,8 @@ def read_trials(folder: Path) -> list[TrialTime]:
         spec = result["config"]["spec"]
         trials.append(
             TrialTime(
-                dataset=spec["config"]["dataset"],
-                method=spec["config"]["method"],
+                dataset=spec["configs"][0]["dataset"],
+                method=spec["configs"][0]["method"],
                 runs=len(records),
                 share=spec["gpu_share"] or spec["threads"] / (os.cpu_count() or 1),
                 start=result["started"],

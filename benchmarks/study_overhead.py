@@ -86,6 +86,7 @@ import psutil
 from rich.console import Console
 from hagmeta.config import RunConfig, resolve
 from study import connection, tuning
+from study.packing import Packing
 from study.plan import make_plan
 from study.progress import StudyProgress
 from study.resources import Resources
@@ -99,7 +100,7 @@ record |= {{"config_hash": config.hash(), "predictions": "UEs=" * 1000}}
 def trainable(spec):
     if made:
         tune.report({{"phase": "meta-train", "step": 1, "steps": 2, "meta-train/val": 0.5}})
-        records = json.dumps([record | {{"seed": spec["seeds"][0]}}])
+        records = json.dumps([record | {{"seed": spec["members"][0][1]}}])
         tune.report({{"accuracy": 0.5, "records": records, "note": "", "snapshot": None}})
     else:
         tune.report({{"accuracy": 0.0}})
@@ -115,7 +116,7 @@ class Watch(tune.Callback):
             marks[done] = psutil.Process().memory_info().rss
 
 with tempfile.TemporaryDirectory() as folder:
-    plan = make_plan([config], range(trials), set(), 1, 1)
+    plan = make_plan([config], range(trials), set(), Packing(seeds=1))
     with StudyProgress(Console(quiet=True), plan.trials, 0) as progress:
         store, resources = Store(Path(folder)), Resources(1, 0, 2)
         tuning.run_plan(plan, store, resources, progress, retries=0, time_budget=None, loggers=[Watch()])

@@ -27,6 +27,7 @@ from study import space as spaces
 from study.carry_out import carry_out, finished
 from study.naming import TrialNames, counted, settings_text, wrapped
 from study.options import LaunchOptions
+from study.packing import MOST_SEEDS, Packing
 from study.plan import Plan, make_plan
 from study.plugin_changes import check_unchanged
 from study.space import Space
@@ -114,7 +115,7 @@ def _run(space: Space, store: Store, options: LaunchOptions, console: Console) -
     for line in scan.aside:
         console.print(f"note: moved a record aside, to run it again: {line}", style="yellow", soft_wrap=True)
     done = finished(scan.done, space.resolved, store, options.save_embeddings)
-    plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
+    plan = make_plan(space.resolved, space.seeds, done, options.packing())
     _describe(plan, space, console)
     return carry_out(plan, done, space, store, options, console)
 
@@ -126,7 +127,9 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
         workflow.show(space, store, console)
         return 0
     done = finished(store.scan(set_aside=False).done, space.resolved, store, options.save_embeddings)
-    plan = make_plan(space.resolved, space.seeds, done, options.seeds_per_trial, 1)
+    # Without mixing, because a reader of the plan looks for each configuration.
+    separate = Packing(seeds=options.seeds_per_trial or options.members_per_trial or MOST_SEEDS)
+    plan = make_plan(space.resolved, space.seeds, done, separate)
     _describe(plan, space, console)
     settings = {config.hash(): config.canonical() for config in plan.configs}
     values = list(settings.values())
@@ -134,7 +137,7 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
     if names.common:
         console.print(f"common values: {settings_text(names.common)}")
     for trial in plan.trials:
-        name = names.of(settings[trial.config.hash()], trial.seeds)
+        name = names.of([settings[trial.config.hash()]], trial.seeds)
         print(wrapped(f"{trial.name}  ", name, console.width))
     return 0
 

@@ -138,8 +138,8 @@ def make_probes(trials: Iterable[Trial], *, eager: bool = False) -> dict[Kind, M
         groups.setdefault(kind(trial.config), []).append(trial)
     return {
         key: MemoryProbe(
-            _cut_short(max((trial.config for trial in group), key=_size)),
-            max(len(trial.seeds) for trial in group),
+            _cut_short(max((config for trial in group for config in trial.configs), key=_size)),
+            max(len(trial.members) for trial in group),
             eager,
         )
         for key, group in groups.items()

@@ -29,7 +29,7 @@ from study.options import LaunchOptions
 from study.plan import Plan, Trial, make_plan, session_number
 from study.plugin_changes import plugins_of
 from study.progress import StudyProgress
-from study.resources import Kind, Resources, check_possible, choose_resources, count_lanes
+from study.resources import Kind, Resources, check_possible, choose_resources, count_lanes, uses_gpu
 from study.space import Space
 from study.store import Store
 
@@ -106,7 +106,8 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, co
     from study import tuning  # imports Ray, which takes seconds: only after the message above
 
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
-    plan = make_plan(plan.configs, plan.seeds, done, options.seeds_per_trial, lanes)
+    packing = options.packing(lanes, on_gpu=uses_gpu(cluster, options.gpus_per_trial))
+    plan = make_plan(plan.configs, plan.seeds, done, packing)
     resources = share_out(plan.trials, cluster, options, console)
     console.print(f"{counted(len(plan.trials), 'trial')}; {resources}")
     tell_of_checkpoints(store, options, console)

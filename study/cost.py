@@ -34,8 +34,8 @@ def rough_seconds(config: RunConfig) -> float:
 
 
 def trial_seconds(trial: Trial) -> float:
-    """Return the seconds of a trial with all its seeds."""
-    return SECONDS_PER_TRIAL + rough_seconds(trial.config) * len(trial.seeds)
+    """Return the seconds of a trial with all its runs."""
+    return SECONDS_PER_TRIAL + sum(rough_seconds(config) for config, _ in trial.members)
 
 
 def in_words(seconds: float) -> str:

@@ -122,9 +122,17 @@ def _wandb(store: Store, console: Console) -> tune.Callback:
 
 
 def settings(trial: Any) -> dict[str, Any]:
-    """Return the settings and seeds of a trial of Tune."""
+    """Return the settings and seeds of a trial of Tune; a setting that differs in its pack has all values."""
     spec = trial.config["spec"]
-    return {**spec["config"], "seeds": spec["seeds"]}
+    first, *others = spec["configs"]
+    seeds = list(dict.fromkeys(seed for _, seed in spec["members"]))
+    shared = {
+        key: value
+        if all(other.get(key) == value for other in others)
+        else [each.get(key) for each in spec["configs"]]
+        for key, value in first.items()
+    }
+    return {**shared, "seeds": seeds}
 
 
 def figures(result: dict[str, Any]) -> dict[str, float]:

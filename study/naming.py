@@ -144,18 +144,24 @@ class TrialNames:
         self._first = tuple(key for key in both if len({config[key] for config in configs}) > 1) or both
 
     def of(
-        self, config: Mapping[str, Any], seeds: Sequence[int], settings: Mapping[str, Any] | None = None
+        self,
+        configs: Sequence[Mapping[str, Any]],
+        seeds: Sequence[int],
+        settings: Mapping[str, Any] | None = None,
     ) -> list[str]:
         """Return the parts of a name such as ``hag-meta on debian, hidden 32, seeds 0-9``.
 
         Args:
-            config: The settings of the trial.
+            configs: The settings of each configuration of the trial.
             seeds: Its seeds.
             settings: What to show instead of the settings that vary, such as the values of a sample.
         """
+        config = configs[0]
         what = " on ".join(value_text(config[key], self._short) for key in self._first)
         if settings is None:
-            shown = differences(config, self._keys, self.common, self._short)
+            alike = [key for key in self._keys if all(other.get(key) == config.get(key) for other in configs)]
+            shown = differences(config, alike, self.common, self._short)
         else:
             shown = [f"{key} {_brief(value)}" for key, value in settings.items()]
-        return [what, *shown, seeds_text(seeds)]
+        many = [f"{len(configs)} configurations"] if len(configs) > 1 else []
+        return [what, *shown, *many, seeds_text(seeds)]

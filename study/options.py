@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from hagmeta.common.command import COMMANDS, Parser, as_typed, parse_seeds, parse_settings
 from hagmeta.common.errors import UserError, choose, shown
 from study.loggers import LOGGERS, check_loggers
+from study.packing import LAST, MOST_ON_CPU, MOST_ON_GPU, Packing
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 LEAST_SHARE = 0.0001  # of a core or a GPU: the resolution of Ray
@@ -38,7 +39,8 @@ class LaunchOptions:
     dry_run: bool = False
     results: str = "results"
     address: str | None = None  # None: this machine
-    seeds_per_trial: int | None = None  # None: chosen from the number of runs and workers
+    members_per_trial: int | None = None  # None: chosen from the number of runs and workers
+    seeds_per_trial: int | None = None  # None: configurations may share a trial
     cpus_per_trial: float | None = None
     gpus_per_trial: float | None = None  # None: measured
     mps: bool = False
@@ -46,7 +48,7 @@ class LaunchOptions:
     max_concurrent: int | None = None
     retries: int = 2
     time_budget: float | None = None  # seconds
-    save_embeddings: int | None = None  # a session number, or `study.plan.LAST`
+    save_embeddings: int | None = None  # a session number, or `study.packing.LAST`
     log: tuple[str, ...] = ()
     report: bool = True
     open: bool = False
@@ -59,6 +61,7 @@ class LaunchOptions:
             "metrics": _texts(self.metrics, "--metric"),
             "seeds": _seeds(self.seeds),
             "results": str(self.results),
+            "members_per_trial": _number(self.members_per_trial, "--members-per-trial", int, 1, auto=True),
             "seeds_per_trial": _number(self.seeds_per_trial, "--seeds-per-trial", int, 1, auto=True),
             "cpus_per_trial": _number(self.cpus_per_trial, "--cpus-per-trial", float, 0),
             "gpus_per_trial": _number(self.gpus_per_trial, "--gpus-per-trial", float, 0, auto=True),
@@ -84,6 +87,11 @@ class LaunchOptions:
                 "--mps starts NVIDIA MPS on this machine only, not on the nodes of a cluster; "
                 "remove --mps and start MPS on the nodes before Ray (see docs/guides/cluster.md)."
             )
+        if self.members_per_trial and self.seeds_per_trial:
+            raise UserError(
+                f"--members-per-trial is {self.members_per_trial} and --seeds-per-trial is "
+                f"{self.seeds_per_trial}; both set the size of a trial, so remove one of them."
+            )
         _check_address(self.address)
         for name in self.log:
             choose("logger", name, LOGGERS)
@@ -102,6 +110,16 @@ class LaunchOptions:
             )
         if self.cpus_per_trial == 0 and self.gpus_per_trial == 0:
             raise UserError("--cpus-per-trial and --gpus-per-trial are both 0; set one of them above 0.")
+
+    def packing(self, lanes: int = 1, *, on_gpu: bool = False) -> Packing:
+        """Return how runs are grouped into trials.
+
+        Args:
+            lanes: How many trials to keep busy before packs grow.
+            on_gpu: Whether trials run on GPUs.
+        """
+        most = MOST_ON_GPU if on_gpu else MOST_ON_CPU
+        return Packing(self.seeds_per_trial, self.members_per_trial, most, lanes)
 
 
 class CommandLine(NamedTuple):
@@ -252,10 +270,17 @@ def _add_resources(parser: Parser) -> None:
         help="GPUs per trial: 0.25 lets four trials share one GPU; auto measures the memory they need",
     )
     add(
+        "--members-per-trial",
+        default="auto",
+        metavar="auto|N",
+        help=f"train up to N runs together in one pack, also of several configurations; auto: up to "
+        f"{MOST_ON_CPU}, or {MOST_ON_GPU} on a GPU, with no worker idle",
+    )
+    add(
         "--seeds-per-trial",
         default="auto",
         metavar="auto|N",
-        help="train N seeds together in one pack; auto: up to 10, with no worker idle",
+        help="train N seeds of one configuration together, and never several configurations",
     )
     add("--mps", action="store_true", help="let trials on a shared GPU compute at the same time (NVIDIA MPS)")
 
@@ -325,10 +350,6 @@ def _number(given: Any, name: str, kind: type, least: float, *, auto: bool = Fal
 
 
 def _session(given: Any) -> int | None:
-    if given is None:
-        return None
-    from study.plan import LAST  # imports torch, which takes seconds: only where it is needed
-
     if given in ("last", LAST):
         return LAST
     session: int | None = _number(given, "--save-embeddings", int, 0)

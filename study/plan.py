@@ -1,31 +1,60 @@
-"""Plan a study: find the runs that are missing in the store and group them into packs of seeds."""
+"""Plan a study: find the runs that are missing in the store and group them into packs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from hagmeta.common.records import RunKey
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, pack_key
+from study.packing import LAST, Packing
 
-LAST = -1  # the last session, for configurations with different numbers of sessions
+Member = tuple[RunConfig, int]  # a resolved configuration and a seed: one run
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One resolved configuration and a pack of seeds."""
+    """Runs that share a pack: members of one configuration, or of several that may share a pack."""
 
-    config: RunConfig
-    seeds: tuple[int, ...]
+    members: tuple[Member, ...]
+
+    @classmethod
+    def of(cls, config: RunConfig, seeds: Sequence[int]) -> Trial:
+        """Return the trial of one configuration with these seeds."""
+        return cls(tuple((config, seed) for seed in seeds))
+
+    @property
+    def config(self) -> RunConfig:
+        """The first configuration. The others have the same dataset, method, shapes and steps."""
+        return self.members[0][0]
+
+    @cached_property
+    def configs(self) -> tuple[RunConfig, ...]:
+        """The configurations, each once."""
+        return tuple({config.hash(): config for config, _ in self.members}.values())
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, each once."""
+        return tuple(dict.fromkeys(seed for _, seed in self.members))
 
     @property
     def name(self) -> str:
-        return f"{self.config.hash()}_{self.seeds[0]}-{self.seeds[-1]}"
+        """A name that is unique in a plan, because no other trial has the first member."""
+        more = f"+{len(self.members) - 1}" if len(self.configs) > 1 else ""
+        return f"{self.config.hash()}_{self.members[0][1]}-{self.members[-1][1]}{more}"
 
     @property
     def keys(self) -> list[RunKey]:
-        return [(self.config.hash(), seed) for seed in self.seeds]
+        return [(config.hash(), seed) for config, seed in self.members]
+
+    def apart(self) -> list[Trial]:
+        """Return one trial per configuration."""
+        members: dict[str, list[Member]] = {}
+        for config, seed in self.members:
+            members.setdefault(config.hash(), []).append((config, seed))
+        return [Trial(tuple(own)) for own in members.values()]
 
 
 @dataclass(frozen=True)
@@ -42,7 +71,7 @@ class Plan:
 
     @property
     def missing(self) -> int:
-        return sum(len(trial.seeds) for trial in self.trials)
+        return sum(len(trial.members) for trial in self.trials)
 
     @cached_property
     def keys(self) -> set[RunKey]:
@@ -50,7 +79,7 @@ class Plan:
 
 
 def make_plan(
-    configs: Sequence[RunConfig], seeds: Sequence[int], done: set[RunKey], pack: int | None, lanes: int
+    configs: Sequence[RunConfig], seeds: Sequence[int], done: set[RunKey], packing: Packing
 ) -> Plan:
     """Plan the trials that are missing.
 
@@ -58,26 +87,34 @@ def make_plan(
         configs: Resolved configurations; equal ones count once.
         seeds: The seeds of each configuration.
         done: Runs that are finished.
-        pack: Seeds per trial; None for the size that `pack_size` chooses.
-        lanes: How many trials run at once.
+        packing: How to group runs into trials.
     """
     unique = tuple({config.hash(): config for config in configs}.values())
-    missing = [(config, [seed for seed in seeds if (config.hash(), seed) not in done]) for config in unique]
-    size = pack or pack_size(sum(len(left) for _, left in missing), lanes)
-    trials = [
-        Trial(config, tuple(left[start : start + size]))
-        for config, left in missing
-        for start in range(0, len(left), size)
-    ]
+    groups: dict[Hashable, list[Member]] = {}
+    missing = 0
+    for config in unique:
+        key = pack_key(config) if packing.mixes else config.hash()
+        left = [(config, seed) for seed in seeds if (config.hash(), seed) not in done]
+        groups.setdefault(key, []).extend(left)
+        missing += len(left)
+    trials = [trial for group in groups.values() for trial in _packs(group, missing, seeds, packing)]
     return Plan(unique, tuple(seeds), tuple(trials))
 
 
-def pack_size(missing: int, lanes: int) -> int:
-    """Return the seeds per trial: at most 10, and few enough that no lane is idle.
+def _packs(group: list[Member], missing: int, seeds: Sequence[int], packing: Packing) -> Iterator[Trial]:
+    """Yield the packs of runs that may share one, of nearly equal sizes.
 
-    Larger packs are cheaper per seed, but an idle lane costs more.
+    Members with the same seed share their views, so they are in the same pack where possible.
     """
-    return max(1, min(10, -(-missing // lanes)))
+    mixed = len({config.hash() for config, _ in group}) > 1
+    size = packing.size(missing, mixed=mixed)
+    if mixed:
+        place = {seed: number for number, seed in enumerate(seeds)}
+        group = sorted(group, key=lambda member: place[member[1]])
+        trials = -(-len(group) // size)
+        size = -(-len(group) // trials)
+    for start in range(0, len(group), size):
+        yield Trial(tuple(group[start : start + size]))
 
 
 def session_number(config: RunConfig, session: int) -> int:

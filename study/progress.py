@@ -44,6 +44,7 @@ class Running:
 
     trial: Trial
     job: Job
+    jobs: int  # how many of this job it does
     name: str
     since: float
     report: str = ""
@@ -69,14 +70,14 @@ class StudyProgress:
         """
         self._console, self._in_words = console, in_words
         self._done_before = done_before
-        self._missing = sum(len(trial.seeds) for trial in trials)
+        self._missing = sum(len(trial.members) for trial in trials)
         self._running: dict[str, Running] = {}
         self._most_at_once = 0
         self._time_left = TimeLeft(trials)
         self._names = _names(trials)
         self._start = time.monotonic()
         self._figures: list[float] = []
-        self.done = self.failed = 0
+        self.done = self.failed = self.pruned = 0
         self._live = Live(console=console, refresh_per_second=1, transient=True, get_renderable=self._panel)
 
     def __enter__(self) -> StudyProgress:
@@ -89,18 +90,23 @@ class StudyProgress:
 
     @property
     def running(self) -> int:
-        return sum(len(each.trial.seeds) for each in self._now_running())
+        return sum(len(each.trial.members) for each in self._now_running())
 
-    def started(self, key: str, trial: Trial, settings: Mapping[str, Any] | None = None) -> None:
+    def started(
+        self, key: str, trial: Trial, settings: Mapping[str, Any] | None = None, unit: Trial | None = None
+    ) -> None:
         """Count a trial as running.
 
         Args:
             key: Identifies the trial in later calls.
             trial: What runs.
             settings: What to show of its settings; by default, those in which trials differ.
+            unit: The planned trial of one run, if `trial` was not planned: it counts once per member.
         """
-        name = ", ".join(self._names.of(trial.config.canonical(), trial.seeds, settings))
-        self._running[key] = Running(trial, Job.of(trial), name, time.monotonic())
+        configs = [config.canonical() for config in trial.configs]
+        name = ", ".join(self._names.of(configs, trial.seeds, settings))
+        jobs = len(trial.members) if unit else 1
+        self._running[key] = Running(trial, Job.of(unit or trial), jobs, name, time.monotonic())
         self._most_at_once = max(self._most_at_once, len(self._running))
 
     def goes_on(self, key: str, phase: str, done: int, total: int, values: Mapping[str, float]) -> None:
@@ -109,33 +115,47 @@ class StudyProgress:
             found = "".join(f", {100 * value:.1f} %" for value in values.values())
             self._running[key].report = f"{phase} {done}/{total}{found}"
 
-    def stopped(self, key: str) -> None:
-        """Count a trial as interrupted; it will start again."""
-        self._running.pop(key, None)
+    def stopped(self, key: str, instead: Sequence[Trial] = ()) -> None:
+        """Count a trial as interrupted; it will start again, or the trials `instead` of it will."""
+        ended = self._running.pop(key, None)
+        if ended and instead:
+            self._time_left.ended(ended.job, None, ended.jobs)
+            self._time_left.add(instead)
 
     def finished(self, key: str, figures: Sequence[float] = ()) -> None:
         """Count a trial as finished, with these `figures`. A second call does nothing."""
         if key not in self._running:
             return
         ended = self._running.pop(key)
-        self._time_left.ended(ended.job, time.monotonic() - ended.since)
-        self.done += len(ended.trial.seeds)
+        self._time_left.ended(ended.job, time.monotonic() - ended.since, ended.jobs)
+        self.done += len(ended.trial.members)
         self._figures += figures
         self._show()
 
-    def finished_before(self, trial: Trial, figures: Sequence[float]) -> None:
+    def finished_before(self, trial: Trial, times: int = 1) -> None:
         """Count a trial as finished that did not run, because the store has its records."""
-        self._time_left.ended(Job.of(trial), None)
-        self.done += len(trial.seeds)
-        self._figures += figures
+        self._time_left.ended(Job.of(trial), None, times)
+        self.done += times * len(trial.members)
         self._show()
 
-    def has_failed(self, key: str, trial: Trial) -> None:
-        """Count a trial as failed; it may never have started."""
+    def found(self, figure: float) -> None:
+        """Add a figure to the summary; the next line shows it."""
+        self._figures.append(figure)
+
+    def was_pruned(self, unit: Trial, times: int) -> None:
+        """Count runs as not needed: `times` the trial of one run."""
+        self._time_left.ended(Job.of(unit), None, times)
+        self.pruned += times
+
+    def has_failed(self, key: str, trial: Trial, times: int = 1) -> None:
+        """Count a trial as failed; it may never have started, and then it counts `times`."""
         if key in self._running:
-            trial = self._running.pop(key).trial
-        self._time_left.ended(Job.of(trial), None)
-        self.failed += len(trial.seeds)
+            ended = self._running.pop(key)
+            self._time_left.ended(ended.job, None, ended.jobs)
+            self.failed += len(ended.trial.members)
+        else:
+            self._time_left.ended(Job.of(trial), None, times)
+            self.failed += times * len(trial.members)
         self._show()
 
     def say(self, text: str) -> None:
@@ -158,7 +178,9 @@ class StudyProgress:
         lines = Text()
         for each in running[:MOST_SHOWN]:
             elapsed = time.monotonic() - each.since
-            left = self._time_left.of(each.job, elapsed)  # 0 if it takes longer than others of its kind
+            left = self._time_left.of(
+                each.job, elapsed, each.jobs
+            )  # 0 if it takes longer than others of its kind
             state = [each.report or "starting", _duration(elapsed), f"~{_duration(left)}" if left else ""]
             table.add_row(each.name, *state)
             lines.append(f"{each.name}\n    {', '.join(state[:2])}{f', {state[2]} left' if left else ''}\n")
@@ -174,12 +196,14 @@ class StudyProgress:
         """Return the state of the whole study in one line."""
         parts = [f"{self._done_before + self.done}/{self._done_before + self._missing} runs"]
         parts.append(f"{self.running} running")
+        if self.pruned:
+            parts.append(f"{self.pruned} pruned")
         if self.failed:
             parts.append(f"{self.failed} failed")
         if self._figures:
             parts.append(self._in_words(self._figures))
         now = time.monotonic()
-        running = [(each.job, now - each.since) for each in self._now_running()]
+        running = [(each.job, each.jobs, now - each.since) for each in self._now_running()]
         left = self._time_left.of_all(running, max(1, self._most_at_once))
         if left:
             parts.append(f"{left} {_duration(left.seconds)} left")
@@ -187,7 +211,7 @@ class StudyProgress:
 
 
 def _names(trials: Sequence[Trial]) -> TrialNames:
-    configs = {trial.config.hash(): trial.config for trial in trials}
+    configs = {config.hash(): config for trial in trials for config in trial.configs}
     settings = [config.canonical() for config in configs.values()]
     return TrialNames(settings, differing(settings))
 

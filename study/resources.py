@@ -92,6 +92,11 @@ def count_lanes(
     return max(1, round(slots * share)) if share else slots
 
 
+def uses_gpu(cluster: Mapping[str, float], share: float | None) -> bool:
+    """Return whether trials run on GPUs, given their share of one; None if it is not known yet."""
+    return bool(cluster.get("GPU") if share is None else share)
+
+
 def share_of(peak_bytes: float, gpu_bytes: float) -> float:
     """Return 1/n of a GPU per trial, where n trials fit into its memory with some slack."""
     needed = SLACK * peak_bytes + CONTEXT_BYTES

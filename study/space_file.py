@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ NEEDING_DATASETS = ("fixed", "grid", "cases", "one_at_a_time", "search", "sample
 KEYS = ("description", "datasets", *NEEDING_DATASETS, "seeds", "include")
 ALGORITHMS = ("optuna",)
 OBJECTIVES = ("val_accuracy",)
+PRUNERS = ("none", "wilcoxon")
 RANGES = ("uniform", "loguniform", "randint")
 DEFAULT_SEEDS = 10
 MOST_SEEDS = 10_000
@@ -33,6 +34,7 @@ class Search:
     algorithm: str
     samples: int
     objective: str
+    pruner: str = "none"  # stops samples that are significantly worse than the best one
 
 
 @dataclass(frozen=True)
@@ -250,17 +252,18 @@ def _search(top: dict[str, Node]) -> Search | None:
     if "search" not in top:
         return None
     parts = top["search"].mapping("search")
-    valid = [item.name for item in fields(Search)]
-    _check_keys("key of search", parts, valid)
-    for key in valid:
+    _check_keys("key of search", parts, [item.name for item in fields(Search)])
+    needed = [item.name for item in fields(Search) if item.default is MISSING]
+    for key in needed:
         if key not in parts:
-            raise top["search"].error(f"search has no {key}; expected {', '.join(valid)}.")
-    for key, names in (("algorithm", ALGORITHMS), ("objective", OBJECTIVES)):
-        text = parts[key].text(key)
-        with parts[key].located():
-            choose(f"search {key}", text, names)
+            raise top["search"].error(f"search has no {key}; expected {', '.join(needed)}.")
+    for key, names in (("algorithm", ALGORITHMS), ("objective", OBJECTIVES), ("pruner", PRUNERS)):
+        if key in parts:
+            text = parts[key].text(key)
+            with parts[key].located():
+                choose(f"search {key}", text, names)
     samples = parts["samples"].whole("samples", 1, MOST_SAMPLES)
-    return Search(parts["algorithm"].value, samples, parts["objective"].value)
+    return Search(**{key: node.value for key, node in parts.items()} | {"samples": samples})
 
 
 def _sample(top: dict[str, Node]) -> tuple[Dimension, ...]:

@@ -36,32 +36,42 @@ class Estimate:
 
 
 class TimeLeft:
-    """Estimates the time left from finished trials; a kind is unknown until one of its trials is finished."""
+    """Estimates the time left from finished trials; a kind is unknown until one of its trials is finished.
+
+    A trial may do several equal jobs, as a pack of samples of a search does.
+    """
 
     def __init__(self, trials: Iterable[Trial]) -> None:
         self._unfinished = Counter(map(Job.of, trials))
         self._paces: dict[Kind, list[float]] = {}  # measured seconds per guessed second
 
-    def ended(self, job: Job, seconds: float | None) -> None:
-        """Count a trial as ended; ``seconds`` is None if it did not run to its end."""
-        self._unfinished[job] -= 1
-        if seconds is not None:
-            self._paces.setdefault(job.kind, []).append(seconds / job.cost)
+    def add(self, trials: Iterable[Trial]) -> None:
+        """Count more trials as unfinished."""
+        self._unfinished.update(map(Job.of, trials))
 
-    def of(self, job: Job, elapsed: float = 0.0) -> float | None:
+    def ended(self, job: Job, seconds: float | None, count: int = 1) -> None:
+        """Count `count` jobs as ended; ``seconds`` is None if they did not run to their end."""
+        self._unfinished[job] -= count
+        if seconds is not None:
+            self._paces.setdefault(job.kind, []).append(seconds / (count * job.cost))
+
+    def of(self, job: Job, elapsed: float = 0.0, count: int = 1) -> float | None:
         """Return the seconds that a trial still needs, or None. The median ignores the first warm-up."""
         paces = self._paces.get(job.kind)
-        return None if paces is None else max(0.0, median(paces) * job.cost - elapsed)
+        return None if paces is None else max(0.0, median(paces) * count * job.cost - elapsed)
 
-    def of_all(self, running: Sequence[tuple[Job, float]], lanes: int) -> Estimate | None:
+    def of_all(self, running: Sequence[tuple[Job, int, float]], lanes: int) -> Estimate | None:
         """Estimate the seconds until the last trial ends.
 
         Args:
-            running: The running trials and the seconds that each has run.
+            running: The job of each running trial, how many it does, and the seconds that it has run.
             lanes: How many trials run at once.
         """
-        waiting = self._unfinished - Counter(job for job, _ in running)
-        left = [self.of(job, elapsed) for job, elapsed in running]
+        now: Counter[Job] = Counter()
+        for job, count, _ in running:
+            now[job] += count
+        waiting = self._unfinished - now
+        left = [self.of(job, elapsed, count) for job, count, elapsed in running]
         to_come = {job: self.of(job) for job in waiting}
         known = [seconds for seconds in (*left, *to_come.values()) if seconds is not None]
         work = sum(seconds for seconds in left if seconds is not None)

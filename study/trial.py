@@ -1,4 +1,4 @@
-"""Run one trial in a worker: one configuration and a pack of seeds, from pre-training to the last session."""
+"""Run one trial in a worker: a pack of runs, from pre-training to the last session."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress
 from hagmeta.phases.checkpoints import Checkpoints
 from hagmeta.phases.snapshots import Snapshots, to_bytes
-from hagmeta.pipeline import run
+from hagmeta.pipeline import run_members
 from hagmeta.protocol.metrics import METRICS, Metric, with_metrics
 from hagmeta.protocol.predictions import Predictions
 from study import data
+from study.plan import Member, Trial
 from study.reports import LiveReports
-from study.search.objective import objective
+from study.search.objective import objective, score_of
 
 
 class TrialSpec(TypedDict):
     """Describes a trial to a worker, in plain values that Ray can send."""
 
     name: str
-    config: dict[str, Any]  # canonical: only the settings that apply
-    seeds: list[int]
+    configs: list[dict[str, Any]]  # canonical: only the settings that apply
+    members: list[tuple[int, int]]  # per run: the place of its configuration in `configs`, and its seed
     threads: int
     gpu_share: float
     snapshot: int | None  # the session after which embeddings are saved
@@ -59,11 +60,10 @@ def run_trial(spec: TrialSpec) -> None:
     It loads the dataset by name, reports progress while it runs, and reports the records at the end.
     """
     started, start = time.time(), time.perf_counter()
-    config = RunConfig.from_mapping(spec["config"])
     with _user_errors_reported():
-        data.load(config.dataset)
+        data.load(spec["configs"][0]["dataset"])
         load_seconds = time.perf_counter() - start
-        records, note = _run(spec, config, LiveReports())
+        records, note = _run(spec, LiveReports())
         accuracies = np.mean([record["accuracy"] for record in records], axis=0)  # (sessions,)
         tune.report(
             {
@@ -81,13 +81,11 @@ def run_trial(spec: TrialSpec) -> None:
 
 
 def run_sample(spec: TrialSpec) -> None:
-    """Run one sample of a search as Ray Tune's trainable; report its objective at the end."""
+    """Run samples of a search as Ray Tune's trainable; report their mean objective at the end."""
     with _user_errors_reported():
-        config = RunConfig.from_mapping(spec["config"])
-        records, note = _run(spec, config, LiveReports(tells_test=False))
-        tune.report(
-            {"val_accuracy": objective(records), "records": json.dumps(records), "note": note, "done": True}
-        )
+        records, note = _run(spec, LiveReports(tells_test=False))
+        value = objective([score_of(record) for record in records])
+        tune.report({"val_accuracy": value, "records": json.dumps(records), "note": note, "done": True})
 
 
 @contextmanager
@@ -99,23 +97,27 @@ def _user_errors_reported() -> Iterator[None]:
         tune.report({"failed": str(error), "traceback": traceback.format_exc(), "done": True})
 
 
-def _run(spec: TrialSpec, config: RunConfig, progress: Progress) -> tuple[list[SentRecord], str]:
+def members_of(spec: TrialSpec) -> list[Member]:
+    """Return the configuration and the seed of each run."""
+    configs = [resolve(RunConfig.from_mapping(settings)) for settings in spec["configs"]]
+    return [(configs[place], seed) for place, seed in spec["members"]]
+
+
+def _run(spec: TrialSpec, progress: Progress) -> tuple[list[SentRecord], str]:
     torch.set_num_threads(spec["threads"])
     device = choose_device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
         # The share includes slack over the measured memory (study/resources.py).
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
-    dataset = data.load(config.dataset)
+    members = members_of(spec)
+    dataset = data.load(members[0][0].dataset)
     folder = Path(spec["checkpoints"])
     metrics = {name: METRICS[name] for name in spec["metrics"]}
-    return run_pack(
-        config, spec["seeds"], dataset, device, progress, folder, spec["snapshot"], spec["eager"], metrics
-    )
+    return run_pack(members, dataset, device, progress, folder, spec["snapshot"], spec["eager"], metrics)
 
 
 def run_pack(
-    config: RunConfig,
-    seeds: Sequence[int],
+    members: Sequence[Member],
     dataset: Dataset,
     device: torch.device,
     progress: Progress,
@@ -124,11 +126,10 @@ def run_pack(
     eager: bool = False,
     metrics: Mapping[str, type[Metric]] | None = None,
 ) -> tuple[list[SentRecord], str]:
-    """Run a pack of seeds; halve it until it fits the memory of the GPU.
+    """Run a pack; halve it until it fits the memory of the GPU.
 
     Args:
-        config: The configuration.
-        seeds: The seeds of the pack.
+        members: Resolved configurations with the same pack key, and their seeds.
         dataset: Its dataset, loaded.
         device: Where to compute.
         progress: Receives the progress of each phase.
@@ -140,14 +141,12 @@ def run_pack(
     Returns:
         The records, with predictions and embeddings as text, and a note for the user or an empty text.
     """
-    config = resolve(config)
-    checkpoints = checkpoints_of(config, seeds, dataset, device, folder, snapshot, eager)
+    checkpoints = checkpoints_of(members, dataset, device, folder, snapshot, eager)
     snapshots = Snapshots(snapshot) if snapshot is not None else None
     predictions: list[Predictions] = []
     try:
-        found = run(
-            config,
-            seeds,
+        found = run_members(
+            members,
             dataset=dataset,
             device=device,
             cache=home() / "pretrained",
@@ -169,14 +168,14 @@ def run_pack(
         where = checkpoints.went_on_from
         return records, f"continued from a checkpoint at {where}" if where else ""
     except torch.cuda.OutOfMemoryError:
-        if len(seeds) == 1:
+        if len(members) == 1:
             raise
     torch.cuda.empty_cache()
-    half = len(seeds) // 2
+    half = len(members) // 2
     halves: list[SentRecord] = []
-    for part in (seeds[:half], seeds[half:]):
-        halves += run_pack(config, part, dataset, device, progress, folder, snapshot, eager, metrics)[0]
-    return halves, f"{len(seeds)} seeds did not fit into GPU memory together; ran in smaller packs"
+    for part in (members[:half], members[half:]):
+        halves += run_pack(part, dataset, device, progress, folder, snapshot, eager, metrics)[0]
+    return halves, f"{len(members)} runs did not fit into GPU memory together; ran in smaller packs"
 
 
 def _measured(record: Record, predictions: Predictions, metrics: Mapping[str, type[Metric]]) -> Record:
@@ -192,8 +191,7 @@ def _measured(record: Record, predictions: Predictions, metrics: Mapping[str, ty
 
 
 def checkpoints_of(
-    config: RunConfig,
-    seeds: Sequence[int],
+    members: Sequence[Member],
     dataset: Dataset,
     device: torch.device,
     folder: Path,
@@ -202,14 +200,13 @@ def checkpoints_of(
 ) -> Checkpoints:
     """Return the checkpoints of a pack, identified by everything that its state depends on."""
     made_from = {
-        "config": config.canonical(),
-        "seeds": list(seeds),
+        "members": [(config.canonical(), seed) for config, seed in members],
         "data": dataset.fingerprint,
         "device": device.type,
         "snapshot": snapshot,
         "eager": eager,
     }
-    return Checkpoints(folder, f"{config.hash()}_{seeds[0]}-{seeds[-1]}", made_from)
+    return Checkpoints(folder, Trial(tuple(members)).name, made_from)
 
 
 def _as_text(arrays: dict[str, np.ndarray]) -> str:

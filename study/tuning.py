@@ -38,10 +38,13 @@ class Recorder(tune.Callback):
     Only the driver writes to the store.
     """
 
-    def __init__(self, store: Store, plan: Plan, progress: StudyProgress, retries: int = 0) -> None:
+    def __init__(
+        self, store: Store, trials: Iterable[Trial], progress: StudyProgress, retries: int = 0
+    ) -> None:
         self._store, self._progress, self._retries = store, progress, retries
-        self.lost: list[Trial] = []  # Tune gave them up before all retries were used
-        self._trials = {trial.name: trial for trial in plan.trials}
+        # Tune gave them up before all retries were used, or they are parts of a trial that failed.
+        self.again: list[Trial] = []
+        self._trials = {trial.name: trial for trial in trials}
         self._patience = Patience(PENDING_SECONDS)
         self._looked = time.monotonic()
 
@@ -60,8 +63,7 @@ class Recorder(tune.Callback):
             self._progress.goes_on(trial.trial_id, result["phase"], result["step"], result["steps"], found)
         elif "failed" in result:
             log = self._write_failure(trial, result.pop("traceback"))
-            self._progress.say(f"{trial} failed: {_one_line(result['failed'])} (log: {log})")
-            self._progress.has_failed(trial.trial_id, self._of(trial))
+            self._has_failed(trial, _one_line(result["failed"]), log)
         elif "records" in result:
             self._record(trial, result)
 
@@ -79,7 +81,7 @@ class Recorder(tune.Callback):
                 self._store.write_embeddings(key, result["snapshot"], base64.b64decode(embeddings))
         if note := result.pop("note"):
             self._progress.say(f"{trial}: {note}")
-        self._progress.finished(trial.trial_id, self._figures(records))
+        self._progress.finished(trial.trial_id, self._figures(trial, records))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.stopped(trial.trial_id)
@@ -89,12 +91,26 @@ class Recorder(tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         log = self._write_failure(trial, _traceback(trial))
         if _lost_its_worker(trial) and trial.num_failures <= self._retries:
-            self.lost.append(self._of(trial))
+            self.again.append(self._of(trial))
             self._progress.stopped(trial.trial_id)
             self._progress.say(f"{trial} lost its worker; it will run again after the others (log: {log})")
             return
-        self._progress.say(f"{trial} failed: {_reason(trial)} (log: {log})")
-        self._progress.has_failed(trial.trial_id, self._of(trial))
+        self._has_failed(trial, _reason(trial), log)
+
+    def _has_failed(self, trial: Any, reason: str, log: Path) -> None:
+        """Count the runs of a trial as failed; configurations that shared it first run separately."""
+        ours = self._of(trial)
+        if len(ours.configs) == 1:
+            self._progress.say(f"{trial} failed: {reason} (log: {log})")
+            self._progress.has_failed(trial.trial_id, ours)
+            return
+        text = f"its {len(ours.configs)} configurations will run separately"
+        self._progress.say(f"{trial} failed: {reason}; {text} (log: {log})")
+        self._run_apart(trial, ours)
+
+    def _run_apart(self, trial: Any, ours: Trial) -> None:
+        self.again += ours.apart()
+        self._progress.stopped(trial.trial_id, instead=ours.apart())
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Give up if Ray has died; explain if no trial runs for a while."""
@@ -109,10 +125,13 @@ class Recorder(tune.Callback):
     def _write_failure(self, trial: Any, error: str) -> Path:
         """Write the log of a failed attempt for each of its runs; return the first file."""
         ours = self._of(trial)
-        first, *_ = [self._store.write_failure(key, ours.config.canonical(), error) for key in ours.keys]
+        first, *_ = [
+            self._store.write_failure((config.hash(), seed), config.canonical(), error)
+            for config, seed in ours.members
+        ]
         return first
 
-    def _figures(self, records: Sequence[Record]) -> list[float]:
+    def _figures(self, trial: Any, records: Sequence[Record]) -> list[float]:
         """Return the figures that the progress line shows of finished runs."""
         return [record["macro_accuracy"][-1] for record in records]
 
@@ -177,7 +196,8 @@ def run_plan(
     """Run the trials of a plan; the store then has their records or failures.
 
     A lost worker may fail several tasks of its trial. Tune gives up a trial that fails again before it has
-    restarted, even if it has retries left. Such trials run again after the others.
+    restarted, even if it has retries left. Such trials run again after the others. So do the configurations
+    of a failed trial, one by one: then a configuration that fails takes no other one with it.
 
     Args:
         plan: The trials to run.
@@ -195,7 +215,7 @@ def run_plan(
     end = None if time_budget is None else time.monotonic() + time_budget
     trials: Sequence[Trial] = plan.trials
     while trials and (end is None or time.monotonic() < end):
-        recorder = Recorder(store, plan, progress, retries)
+        recorder = Recorder(store, trials, progress, retries)
         _run_trials(
             trials,
             store,
@@ -208,7 +228,7 @@ def run_plan(
             metrics=metrics,
             lent=lent,
         )
-        trials, retries = recorder.lost, max(0, retries - 1)
+        trials, retries = recorder.again, max(0, retries - 1)
 
 
 def _run_trials(
@@ -250,10 +270,11 @@ def make_spec(
     metrics: Sequence[str] = (),
 ) -> TrialSpec:
     """Return the description of `trial` for a worker."""
+    places = {config.hash(): place for place, config in enumerate(trial.configs)}
     return {
         "name": trial.name,
-        "config": trial.config.canonical(),
-        "seeds": list(trial.seeds),
+        "configs": [config.canonical() for config in trial.configs],
+        "members": [(places[config.hash()], seed) for config, seed in trial.members],
         "threads": max(1, int(resources.cpus)),
         "gpu_share": resources.gpu_share(trial.config),
         "snapshot": None if snapshot is None else session_number(trial.config, snapshot),

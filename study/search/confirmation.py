@@ -99,6 +99,7 @@ def summary(
         "samples": space.search.samples,
         "seeds": list(space.seeds),
         "objective": IN_WORDS,
+        "pruner": space.search.pruner,
         "overlap": list(overlapping),
         "cells": [
             {
@@ -107,7 +108,8 @@ def summary(
                 "title": history.cell.title,
                 "dataset": history.cell.config.dataset,
                 "method": history.cell.config.method,
-                "found": len(history.found),
+                "found": history.ended,
+                "pruned": len(history.pruned),
                 "sampled": [dimension.key for dimension in history.cell.dimensions],
                 "chosen": chosen[history.cell.name].config.hash() if history.cell.name in chosen else None,
                 "validation": chosen[history.cell.name].validation if history.cell.name in chosen else None,

@@ -4,6 +4,8 @@ Samples are numbered, and the first one has the default values. The values of an
 the search, its number, and the results of samples with lower numbers. So a search that was killed continues
 with the same samples, and searches that run at the same time do not affect each other. Test labels are not
 used.
+
+A pruner decides by the same rule: by the sample's own scores and by samples with lower numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -30,6 +32,8 @@ from hagmeta.config import IDENTITY, RunConfig, resolve
 from study import data
 from study.naming import short_names, value_text
 from study.plan import Trial
+from study.search import pruning
+from study.search.objective import Score, objective
 from study.space import Dimension, Space
 from study.store import Store
 
@@ -49,6 +53,7 @@ class SearchCell:
     objective: str
     title: str = field(compare=False)  # for people
     graph: str = ""  # the fingerprint of the data, if another graph of this name was searched before
+    pruner: str = "none"
 
     @cached_property
     def config(self) -> RunConfig:
@@ -59,6 +64,7 @@ class SearchCell:
         """The unique, readable name of the study in Optuna's storage."""
         ranges = [(item.key, item.kind, item.values) for item in self.dimensions]
         whole = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective, self.defaults]
+        whole += [self.pruner] if self.pruner != "none" else []
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
         words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.config.dataset}-{self.config.method}").strip("-")
         return f"{words[-80:]}-{identity}" + (f"-{self.graph[:8]}" if self.graph else "")
@@ -80,14 +86,19 @@ class SearchCell:
         return resolve(replace(self.given, **values))
 
     @cached_property
-    def usual(self) -> Trial:
-        """The trial that represents a sample before its values are known."""
-        return Trial(self.config, self.seeds)
+    def unit(self) -> Trial:
+        """The trial that represents one run of a sample before its values are known."""
+        return Trial.of(self.config, self.seeds[:1])
 
-    def largest(self) -> Trial:
-        """Return the trial that needs the most memory."""
+    def largest(self, most: int) -> Trial:
+        """Return the trial that needs the most memory.
+
+        Args:
+            most: The largest number of runs in a trial of several samples.
+        """
         widest = {item.key: max(item.values) for item in self.dimensions if item.key in WIDTHS}
-        return Trial(self.sample(widest), self.seeds)
+        members = max(len(self.seeds), min(most, STARTUP * len(self.seeds)))
+        return Trial.of(self.sample(widest), range(members))
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
@@ -105,50 +116,129 @@ class SearchHistory:
 
     def __init__(self, cell: SearchCell, samples: int, study: optuna.Study | None) -> None:
         self.cell, self._samples, self._study = cell, samples, study
-        known = study.get_trials(states=[TrialState.COMPLETE]) if study else []
-        by_number = {trial.user_attrs["sample"]: trial for trial in known}
-        self.found: dict[int, FrozenTrial] = {n: by_number[n] for n in range(samples) if n in by_number}
-        self.values = {
-            number: trial.params for number, trial in self.found.items()
-        }  # also of running samples
+        self.found = self._stored(TrialState.COMPLETE)
+        self.pruned = self._stored(TrialState.PRUNED)
+        # Also of running samples.
+        self.values = {number: trial.params for number, trial in (self.found | self.pruned).items()}
         self.failed: dict[int, str] = {}  # the reasons, in this launch; the next launch tries again
+
+    def _stored(self, state: TrialState) -> dict[int, FrozenTrial]:
+        known = self._study.get_trials(states=[state]) if self._study else []
+        by_number = {trial.user_attrs["sample"]: trial for trial in known}
+        return {number: by_number[number] for number in range(self._samples) if number in by_number}
+
+    @property
+    def ended(self) -> int:
+        """The number of samples with a result."""
+        return len(self.found) + len(self.pruned)
+
+    @property
+    def runs(self) -> int:
+        """The number of runs of samples with a result."""
+        return len(self.found) * len(self.cell.seeds) + sum(
+            len(trial.intermediate_values) for trial in self.pruned.values()
+        )
 
     @property
     def missing(self) -> list[int]:
         """The numbers of samples without a result."""
-        return [number for number in range(self._samples) if number not in self.found]
+        return [n for n in range(self._samples) if n not in self.found and n not in self.pruned]
+
+    @property
+    def most_stages(self) -> int:
+        return len(self._stages(1))
 
     def is_ready(self, number: int) -> bool:
         """Return whether a sample can be drawn, because all samples that it depends on have ended."""
-        before = range(number - AT_ONCE + 1) if number >= STARTUP else range(0)
-        return all(each in self.found or each in self.failed for each in before)
+        return self._have_ended(range(number - AT_ONCE + 1) if number >= STARTUP else range(0))
+
+    def _have_ended(self, numbers: range) -> bool:
+        return all(each in self.found or each in self.pruned or each in self.failed for each in numbers)
 
     def draw(self, number: int) -> dict[str, Any]:
         """Return the values of a sample; all samples before it must have been drawn."""
-        seed = hashlib.sha256(f"{self.cell.name}/{number}".encode()).digest()
+        # Without the pruner, so that random samples are the same with and without one.
+        seed = hashlib.sha256(f"{replace(self.cell, pruner='none').name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(
             seed=int.from_bytes(seed[:4]), n_startup_trials=STARTUP - AT_ONCE + 1, constant_liar=True
         )
         past = optuna.create_study(direction="maximize", sampler=sampler)
         for earlier in range(number):
             if earlier > number - AT_ONCE:  # it may still be running, and always counts as running
-                past.add_trial(self._trial(self.values[earlier], state=TrialState.RUNNING))
+                past.add_trial(self._trial(earlier, state=TrialState.RUNNING))
             elif earlier in self.found:
-                past.add_trial(self._trial(self.values[earlier], value=self.found[earlier].value))
+                past.add_trial(self._trial(earlier, value=self.found[earlier].value))
+            elif earlier in self.pruned:
+                past.add_trial(self._pruned_trial(earlier))
         if not number:
             past.enqueue_trial(self.cell.defaults)
         self.values[number] = past.ask(self.cell.distributions).params
         return self.values[number]
 
-    def tell(self, number: int, value: float) -> None:
-        """Store the objective `value` of a sample."""
-        trial = self._trial(self.values[number], value=value, user_attrs={"sample": number})
-        self._keep(trial)
-        self.found[number] = trial
+    def _pruned_trial(self, number: int) -> FrozenTrial:
+        """Return a pruned sample for the sampler, which compares the last intermediate values."""
+        pruned = self.pruned[number]
+        step, mean = max(pruned.intermediate_values), float(pruned.value or 0)
+        return self._trial(number, state=TrialState.PRUNED, value=mean, intermediate_values={step: mean})
+
+    def go_on(self, number: int, scores: Mapping[int, Score]) -> tuple[int, ...] | None:
+        """Return the seeds that a drawn sample runs next; store its result if there are none.
+
+        Args:
+            number: The sample.
+            scores: Its scores so far, by seed.
+
+        Returns:
+            Seeds; none if the sample has ended; None if it waits for another sample to be compared with.
+        """
+        seeds = self.cell.seeds
+        for end in self._stages(number):
+            if missing := tuple(seed for seed in seeds[:end] if seed not in scores):
+                return missing
+            so_far = [scores[seed] for seed in seeds[:end]]
+            if end < len(seeds):
+                if not self._have_ended(self._rivals(number)):
+                    return None
+                if self._is_worse(number, so_far):
+                    self._tell_pruned(number, so_far)
+                    return ()
+        self.tell(number, so_far)
+        return ()
+
+    def _stages(self, number: int) -> tuple[int, ...]:
+        """Return how many seeds have run at the end of each stage; the first sample has no rivals."""
+        seeds = len(self.cell.seeds)
+        return pruning.stages(seeds) if number and self.cell.pruner == "wilcoxon" else (seeds,)
+
+    def _rivals(self, number: int) -> range:
+        """Return the samples that a pruner compares a sample with.
+
+        The first random samples are drawn at once, so they are compared with the defaults. Later ones are
+        compared with all samples that they depend on anyway. So the decision depends on no other sample.
+        """
+        return range(1) if number < STARTUP else range(number - AT_ONCE + 1)
+
+    def _is_worse(self, number: int, scores: Sequence[Score]) -> bool:
+        found = [self.found[each] for each in self._rivals(number) if each in self.found]
+        return pruning.is_worse(scores, found)
+
+    def tell(self, number: int, scores: Sequence[Score]) -> None:
+        """Store the scores of a sample, one per seed."""
+        self.found[number] = self._keep(
+            number, value=objective(scores), intermediate_values=pruning.by_seed(scores)
+        )
+
+    def _tell_pruned(self, number: int, scores: Sequence[Score]) -> None:
+        self.pruned[number] = self._keep(
+            number,
+            state=TrialState.PRUNED,
+            value=objective(scores),
+            intermediate_values=pruning.by_seed(scores),
+        )
 
     def tell_failure(self, number: int, reason: str) -> None:
         """Store that a sample failed, and keep the `reason` for this launch."""
-        self._keep(self._trial(self.values[number], state=TrialState.FAIL, user_attrs={"sample": number}))
+        self._keep(number, state=TrialState.FAIL)
         self.failed[number] = reason
 
     def best(self) -> tuple[RunConfig, float] | None:
@@ -159,12 +249,14 @@ class SearchHistory:
         best = max(objectives, key=lambda number: objectives[number])
         return self.cell.sample(self.values[best]), objectives[best]
 
-    def _keep(self, trial: FrozenTrial) -> None:
+    def _keep(self, number: int, **how: Any) -> FrozenTrial:
         assert self._study is not None
+        trial = self._trial(number, user_attrs={"sample": number}, **how)
         self._study.add_trial(trial)
+        return trial
 
-    def _trial(self, values: dict[str, Any], **how: Any) -> FrozenTrial:
-        return create_trial(params=values, distributions=self.cell.distributions, **how)
+    def _trial(self, number: int, **how: Any) -> FrozenTrial:
+        return create_trial(params=self.values[number], distributions=self.cell.distributions, **how)
 
 
 def open_histories(space: Space, store: Store, *, make: bool = True) -> list[SearchHistory]:
@@ -186,7 +278,14 @@ def open_histories(space: Space, store: Store, *, make: bool = True) -> list[Sea
     histories = []
     for config, settings in zip(space.configs, whole, strict=True):
         title = " ".join(value_text(settings[key], short) for key in named if key in settings)
-        cell = SearchCell(config, space.seeds, _dimensions(space, config), space.search.objective, title)
+        cell = SearchCell(
+            config,
+            space.seeds,
+            _dimensions(space, config),
+            space.search.objective,
+            title,
+            pruner=space.search.pruner,
+        )
         graph = store.graphs.get(cell.config.dataset, "")
         if storage and graph and cell.name in there:
             other = optuna.load_study(study_name=cell.name, storage=storage).user_attrs.get("data", graph)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hagmeta.common.records import Record, opened
 
 PARTS = ("last", "average")
+Score = tuple[float, float]  # the two parts, of one seed
 IN_WORDS = "the mean of last-session and average macro accuracy on validation streams, with session learning"
 
 
@@ -15,7 +16,14 @@ def is_scored(record: Record) -> bool:
     return all((record["validation"] or {}).get(part) is not None for part in PARTS)
 
 
-def objective(records: Sequence[Record]) -> float:
-    """Return the objective of a sample, as the mean over the `records` of its seeds."""
-    figures = [opened(record)["validation"][part] for record in records for part in PARTS]
-    return float(sum(figures) / len(figures))
+def score_of(record: Record) -> Score:
+    """Return the figures of a record that the objective averages."""
+    validation = opened(record)["validation"]
+    last, average = (float(validation[part]) for part in PARTS)
+    return last, average
+
+
+def objective(scores: Sequence[Score]) -> float:
+    """Return the objective of a sample, as the mean over the `scores` of its seeds."""
+    figures = [figure for score in scores for figure in score]
+    return sum(figures) / len(figures)

@@ -15,9 +15,11 @@ from study.naming import counted, wrapped
 from study.options import LaunchOptions
 from study.plan import make_plan
 from study.progress import StudyProgress, average_validation, best_validation
+from study.resources import count_lanes, uses_gpu
 from study.search import confirmation
 from study.search.confirmation import Choice
 from study.search.history import SearchHistory, open_histories
+from study.search.pruning import LEAST_SEEDS
 from study.space import Space
 from study.store import Store
 
@@ -52,7 +54,7 @@ def show(space: Space, store: Store, console: Console) -> None:
     histories = open_histories(space, store, make=False)
     _describe(space, histories, console)
     for history in histories:
-        head = f"{history.cell.title}: {len(history.found)} done; varies "
+        head = f"{history.cell.title}: {history.ended} done; varies "
         print(wrapped(head, [dimension.key for dimension in history.cell.dimensions], console.width))
 
 
@@ -62,31 +64,40 @@ def _describe(space: Space, histories: Sequence[SearchHistory], console: Console
     console.print(space.title, style="bold")
     searches = "1 search" if len(histories) == 1 else f"{len(histories)} searches"
     samples = counted(space.search.samples, "sample")
-    done = sum(len(history.found) for history in histories)
+    done = sum(history.ended for history in histories)
     left = sum(len(history.missing) for history in histories)
     console.print(f"{searches} of {samples}: {done} done, {left} to go")
+    if space.search.pruner != "none" and len(space.seeds) < LEAST_SEEDS:
+        text = f"note: the pruner {space.search.pruner} stops no sample, because there are only "
+        text += f"{counted(len(space.seeds), 'seed')}; it needs at least {LEAST_SEEDS} (--seeds)"
+        console.print(text, style="yellow", soft_wrap=True)
 
 
 def _run_searches(
     histories: Sequence[SearchHistory], store: Store, options: LaunchOptions, console: Console
 ) -> None:
-    trials = [history.cell.usual for history in histories for _ in history.missing]
-    largest = [history.cell.largest() for history in histories if history.missing]
     loggers = make_loggers(options.log, store, console)
     configs = [history.cell.config for history in histories]
-    resources = share_out(largest, start(options, console, configs), options, console)
+    cluster = start(options, console, configs)
+    lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
+    packing = options.packing(lanes, on_gpu=uses_gpu(cluster, options.gpus_per_trial))
+    most = packing.largest if packing.mixes else 0
+    largest = [history.cell.largest(most) for history in histories if history.missing]
+    resources = share_out(largest, cluster, options, console)
     from study.search import running  # imports Ray, which takes seconds: only after the message above
 
-    seeds = len(trials[0].seeds)
+    seeds = len(histories[0].cell.seeds)
+    units = [history.cell.unit for history in histories for _ in range(seeds * len(history.missing))]
     console.print(f"{counted(seeds, 'seed')} per sample; {resources}")
     tell_of_checkpoints(store, options, console)
-    done_before = seeds * sum(len(history.found) for history in histories)
+    done_before = sum(history.runs for history in histories)
     in_words = best_validation if len(histories) == 1 else average_validation
-    with StudyProgress(console, trials, done_before, in_words) as progress:
+    with StudyProgress(console, units, done_before, in_words) as progress:
         running.run_searches(
             histories,
             store,
             resources,
+            packing,
             progress,
             retries=options.retries,
             time_budget=options.time_budget,
@@ -102,7 +113,7 @@ def _show_failures(
     """Print which searches lack samples and why; return the number of failed samples."""
     for history in histories:
         if history.failed:
-            count = "all samples" if not history.found else counted(len(history.failed), "sample")
+            count = "all samples" if not history.ended else counted(len(history.failed), "sample")
             reasons = "; ".join(dict.fromkeys(history.failed.values()))
             line = f"{history.cell.title}: {count} failed: {reasons}"
             console.print(line, style="bold red", soft_wrap=True)
@@ -131,16 +142,17 @@ def _confirm(
         console.print(f"note: {line}", style="yellow", soft_wrap=True)
     chosen = [choice.config for choice in choices]
     done = finished(store.scan().done, chosen, store, options.save_embeddings)
-    plan = make_plan(chosen, fresh, done, options.seeds_per_trial, 1)
+    plan = make_plan(chosen, fresh, done, options.packing())
     summary = confirmation.summary(space, histories, choices, overlapping)
     return carry_out(plan, done, space, store, options, console, summary)
 
 
 def _show_choice(choice: Choice, console: Console) -> None:
     """Print the chosen values in one line."""
-    found = (
-        f"best of {counted(len(choice.history.found), 'sample')}, validation {100 * choice.validation:.1f} %"
-    )
+    pruned = len(choice.history.pruned)
+    found = f"best of {counted(choice.history.ended, 'sample')}"
+    found += f" ({pruned} pruned)" if pruned else ""
+    found += f", validation {100 * choice.validation:.1f} %"
     values = ", ".join(f"{key} {_rounded(value)}" for key, value in choice.values.items())
     console.print(f"{choice.history.cell.title}: {found}: {values}", soft_wrap=True)
 

@@ -36,6 +36,7 @@ def launch(folder: Path, number: int, datasets: list[str], chosen: dict[str, dic
             configs[config.hash()] = config.canonical()
             cell = {"study": f"{dataset}-{method}", "title": f"{dataset} {method}", "dataset": dataset}
             cell |= {"method": method, "found": 32, "validation": 0.61, "chosen": config.hash()}
+            cell |= {"pruned": 5} if method == "cec" else {}  # older launches pruned none
             cells.append(cell | {"sampled": list(values), "values": values})
         lost = {"study": f"{dataset}-frozen", "title": f"{dataset} frozen", "dataset": dataset, "found": 0}
         lost |= {"method": "frozen", "validation": None, "chosen": None, "sampled": ["hidden"], "values": {}}
@@ -96,13 +97,16 @@ def test_what_was_chosen_stands_beside_with_objective_and_overlap(searched: Path
     assert table.columns == ["search", "samples", "validation", "learning_rate", "hidden"]
     shown = [[cell.text for cell in row] for row in table.rows]
     assert shown[0] == ["debian hag-meta", "32", "61.0", "0.0123", "64"]
+    assert shown[1][:3] == ["debian cec", "32 (5 pruned)", "61.0"]
     assert shown[2] == ["debian frozen", "0 of 32", "", "", ""]
     assert table.notes == [
         "Nothing was chosen for debian frozen, cora-full frozen, because no sample finished.",
+        "Pruned samples did not run all seeds, because they were significantly worse.",
         OVERLAP,
     ]
     told = {fact.name: fact.value for fact in facts(results)}
-    assert told["chosen"] == "the best of 32 samples in 6 searches, seeds 0, 1, 2, by macro accuracy"
+    chosen = "the best of 32 samples (10 pruned) in 6 searches, seeds 0, 1, 2, by macro accuracy"
+    assert told["chosen"] == chosen
     assert told["overlap"] == OVERLAP
 
 

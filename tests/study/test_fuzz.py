@@ -71,6 +71,7 @@ OPTIONS = {
     ],
     "--seeds": ["3", "0", "0-0", "5-2", "1,1", "x", "", "9" * 30, "1-99999"],
     "--seeds-per-trial": ["auto", "0", "2", "x", "1e3"],
+    "--members-per-trial": ["auto", "0", "2", "x", "1e3"],
     "--set": [
         "nla=true",
         "nla",

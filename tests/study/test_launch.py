@@ -27,6 +27,7 @@ from hagmeta import datasets
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import npz
 from hagmeta.datasets.base import Dataset
+from hagmeta.pipeline import run
 from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import read_predictions
 from study.launch import main
@@ -41,7 +42,7 @@ description: a study of seconds
 datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]
 fixed: {method: hag-meta, classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8,
         pretrain_epochs: 20, episodes: 20, validate_every: 10, finetune_steps: 2}
-grid: {nla: [false, true], tla: [false, true]}
+grid: {nla: [false, true], learning_rate: [0.005, 0.01]}
 seeds: 2
 """
 
@@ -137,6 +138,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         code, output = launch(folder, "--save-embeddings", "1", "--max-concurrent", "1", "--no-report")
         assert code == 0 and "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in output, output
         assert "\nstarting Ray on this machine; this takes a few seconds\n" in output  # not silent meanwhile
+        assert "\n2 trials; " in output  # two configurations each, which differ in their learning rates
         yield folder
 
 
@@ -158,6 +160,18 @@ def test_a_study_runs_once(finished: Path, folder: Path, launch_here: Launch) ->
     os.rename(folder / "results" / "tiny", folder / "tiny")
     code, output = launch_here(folder, "--results", folder.as_uri(), "--no-report")
     assert code == 0 and "8 done, 0 to go" in output and not ray.is_initialized(), output
+
+
+def test_a_run_is_the_same_in_a_trial_of_several_configurations_and_alone(finished: Path) -> None:
+    store = Store(finished / "results" / "tiny")
+    shared = [record for record in store.records() if record["environment"]["seeds_in_pack"] == 4]
+    assert len(shared) == 8
+    config = resolve(RunConfig.from_mapping(shared[0]["config"]))
+    graph = datasets.load(config.dataset, finished / "home" / "data")
+    alone = run(config, [0, 1], dataset=graph, device=torch.device("cpu"))
+    for record in json.loads(json.dumps(alone)):
+        other = store.find((config.hash(), record["seed"]))
+        assert other and {key for key in record if record[key] != other[key]} == {"seconds", "environment"}
 
 
 def test_a_study_killed_again_and_again_extends_and_mends_itself_as_if_it_never_was(
@@ -193,7 +207,9 @@ def test_a_study_killed_again_and_again_extends_and_mends_itself_as_if_it_never_
 
 
 def test_a_killed_worker_is_tried_again_while_others_watch(folder: Path, launch_here: Launch) -> None:
-    (folder / "tiny.yaml").write_text(SPACE.replace("nla: [false, true], tla: [false, true]", "nla: [true]"))
+    (folder / "tiny.yaml").write_text(
+        SPACE.replace("nla: [false, true], learning_rate: [0.005, 0.01]", "nla: [true]")
+    )
     options = ("--set", "episodes=250", "--set", "patience=250", "--log", "tensorboard", "--no-report")
     process = start(folder, "--max-concurrent", "1", *options)
     worker, *_ = wait_for(lambda: workers(process, "train"), process)
@@ -255,6 +271,7 @@ from pathlib import Path
 from rich.console import Console
 from hagmeta.config import RunConfig, resolve
 from study import connection, tuning
+from study.packing import Packing
 from study.plan import make_plan
 from study.progress import StudyProgress
 from study.resources import Resources
@@ -262,7 +279,7 @@ from study.store import Store
 good = RunConfig(dataset="synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1", classes=(4, 5, 5),
                  n_way=2, k_shot=3, sessions=2, query_shot=3, pretrain_epochs=5, episodes=5, finetune_steps=1)
 bad = RunConfig(dataset="npz:gone.npz", classes=(4, 5, 5), n_way=2, k_shot=3, sessions=2, query_shot=3)
-plan = make_plan([resolve(bad), resolve(good)], [0, 1], set(), 2, 2)
+plan = make_plan([resolve(bad), resolve(good)], [0, 1], set(), Packing(seeds=2))
 store = Store(Path({str(folder / "results")!r}))
 connection.start_ray(None, Path({str(ROOT)!r}))
 with StudyProgress(Console(), plan.trials, 0) as progress:
@@ -309,6 +326,11 @@ with StudyProgress(Console(), plan.trials, 0) as progress:
         (["--gpus-per-trial", "0.00001"], "--gpus-per-trial is 1e-05; the smallest"),
         (["--gpus-per-trial", "1.5"], "--gpus-per-trial is 1.5"),
         (["--cpus-per-trial", "0", "--gpus-per-trial", "0"], "are both 0"),
+        (["--members-per-trial", "0"], "--members-per-trial is '0'; expected auto or a whole number"),
+        (
+            ["--members-per-trial", "9", "--seeds-per-trial", "2"],
+            "--members-per-trial is 9 and --seeds-per-trial",
+        ),
         (["--log", "comet"], "unknown logger 'comet'"),
         (["--address", "ray://127.0.0.1:10001"], "with --address auto: by ray exec, ray job submit or ssh"),
         (["--address", "nonsense"], "--address is 'nonsense'; expected auto, or the head's HOST:PORT"),

@@ -11,6 +11,7 @@ from rich.console import Console
 from hagmeta.config import RunConfig
 from study import progress as module
 from study.cost import trial_seconds
+from study.packing import Packing
 from study.plan import Trial, make_plan
 from study.progress import StudyProgress
 
@@ -34,7 +35,7 @@ def progress_of(trials: Sequence[Trial], done_before: int = 0) -> tuple[StudyPro
 
 def test_the_time_left_rests_on_what_trials_of_the_kind_took(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    plan = make_plan([LONG, SHORT], range(2), set(), 1, 1)
+    plan = make_plan([LONG, SHORT], range(2), set(), Packing(seeds=1))
     long, short = plan.trials[0], plan.trials[2]
     progress, output = progress_of(plan.trials)
     progress.started("a", long)
@@ -58,7 +59,7 @@ def test_trials_of_a_kind_that_was_not_measured_are_not_guessed(monkeypatch: pyt
     # Methods differ in what they need: a guess from another one was a hundred times too much.
     clock = Clock(monkeypatch)
     closed, learning = (RunConfig(method=method) for method in ("sgc-ncm", "meta-gnn"))
-    plan = make_plan([closed, learning], range(3), set(), 1, 1)
+    plan = make_plan([closed, learning], range(3), set(), Packing(seeds=1))
     progress, _ = progress_of(plan.trials)
     progress.started("a", plan.trials[0])
     clock.now = 20
@@ -72,7 +73,7 @@ def test_trials_of_a_kind_that_was_not_measured_are_not_guessed(monkeypatch: pyt
 
 def test_a_first_trial_that_warms_up_does_not_spoil_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    plan = make_plan([LONG], range(8), set(), 1, 1)
+    plan = make_plan([LONG], range(8), set(), Packing(seeds=1))
     progress, _ = progress_of(plan.trials)
     for number, seconds in enumerate((100, 10, 10)):
         progress.started(str(number), plan.trials[number])
@@ -83,7 +84,7 @@ def test_a_first_trial_that_warms_up_does_not_spoil_the_time_left(monkeypatch: p
 
 def test_trials_side_by_side_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    plan = make_plan([LONG], range(9), set(), 1, 1)
+    plan = make_plan([LONG], range(9), set(), Packing(seeds=1))
     progress, _ = progress_of(plan.trials)
     for number in range(4):
         progress.started(str(number), plan.trials[number])
@@ -92,21 +93,24 @@ def test_trials_side_by_side_share_what_is_left(monkeypatch: pytest.MonkeyPatch)
         progress.finished(str(number), [0.5])
     assert "about 0:02:05 left" in progress.text()
     for number in range(4, 8):
-        progress.finished_before(plan.trials[number], [])
+        progress.finished_before(plan.trials[number])
     assert "about 0:01:40 left" in progress.text()  # the last one does not get faster by idle lanes
 
 
 def test_samples_that_were_there_alone_say_nothing_of_the_time_left() -> None:
-    trials = [Trial(LONG, (0, 1))] * 3
+    trials = [Trial.of(LONG, (0, 1))] * 3
     progress, output = progress_of(trials)
-    progress.finished_before(trials[0], [0.5])
+    progress.found(0.5)
+    progress.finished_before(trials[0])
     assert output.getvalue().startswith(
         "2/6 runs, 0 running, mean macro accuracy in the last session 50.0 % (0:00:00)"
     )
 
 
 def test_a_running_trial_is_named_by_the_settings_that_vary() -> None:
-    plan = make_plan([RunConfig(nla=nla, hidden=16) for nla in (False, True)], range(3), set(), 3, 1)
+    plan = make_plan(
+        [RunConfig(nla=nla, hidden=16) for nla in (False, True)], range(3), set(), Packing(seeds=3)
+    )
     output = io.StringIO()
     console = Console(file=output, width=120, force_terminal=True, no_color=True)
     with StudyProgress(console, plan.trials, 0) as progress:
@@ -122,7 +126,7 @@ def test_the_panel_fits_a_narrow_terminal() -> None:
     folder = "npz:/home/someone/projects/graph-learning/incremental/datasets/2026"
     names = ("packages-of-the-largest-sections.npz", "packages-of-the-middle-sections.npz")
     configs = [RunConfig(dataset=f"{folder}/{name}", hidden=16, **task) for name in names]
-    plan = make_plan(configs, range(3), set(), 3, 1)
+    plan = make_plan(configs, range(3), set(), Packing(seeds=3))
     output = io.StringIO()
     console = Console(file=output, width=80, force_terminal=True, no_color=True, color_system=None)
     with StudyProgress(console, plan.trials, 0) as progress:
@@ -137,7 +141,7 @@ def test_the_panel_fits_a_narrow_terminal() -> None:
 
 
 def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:
-    trials = tuple(Trial(LONG, (seed, seed + 1)) for seed in range(0, 8, 2))
+    trials = tuple(Trial.of(LONG, (seed, seed + 1)) for seed in range(0, 8, 2))
     progress, output = progress_of(trials, done_before=2)
     for number, trial in enumerate(trials):
         progress.started(str(number), trial)
@@ -147,7 +151,7 @@ def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:
     progress.started("0", trials[0])
     progress.finished("0", [0.5, 0.7])
     progress.finished("0")
-    progress.finished_before(trials[1], [])  # found in the store after all
+    progress.finished_before(trials[1])  # found in the store after all
     progress.stopped("1")
     progress.has_failed("2", trials[2])
     assert (progress.done, progress.running, progress.failed) == (4, 2, 2)

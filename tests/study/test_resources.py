@@ -30,7 +30,7 @@ SMALL = RunConfig(
 )
 WIDE = RunConfig(dataset=SMALL.dataset, classes=(4, 4, 4), n_way=4, k_shot=3)
 OTHER = RunConfig(dataset=SMALL.dataset, classes=(4, 4, 4), n_way=2, k_shot=3, method="cec")
-TRIALS = [Trial(resolve(config), (0, 1, 2)) for config in (SMALL, WIDE, OTHER)]
+TRIALS = [Trial.of(resolve(config), (0, 1, 2)) for config in (SMALL, WIDE, OTHER)]
 
 
 def test_without_gpus_a_trial_takes_a_core() -> None:
@@ -73,7 +73,7 @@ def test_the_largest_configuration_of_a_kind_is_measured_in_a_short_run() -> Non
 
 def test_measuring_tells_peaks_and_outlives_a_run_that_fails() -> None:
     probes = list(calibration.make_probes(TRIALS[2:]).values())
-    gone = Trial(resolve(RunConfig(dataset="npz:gone.npz", classes=(4, 4, 4))), (0,))
+    gone = Trial.of(resolve(RunConfig(dataset="npz:gone.npz", classes=(4, 4, 4))), (0,))
     probes += calibration.make_probes([gone]).values()
     peak, failed = calibration.measure(probes, torch.device("cpu"))
     assert 0.1 * GB < peak < 10 * GB and failed == calibration.NOT_MEASURED
@@ -103,7 +103,7 @@ def test_what_was_measured_is_kept_for_the_same_code_gpu_and_pack(
     kept = json.loads((tmp_path / "gpu_memory.json").read_text())
     assert len(kept) == 2 and all("H200" in key and "3 seeds" in key for key in kept)
     # A larger pack, another GPU, other code and a damaged file are measured again.
-    calibration.gpu_shares([Trial(TRIALS[2].config, tuple(range(10)))], said.append)
+    calibration.gpu_shares([Trial.of(TRIALS[2].config, tuple(range(10)))], said.append)
     monkeypatch.setattr(calibration, "_gpu", lambda: ("T4", 16 * GB))
     assert calibration.gpu_shares(TRIALS[2:], said.append) == {kind(OTHER): 1.0}
     monkeypatch.setattr(calibration, "code_version", lambda: "changed")

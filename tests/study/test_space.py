@@ -446,6 +446,7 @@ BAD = {
     "sample alone": (DEBIAN + "sample: {dropout: {uniform: [0, 0.5]}}", 2, "without search"),
     "algorithm": (SEARCH.replace("optuna", "optune") + SAMPLE, 3, "mean 'optuna'?"),
     "objective": (SEARCH.replace("val_acc", "acc") + SAMPLE, 3, "objective 'accuracy'. Did"),
+    "pruner": (SEARCH.replace("accuracy}", "accuracy, pruner: wilcox}") + SAMPLE, 3, "mean 'wilcoxon'?"),
     "samples": (SEARCH.replace("2", "0") + SAMPLE, 3, "samples is 0"),
     "search key": (SEARCH.replace("samples", "sample"), 3, "Did you mean 'samples'?"),
     "search lacks": (SEARCH.replace("samples: 2, ", ""), 3, "search has no samples"),

@@ -17,7 +17,7 @@ from study import data, space
 from study.api import StudyOutcome, launch
 from study.launch import main
 from study.options import LaunchOptions
-from study.plan import LAST
+from study.packing import LAST
 from study.store import Store
 
 NAME = "synthetic:nodes=600,edges=2500,features=60,classes=10,seed=1"

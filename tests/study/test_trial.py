@@ -9,19 +9,21 @@ from hagmeta.config import RunConfig, resolve
 from study import trial
 
 SPEC = {
-    "config": resolve(
-        RunConfig(
-            dataset="synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1",
-            method="frozen",
-            classes=(4, 5, 5),
-            n_way=2,
-            k_shot=3,
-            hidden=16,
-            embedding=8,
-            pretrain_epochs=2,
-        )
-    ).canonical(),
-    "seeds": [0],
+    "configs": [
+        resolve(
+            RunConfig(
+                dataset="synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1",
+                method="frozen",
+                classes=(4, 5, 5),
+                n_way=2,
+                k_shot=3,
+                hidden=16,
+                embedding=8,
+                pretrain_epochs=2,
+            )
+        ).canonical()
+    ],
+    "members": [(0, 0)],
     "threads": 1,
     "gpu_share": 0,
     "snapshot": None,

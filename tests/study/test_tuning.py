@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +16,13 @@ from rich.console import Console
 
 from hagmeta.config import RunConfig, resolve
 from study import tuning
-from study.plan import Plan, Trial
+from study.packing import Packing
+from study.plan import Plan, Trial, make_plan
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
 
-TRIAL = Trial(resolve(RunConfig(dataset="debian", method="frozen")), (0,))
+TRIAL = Trial.of(resolve(RunConfig(dataset="debian", method="frozen")), (0,))
 PLAN = Plan((TRIAL.config,), (0,), (TRIAL,))
 UNAVAILABLE = ActorUnavailableError("Socket closed", b"0123456789abcdef")
 
@@ -55,3 +59,33 @@ def test_a_trial_that_tune_gives_up_too_early_runs_again(
     progress = StudyProgress(Console(quiet=True), [TRIAL], 0)
     tuning.run_plan(PLAN, store, Resources.__new__(Resources), progress, retries=2, time_budget=None)
     assert ran == [[TRIAL.name]] * tries
+
+
+def test_configurations_of_a_trial_that_failed_run_separately(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TRIAL.config
+    bad, good = (resolve(replace(config, learning_rate=rate)) for rate in (0.1, 0.2))
+    (shared,) = make_plan([bad, good], (0, 1), set(), Packing()).trials
+    store, ran = Store(tmp_path / "study"), []
+
+    def run_trials(trials: list[Trial], store: Store, resources: Any, callbacks: Any, **how: Any) -> None:
+        for trial in trials:
+            ran.append([(config.learning_rate, seed) for config, seed in trial.members])
+            started = SimpleNamespace(trial_id=trial.name, config={"spec": {"name": trial.name}})
+            callbacks[0].on_trial_start(0, [], started)
+            if bad in trial.configs:
+                callbacks[0].on_trial_result(0, [], started, {"failed": "no", "traceback": "no: 3"})
+            else:
+                progress.finished(trial.name, [0.5])
+
+    monkeypatch.setattr(tuning, "_run_trials", run_trials)
+    said = io.StringIO()
+    progress = StudyProgress(Console(file=said, width=1000), [shared], 0)
+    plan = Plan((bad, good), (0, 1), (shared,))
+    tuning.run_plan(plan, store, Resources.__new__(Resources), progress, retries=2, time_budget=None)
+    assert ran == [[(0.1, 0), (0.2, 0), (0.1, 1), (0.2, 1)], [(0.1, 0), (0.1, 1)], [(0.2, 0), (0.2, 1)]]
+    assert "failed: no; its 2 configurations will run separately" in said.getvalue()
+    assert (progress.done, progress.running, progress.failed) == (2, 0, 2)
+    logs = {json.loads(path.read_text())["config"]["learning_rate"] for path in store.failures.glob("*/*")}
+    assert logs == {0.1, 0.2}  # a record of the good one would remove its logs

@@ -10,13 +10,17 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna.trial import create_trial
 from rich.console import Console
 
-from hagmeta.config import RunConfig
+from hagmeta.common.records import RunKey
+from hagmeta.config import RunConfig, pack_key
 from study import space
+from study.packing import Packing
 from study.plan import Trial
 from study.progress import StudyProgress
 from study.search.history import AT_ONCE, STARTUP, SearchHistory, open_histories
+from study.search.pruning import FIRST_STAGE, is_worse, stages
 from study.search.running import Dealer
 from study.space import Space
 from study.store import Store
@@ -50,19 +54,27 @@ def made(folder: Path) -> Store:
     return Store(folder)
 
 
-def worth(trial: Trial) -> float:
-    """As if a sample had run."""
-    config = trial.config
-    return 0.5 - abs(config.learning_rate - 0.02) + config.hidden / 1000 + config.finetune_steps / 1000
+def worth(config: RunConfig, seed: int = 0) -> float:
+    """As if a run had been scored; seeds differ in how hard they are, by the same for all samples."""
+    value = 0.5 - abs(config.learning_rate - 0.02) + config.hidden / 1000 + config.finetune_steps / 1000
+    return value + seed / 50
 
 
 class Machine:
     """Runs what is dealt, so many at once, and ends them in any order."""
 
-    def __init__(self, histories: list[SearchHistory], store: Store, at_once: int, seed: int = 0) -> None:
-        progress = StudyProgress(Console(quiet=True), [], 0)
-        self.dealer = Dealer(histories, store, progress, lambda trial: {"trial": trial})
-        self.at_once, self.random = at_once, random.Random(seed)
+    def __init__(
+        self,
+        histories: list[SearchHistory],
+        store: Store,
+        at_once: int,
+        seed: int = 0,
+        packing: Packing | None = None,
+    ) -> None:
+        self.progress = StudyProgress(Console(quiet=True), [], 0)
+        packing = packing or Packing(lanes=at_once)
+        self.dealer = Dealer(histories, store, packing, self.progress, lambda trial: {"trial": trial})
+        self.store, self.at_once, self.random = store, at_once, random.Random(seed)
         self.running: dict[str, Trial] = {}
         self.dealt: list[Trial] = []
 
@@ -80,11 +92,19 @@ class Machine:
             if not self.running:
                 break
             name = self.random.choice(list(self.running))
-            trial = self.running.pop(name)
-            failed = fails(trial)
-            self.dealer.on_trial_complete(name, None if failed else {"val_accuracy": worth(trial)}, failed)
+            self.end(name, failed=fails(self.running[name]))
             ended += 1
         return self
+
+    def end(self, name: str, *, failed: bool = False) -> None:
+        """As Tune and the recorder do: records first, then the result."""
+        trial = self.running.pop(name)
+        if not failed:
+            for config, seed in trial.members:
+                score = worth(config, seed)
+                self.store.write(record_of(config, seed, {"gpil": None, "last": score, "average": score}))
+            self.dealer.finished(name)
+        self.dealer.on_trial_complete(name, None if failed else {}, failed)
 
 
 def values(histories: list[SearchHistory]) -> list[dict[int, Any]]:
@@ -107,7 +127,8 @@ def test_a_search_finds_the_same_alone_beside_others_and_killed(tmp_path: Path, 
         dealt += Machine(killed, made(tmp_path / "c"), at_once=3, seed=seed).run(most).dealt
     assert values(killed) == values(whole)
     assert [history.best() for history in killed] == [history.best() for history in whole]
-    assert len(dealt) <= 24 + 2 * 2  # what ran at a kill ran again, and nothing else
+    runs = sum(len(trial.members) for trial in dealt)
+    assert runs <= 2 * 24 + 2 * 2 * 16  # what ran at a kill ran again, and nothing else
 
 
 def test_what_was_found_guides_what_is_drawn_and_methods_do_not_share_draws(
@@ -122,19 +143,20 @@ def test_what_was_found_guides_what_is_drawn_and_methods_do_not_share_draws(
     elsewhere = SearchHistory(histories[0].cell, 12, optuna.create_study(direction="maximize"))
     for number in range(12):
         elsewhere.draw(number)
-        elsewhere.tell(number, -worth(Trial(histories[0].cell.sample(first[number][0]), (0,))))
+        score = -worth(histories[0].cell.sample(first[number][0]))
+        elsewhere.tell(number, [(score, score)])
     same = [elsewhere.found[n].params == first[n][0] for n in range(12)]
     assert all(same[:STARTUP]) and not any(same[STARTUP:])
 
 
 def test_a_sample_waits_for_those_that_it_goes_by(tmp_path: Path, searched: Write) -> None:
     histories = open_histories(searched(settings={"method": "cec"}), made(tmp_path / "a"))
-    machine = Machine(histories, made(tmp_path / "a"), at_once=12)
-    machine.run(0)
+    machine = Machine(histories, made(tmp_path / "a"), at_once=12, packing=Packing(seeds=2))
     dealt = [machine.dealer.suggest(str(number)) for number in range(12)]
     assert sum(each is not None for each in dealt) == STARTUP
+    machine.running = {str(number): each["spec"]["trial"] for number, each in enumerate(dealt[:STARTUP])}
     for number in range(STARTUP - AT_ONCE + 1):
-        machine.dealer.on_trial_complete(str(number), {"val_accuracy": 0.5})
+        machine.end(str(number))
     assert machine.dealer.suggest("next") is not None and machine.dealer.suggest("one more") is None
 
 
@@ -164,16 +186,20 @@ def test_more_samples_extend_a_search_and_other_ranges_or_seeds_are_another(
 def test_a_sample_whose_records_are_there_is_told_and_not_run(tmp_path: Path, searched: Write) -> None:
     store = made(tmp_path / "a")
     histories = open_histories(searched(), store)
-    trial = Trial(histories[0].cell.sample(histories[0].draw(0)), (0, 1))
+    config = histories[0].cell.sample(histories[0].draw(0))
     for seed, last in ((0, 0.4), (1, 0.6)):
         validation = {"gpil": None, "stream": 0.9, "last": last, "average": 0.7}
-        store.write(record_of(trial.config, seed, validation))
+        store.write(record_of(config, seed, validation))
     machine = Machine(histories, store, at_once=4).run()
-    assert trial not in machine.dealt and len(machine.dealt) == 23
+    assert ran(machine).isdisjoint(Trial.of(config, (0, 1)).keys) and len(ran(machine)) == 2 * 23
     assert histories[0].found[0].value == pytest.approx(0.6)  # the mean of 0.5 and 0.7
-    store.write(record_of(trial.config, 0, {"gpil": None, "stream": 0.9}))  # of a version before
+    store.write(record_of(config, 0, {"gpil": None, "stream": 0.9}))  # of a version before
     again = open_histories(searched(), made(tmp_path / "b"))
-    assert trial in Machine(again, store, at_once=4).run().dealt
+    assert ran(Machine(again, store, at_once=4).run()) == {(config.hash(), 0)}  # all others are there
+
+
+def ran(machine: Machine) -> set[RunKey]:
+    return {key for trial in machine.dealt for key in trial.keys}
 
 
 def record_of(config: RunConfig, seed: int, validation: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +219,7 @@ def test_failures_hold_nothing_up_and_are_tried_again_by_the_next_launch(
     assert len(histories[1].failed) == 12 and histories[1].best() is None
     again = open_histories(searched(), store)
     machine = Machine(again, store, at_once=3).run()
-    assert {trial.config.method for trial in machine.dealt} == {"cec"} and len(machine.dealt) == 12
+    assert {trial.config.method for trial in machine.dealt} == {"cec"} and len(ran(machine)) == 24
     assert not again[1].missing
 
 
@@ -205,6 +231,102 @@ def test_values_that_do_not_go_together_are_a_failure_with_its_reason(
     text = text.replace("[hag-meta, cec]", "[proto-gat]").replace("[16, 32, 64]", "[16, 20]")
     store = made(tmp_path / "a")
     (history,) = open_histories(searched(text), store)
-    dealt = Machine([history], store, at_once=2).run().dealt
-    assert len(dealt) == len(history.found) == 12 - len(history.failed) and history.failed
+    machine = Machine([history], store, at_once=2).run()
+    assert len(ran(machine)) == 2 * len(history.found) == 2 * (12 - len(history.failed)) and history.failed
     assert set(history.failed.values()) == {"hidden is 20; expected a multiple of heads (16)."}
+
+
+ALIKE = """
+datasets: [debian]
+fixed: {val_classes: half, method: cec}
+search: {algorithm: optuna, samples: 24, objective: val_accuracy, pruner: wilcoxon}
+sample:
+  learning_rate: {loguniform: [0.001, 0.1]}
+  cosine_scale: {uniform: [4.0, 64.0]}
+seeds: 10
+"""
+
+
+def test_samples_that_are_ready_together_share_packs_and_are_the_same_samples(
+    tmp_path: Path, searched: Write
+) -> None:
+    text = ALIKE.replace(", pruner: wilcoxon", "").replace("seeds: 10", "seeds: 2")
+    found = []
+    for place, packing in enumerate((Packing(seeds=2), Packing(most=64), Packing(members=6, lanes=3))):
+        store = made(tmp_path / str(place))
+        histories = open_histories(searched(text), store)
+        machine = Machine(histories, store, at_once=packing.lanes, packing=packing).run()
+        found.append(values(histories))
+        sizes = [len(trial.configs) for trial in machine.dealt]
+        if place == 0:
+            assert sizes == [1] * 24
+        elif place == 1:  # all random samples at once, and then as many as a search draws ahead
+            assert sizes == [STARTUP, *[AT_ONCE] * 3, 2]
+        assert max(len(trial.members) for trial in machine.dealt) <= packing.largest
+        assert all(len({pack_key(config) for config in trial.configs}) == 1 for trial in machine.dealt)
+    assert found[0] == found[1] == found[2]
+
+
+def test_samples_of_a_pack_that_failed_run_separately_and_only_one_fails(
+    tmp_path: Path, searched: Write
+) -> None:
+    store = made(tmp_path / "a")
+    (history,) = open_histories(searched(ALIKE.replace(", pruner: wilcoxon", "")), store)
+    bad = [history.cell.sample(history.draw(number)).hash() for number in range(4)][3]
+    machine = Machine([history], store, at_once=1, packing=Packing(members=100))
+    machine.run(fails=lambda trial: bad in {config.hash() for config in trial.configs})
+    assert list(history.failed) == [3] and len(history.found) == 23
+    assert [len(trial.configs) for trial in machine.dealt[:12]] == [STARTUP, *[1] * STARTUP, AT_ONCE]
+
+
+def test_a_pruned_sample_runs_no_more_seeds_and_is_not_chosen(tmp_path: Path, searched: Write) -> None:
+    store = made(tmp_path / "a")
+    (history,) = whole = open_histories(searched(ALIKE), store)
+    machine = Machine(whole, store, at_once=1, packing=Packing(most=64)).run()
+    assert not history.missing and history.pruned and len(history.found) + len(history.pruned) == 24
+    assert 0 in history.found  # the defaults have no rival
+    for number in range(24):
+        value = worth(history.cell.sample(history.values[number]))
+        rivals = range(1) if number < STARTUP else range(number - AT_ONCE + 1)
+        best = max(worth(history.cell.sample(history.values[n])) for n in rivals if n in history.found)
+        assert (number in history.pruned) == (number > 0 and value < best)
+    runs = [history.cell.sample(history.values[number]).hash() for number in history.pruned]
+    assert {seed for name, seed in ran(machine) if name in runs} == {0, 1, 2, 3}
+    assert history.runs == len(ran(machine)) == 10 * len(history.found) + 4 * len(history.pruned)
+    assert machine.progress.pruned == 6 * len(history.pruned)
+    assert history.best() == (
+        history.cell.sample(history.values[max(history.found, key=lambda n: history.found[n].value or 0)]),
+        max(trial.value for trial in history.found.values()),
+    )
+    first, second = machine.dealt[:2]  # the second pack has the samples that are left
+    assert len(first.configs) == STARTUP and second.seeds == tuple(range(4, 10))
+    assert 1 < len(second.configs) < STARTUP
+
+    for seed, most in enumerate((2, 3, 10**6)):  # killed twice, with other packs
+        killed = open_histories(searched(ALIKE), made(tmp_path / "b"))
+        Machine(killed, made(tmp_path / "b"), at_once=3, seed=seed).run(most)
+    assert values(killed) == values(whole) and killed[0].pruned.keys() == history.pruned.keys()
+    assert killed[0].best() == history.best()
+
+
+@pytest.mark.parametrize(
+    ("seeds", "ends"), [(3, (3,)), (5, (5,)), (6, (4, 6)), (10, (4, 10)), (12, (4, 8, 12)), (20, (4, 8, 20))]
+)
+def test_stages_are_large_enough_to_decide(seeds: int, ends: tuple[int, ...]) -> None:
+    assert stages(seeds) == ends
+    worse, best = (
+        [(0.1, 0.1)] * ends[0],
+        create_trial(value=0.9, intermediate_values=dict.fromkeys(range(seeds), 0.9)),
+    )
+    assert is_worse(worse, [best]) == (ends[0] >= FIRST_STAGE)
+    assert not is_worse(worse[:-1], [best]) or len(worse) > FIRST_STAGE
+
+
+def test_a_pruner_makes_another_search_with_the_same_random_samples(tmp_path: Path, searched: Write) -> None:
+    store = made(tmp_path / "a")
+    (pruned,), (none,), (without,) = (
+        open_histories(searched(ALIKE.replace(", pruner: wilcoxon", text)), store, make=False)
+        for text in (", pruner: wilcoxon", ", pruner: none", "")
+    )
+    assert none.cell.name == without.cell.name != pruned.cell.name
+    assert [pruned.draw(number) for number in range(3)] == [none.draw(number) for number in range(3)]

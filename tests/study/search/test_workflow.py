@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.trial import TrialState
 
 from hagmeta.config import resolve
 from study import space
@@ -24,15 +26,17 @@ SPACE = """
 description: searches of seconds
 datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]
 fixed: {classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8, pretrain_epochs: 10,
-        episodes: 30, validate_every: 15, val_classes: half}
+        episodes: 20, validate_every: 10, val_classes: half}
 grid: {method: [hag-meta, frozen]}
-search: {algorithm: optuna, samples: 3, objective: val_accuracy}
+search: {algorithm: optuna, samples: 3, objective: val_accuracy, pruner: wilcoxon}
 sample:
-  learning_rate: {loguniform: [0.001, 0.1]}
+  learning_rate: {choice: [0.005, 0.0000001]}
   dropout: {uniform: [0.0, 0.8]}
   finetune_steps: {randint: [0, 2]}
-seeds: 2
+seeds: 6
 """
+
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
@@ -56,12 +60,11 @@ def complete(folder: Path) -> int:
         return 0
 
 
-def told(folder: Path) -> list[list[int]]:
-    """By search, the samples that Optuna's own storage calls complete."""
+def told(folder: Path, *states: TrialState) -> list[list[int]]:
+    """By search, the samples that Optuna's own storage has in these states."""
     path = folder / "results" / "tiny" / "optuna.db"
     storage = f"sqlite:///{path}"
     studies = [optuna.load_study(study_name=n, storage=storage) for n in optuna.get_all_study_names(storage)]
-    states = [optuna.trial.TrialState.COMPLETE]
     return [[trial.user_attrs["sample"] for trial in s.get_trials(states=states)] for s in studies]
 
 
@@ -71,28 +74,32 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
     wait_for(lambda: complete(tmp_path) >= 2, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    before = sum(map(len, told(tmp_path)))
+    before = sum(map(len, told(tmp_path, *ENDED)))
     assert 2 <= before < 6
     process = start(tmp_path, "--max-concurrent", "1")
     output, _ = process.communicate(timeout=HANG)
     assert process.returncode == 0, output
     assert f"2 searches of 3 samples: {before} done, {6 - before} to go" in output
-    assert [sorted(samples) for samples in told(tmp_path)] == [[0, 1, 2]] * 2  # none lost, none twice
-    search, confirmation = output.split("hag-meta: best of 3 samples", 1)
-    assert "12/12 runs, 0 running" in search  # the samples of before included
+    assert [sorted(samples) for samples in told(tmp_path, *ENDED)] == [[0, 1, 2]] * 2  # none lost, none twice
+    pruned = told(tmp_path, TrialState.PRUNED)
+    assert 2 in pruned[0]  # it hardly learns; it ran four seeds of six
+    count = sum(map(len, pruned))
+    runs = 36 - 2 * count
+    search, confirmation = output.split(f"hag-meta: best of 3 samples ({len(pruned[0])} pruned)", 1)
+    assert re.search(rf"{runs}/\d+ runs, 0 running", search)  # the samples of before included
     assert "last session" not in search  # test streams are not looked at
     assert "frozen: best of 3 samples" in confirmation
     assert "test nodes" in confirmation and "under a seed of the search" in confirmation
     # Test streams are answered by the best of each alone, with seeds that the search never saw.
     records = Store(tmp_path / "results" / "tiny").records()
     samples = [record for record in records if record["config"]["val_classes"]]
-    assert {record["seed"] for record in samples} == {0, 1} and len(samples) == 12
+    assert {record["seed"] for record in samples} == set(range(6)) and len(samples) == runs
     assert all(record["config"]["val_classes"] == 2 for record in samples)
     assert all(record["validation"]["last"] is not None for record in samples)
     confirmed = {(r["config_hash"], r["seed"]) for r in records if not r["config"]["val_classes"]}
     best = space.read(str(tmp_path / "results" / "tiny" / "best.yaml"))
     hashes = {resolve(config).hash() for config in best.configs}
-    assert len(hashes) == 2 and best.seeds == tuple(range(2, 12))
+    assert len(hashes) == 2 and best.seeds == tuple(range(6, 16))
     assert confirmed == {(name, seed) for name in hashes for seed in best.seeds}
     # The report is of those, in one table, and says how they were chosen.
     report = tmp_path / "results" / "tiny" / "report"
@@ -102,7 +109,8 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
     ]
     assert len(rows) == 2
     page = (report / "index.html").read_text()
-    assert "the best of 3 samples in 2 searches" in page and "under a seed of the search" in page
+    assert f"the best of 3 samples ({count} pruned) in 2 searches" in page
+    assert "under a seed of the search" in page
 
 
 def test_a_search_without_held_out_classes_is_refused(
