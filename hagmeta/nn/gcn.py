@@ -25,7 +25,8 @@ class HiddenConvolution(GraphConvolution):
     """The first layer, which is applied to the inputs, with ReLU and dropout."""
 
     def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
-        return graph.hidden_layer(graph.mapped(self.weight, view), self.bias, view, rate, key)
+        mapped = graph.mapped(self.weight, view, view.visible)
+        return graph.hidden_layer(mapped, self.bias, view, rate, key)
 
 
 class LastConvolution(GraphConvolution):

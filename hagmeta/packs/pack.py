@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from hagmeta.common.errors import UserError
+from hagmeta.packs.device import numba_usable
 
 Parameters = dict[str, Tensor]  # by name
 Step = str | Callable[..., Any]  # the name of a step of a module, or a function of the module
@@ -33,7 +34,7 @@ class Pack:
                 "buffers. Use a parameter with requires_grad_(False), or a layer without running statistics."
             )
         self.parameters: Parameters = {
-            name: value.detach().to(device).movedim(0, -2).contiguous().requires_grad_(value.requires_grad)
+            name: _laid_out(value.detach().to(device)).requires_grad_(value.requires_grad)
             for name, value in stacked.items()
         }
         self._axes = {name: value.dim() - 2 for name, value in self.parameters.items()}
@@ -108,6 +109,12 @@ class Pack:
             {name: value.select(-2, index).detach().clone() for name, value in self.parameters.items()}
             for index in range(self.size)
         ]
+
+
+def _laid_out(stacked: Tensor) -> Tensor:
+    """Move the pack axis next to the columns. In memory, compiled products need each seed by itself."""
+    moved = stacked.movedim(0, -2)
+    return moved if moved.device.type == "cpu" and numba_usable() else moved.contiguous()
 
 
 class EarlyStopping:

@@ -86,14 +86,17 @@ class Graph:
         """Return the tf-idf or svd inputs of a seed, on the host, fitted on its ``visible`` nodes."""
         return make_inputs(kind, self._host_features, visible)
 
-    def mapped(self, weight: Tensor, view: View) -> Tensor:
-        """Return the inputs of every node times ``weight`` (inputs, width)."""
+    def mapped(self, weight: Tensor, view: View, needed: Tensor | None = None) -> Tensor:
+        """Return the inputs of every node times ``weight`` (inputs, width).
+
+        Nodes where ``needed`` (nodes,) is 0 may be left out. Their rows are 0 then.
+        """
         if not view.inputs:
-            return matmul(self.features, weight)
+            return matmul(self.features, weight, needed)
         words, rows = view.inputs
         # Factors come second: a product has the memory layout of its first operand (seeds next to columns).
         weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
-        return matmul(self.features, weight) * rows.unsqueeze(-1)
+        return matmul(self.features, weight, needed) * rows.unsqueeze(-1)
 
     def dense_inputs(self, view: View, nodes: Tensor) -> Tensor:
         """Return the dense inputs (nodes, inputs) of some nodes of one seed."""
@@ -161,7 +164,7 @@ class Graph:
     ) -> Tensor:
         """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key."""
         scale = dropout_scale(rate, key)
-        if not self.adjacency.on_gpu:
+        if not self.adjacency.fuses:
             return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
         if rate == 0:
             key = None

@@ -21,11 +21,26 @@ if TYPE_CHECKING or gpu_usable():
     from hagmeta.sparse import attention_kernels, kernels
 
 
-def matmul(matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | PlainMatrix, dense: Tensor) -> Tensor:
-    """Return ``matrix @ dense`` for one seed; differentiable in ``dense`` (columns, width)."""
+def matmul(
+    matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | PlainMatrix,
+    dense: Tensor,
+    needed: Tensor | None = None,
+) -> Tensor:
+    """Return ``matrix @ dense`` for one seed; differentiable in ``dense`` (columns, width).
+
+    Rows where ``needed`` (rows,) is 0 may be left out. They are 0 then.
+    """
     if isinstance(matrix, PlainMatrix):
         return matrix.product(dense)
     result: Tensor
+    if isinstance(matrix, SparseMatrix) and matrix.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.matmul(matrix, dense, needed)
+    if isinstance(matrix, SeedwiseMatrix) and matrix.seed_first:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.seedwise(matrix, dense, False)
     if isinstance(matrix, SeedwiseMatrix):
         result = _SeedwiseProduct.apply(matrix, dense, False)
     else:
@@ -37,6 +52,10 @@ def matmul_transposed(matrix: SeedwiseMatrix | PlainSparseMatrix, dense: Tensor)
     """Return ``matrix.T @ dense`` for the matrix of one seed, with ``dense`` (rows, width)."""
     if isinstance(matrix, PlainSparseMatrix):
         return matrix.transposed.product(dense)
+    if matrix.seed_first:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.seedwise(matrix, dense, True)
     result: Tensor = _SeedwiseProduct.apply(matrix, dense, True)
     return result
 
@@ -94,12 +113,20 @@ class _Product(torch.autograd.Function):
 
 def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
     """Return diag(scale) @ adjacency @ diag(scale) @ hidden. ``scale`` (rows,) is constant."""
+    if adjacency.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.aggregate(adjacency, scale, hidden)
     result: Tensor = _Aggregate.apply(adjacency, scale, hidden)
     return result
 
 
 def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
     """Return ``aggregate`` for some rows (rows,) only."""
+    if adjacency.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.aggregate_at(adjacency, scale, hidden, rows)
     result: Tensor = _AggregateAt.apply(adjacency, scale, hidden, rows, False)
     return result
 
@@ -138,7 +165,11 @@ def hidden_layer(
     key: Tensor | None,
     threshold: int,
 ) -> Tensor:
-    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU in one pass."""
+    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU or with Numba in one pass."""
+    if adjacency.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.hidden_layer(adjacency, scale, mapped, bias, key, threshold)
     result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, threshold)
     return result
 

@@ -1,0 +1,250 @@
+"""Differentiable products on a CPU with Numba, for one seed or for a pack with the seeds first.
+
+``products`` chooses them. Under ``torch.func.vmap``, all seeds of a pack become one call of a compiled function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hagmeta.sparse import cpu_kernels
+from hagmeta.sparse.matrices import SeedwiseMatrix, SparseMatrix, SymmetricMatrix
+
+
+def matmul(matrix: SparseMatrix, dense: Tensor, needed: Tensor | None = None) -> Tensor:
+    """Return ``matrix @ dense``; rows that are not ``needed`` (rows,) are 0."""
+    result: Tensor = _Product.apply(matrix, dense, needed, False)
+    return result
+
+
+def seedwise(matrix: SeedwiseMatrix, dense: Tensor, transposed: bool) -> Tensor:
+    """Return the product with the matrix of one seed, or with its transpose."""
+    result: Tensor = _Seedwise.apply(matrix, dense, transposed)
+    return result
+
+
+def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
+    """Return diag(scale) @ adjacency @ diag(scale) @ hidden."""
+    result: Tensor = _Aggregate.apply(adjacency, scale, scale, hidden)
+    return result
+
+
+def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
+    """Return ``aggregate`` for some rows (rows,) only."""
+    result: Tensor = _AggregateAt.apply(adjacency, scale, hidden, rows, False)
+    return result
+
+
+def hidden_layer(
+    adjacency: SymmetricMatrix,
+    scale: Tensor,
+    mapped: Tensor,
+    bias: Tensor,
+    key: Tensor | None,
+    threshold: int | Tensor,
+) -> Tensor:
+    """Return dropout(relu(aggregate + bias)) without scaling. Without a key, nothing is dropped."""
+    if key is None:
+        key, threshold = torch.tensor(0), 0
+    result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, torch.as_tensor(threshold))
+    return result
+
+
+def _seeds_first(info: Any, tensors: tuple[Tensor, ...], axes: tuple[int | None, ...]) -> list[Tensor]:
+    """Move the pack axis of every tensor to the front. A tensor without one is the same for all seeds."""
+    return [
+        tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
+        for tensor, axis in zip(tensors, axes, strict=True)
+    ]
+
+
+def _packed(*tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(tensor.unsqueeze(0) for tensor in tensors)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(matrix: SparseMatrix, dense: Tensor, needed: Tensor | None, transposed: bool) -> Tensor:
+        if dense.dim() == 2:
+            needed = None if needed is None else needed.unsqueeze(0)
+            return _Product.forward(matrix, dense.unsqueeze(0), needed, transposed).squeeze(0)
+        if not transposed:
+            assert matrix.compiled is not None
+            return cpu_kernels.product(matrix.compiled, dense, left=needed)
+        assert matrix.compiled_columns is not None
+        live = cpu_kernels.live_rows(dense)  # gradients of a few nodes have many rows of zeros
+        read = live if needed is None else live * needed
+        return cpu_kernels.product(matrix.compiled_columns, dense, right=read)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.matrix, _, needed, ctx.transposed = inputs
+        ctx.save_for_backward(needed)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None, None]:
+        return None, _Product.apply(ctx.matrix, grad, *ctx.saved_tensors, not ctx.transposed), None, None
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        matrix: SparseMatrix,
+        dense: Tensor,
+        needed: Tensor | None,
+        transposed: bool,
+    ) -> tuple[Tensor, int]:
+        (dense,) = _seeds_first(info, (dense,), in_dims[1:2])
+        if needed is not None:
+            (needed,) = _seeds_first(info, (needed,), in_dims[2:3])
+        return _Product.apply(matrix, dense, needed, transposed), 0
+
+
+class _Seedwise(torch.autograd.Function):
+    @staticmethod
+    def forward(*arguments: Any) -> Tensor:
+        raise RuntimeError("this function runs only under vmap over a pack")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.matrix, _, ctx.transposed = inputs
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
+        return None, _Seedwise.apply(ctx.matrix, grad, not ctx.transposed), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], matrix: SeedwiseMatrix, dense: Tensor, transposed: bool
+    ) -> tuple[Tensor, int]:
+        (dense,) = _seeds_first(info, (dense,), in_dims[1:2])
+        product = _Product.apply(matrix.stacked, dense.flatten(0, 1), None, transposed)
+        return product.unflatten(0, (matrix.pack, -1)), 0
+
+
+class _Aggregate(torch.autograd.Function):
+    """The product diag(left) @ adjacency @ diag(right) @ hidden."""
+
+    @staticmethod
+    def forward(adjacency: SymmetricMatrix, left: Tensor, right: Tensor, hidden: Tensor) -> Tensor:
+        if hidden.dim() == 2:
+            return _Aggregate.forward(adjacency, *_packed(left, right, hidden)).squeeze(0)
+        assert adjacency.compiled is not None
+        return cpu_kernels.product(adjacency.compiled, hidden, left, right)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.adjacency = inputs[0]
+        ctx.save_for_backward(inputs[2], inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, None, Tensor]:
+        return None, None, None, _Aggregate.apply(ctx.adjacency, *ctx.saved_tensors, grad)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, *tensors: Tensor
+    ) -> tuple[Tensor, int]:
+        return _Aggregate.apply(adjacency, *_seeds_first(info, tensors, in_dims[1:])), 0
+
+
+class _AggregateAt(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        adjacency: SymmetricMatrix, scale: Tensor, dense: Tensor, rows: Tensor, transposed: bool
+    ) -> Tensor:
+        if dense.dim() == 2:
+            return _AggregateAt.forward(adjacency, *_packed(scale, dense, rows), transposed).squeeze(0)
+        assert adjacency.compiled is not None
+        kernel = cpu_kernels.from_rows if transposed else cpu_kernels.at_rows
+        return kernel(adjacency.compiled, scale, dense, rows)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.adjacency, scale, _, rows, ctx.transposed = inputs
+        ctx.save_for_backward(scale, rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, None, None]:
+        scale, rows = ctx.saved_tensors
+        back = _AggregateAt.apply(ctx.adjacency, scale, grad, rows, not ctx.transposed)
+        return None, None, back, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        adjacency: SymmetricMatrix,
+        scale: Tensor,
+        dense: Tensor,
+        rows: Tensor,
+        transposed: bool,
+    ) -> tuple[Tensor, int]:
+        tensors = _seeds_first(info, (scale, dense, rows), in_dims[1:4])
+        return _AggregateAt.apply(adjacency, *tensors, transposed), 0
+
+
+class _HiddenLayer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        adjacency: SymmetricMatrix,
+        scale: Tensor,
+        mapped: Tensor,
+        bias: Tensor,
+        key: Tensor,
+        threshold: Tensor,
+    ) -> Tensor:
+        if mapped.dim() == 2:
+            tensors = _packed(scale, mapped, bias, key, threshold)
+            return _HiddenLayer.forward(adjacency, *tensors).squeeze(0)
+        assert adjacency.compiled is not None
+        finish = cpu_kernels.Finish(bias, key, threshold)
+        return cpu_kernels.product(adjacency.compiled, mapped, scale, scale, finish)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.adjacency = inputs[0]
+        ctx.save_for_backward(inputs[1], output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, Tensor, None, None]:
+        scale, output = ctx.saved_tensors
+        masked, live, to_bias = _Masked.apply(grad, output)
+        back = _Aggregate.apply(ctx.adjacency, scale, scale * live, masked)
+        return None, None, back, to_bias, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, *tensors: Tensor
+    ) -> tuple[Tensor, int]:
+        return _HiddenLayer.apply(adjacency, *_seeds_first(info, tensors, in_dims[1:])), 0
+
+
+class _Masked(torch.autograd.Function):
+    """The gradient of a ReLU: masked, which of its rows are not zero, and its sum over rows."""
+
+    @staticmethod
+    def forward(grad: Tensor, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if grad.dim() == 2:
+            masked, live, summed = cpu_kernels.relu_backward(*_packed(grad, output))
+            return masked.squeeze(0), live.squeeze(0), summed.squeeze(0)
+        return cpu_kernels.relu_backward(grad, output)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, to_masked: Tensor, _: Tensor, to_summed: Tensor) -> tuple[Tensor, None]:
+        (output,) = ctx.saved_tensors
+        return torch.where(output > 0, to_masked + to_summed.unsqueeze(-2), 0), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], *tensors: Tensor
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
+        return _Masked.apply(*_seeds_first(info, tensors, in_dims)), (0, 0, 0)
