@@ -8,9 +8,9 @@ Every number is summed in the order of the entries of its row. No bit depends on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -96,14 +96,14 @@ def at_rows(rows: Rows, scale: Tensor, dense: Tensor, chosen: Tensor) -> Tensor:
     """
     pack, count = chosen.shape
     out = dense.new_empty(pack, count, dense.shape[-1])
-    _gather(rows.offsets, rows.columns, *_strided(dense), out.numpy(), _array(scale.to(dense.dtype)), _array(chosen))
+    _gather(rows.offsets, rows.columns, *_strided(dense), out.numpy(), as_array(scale.to(dense.dtype)), as_array(chosen))
     return out
 
 
 def from_rows(rows: Rows, scale: Tensor, part: Tensor, chosen: Tensor) -> Tensor:
     """Compute the transposed of ``at_rows``: ``part`` (pack, rows, width) to (pack, nodes, width)."""
     out = part.new_zeros(len(part), scale.shape[1], part.shape[-1])
-    _scatter(rows.offsets, rows.columns, *_strided(part), out.numpy(), _array(scale.to(part.dtype)), _array(chosen))
+    _scatter(rows.offsets, rows.columns, *_strided(part), out.numpy(), as_array(scale.to(part.dtype)), as_array(chosen))
     return out
 
 
@@ -112,7 +112,7 @@ def relu_backward(grad: Tensor, output: Tensor) -> tuple[Tensor, Tensor, Tensor]
     output = output.contiguous()
     back, live = torch.empty_like(output), output.new_empty(output.shape[:2])
     summed = output.new_empty(output.shape[0], output.shape[2])
-    _mask(*_strided(grad), _array(output), back.numpy(), live.numpy(), summed.numpy())
+    _mask(*_strided(grad), as_array(output), back.numpy(), live.numpy(), summed.numpy())
     return back, live, summed
 
 
@@ -123,7 +123,8 @@ def live_rows(values: Tensor) -> Tensor:
     return live
 
 
-def _array(values: Tensor) -> np.ndarray:
+def as_array(values: Tensor) -> np.ndarray:
+    """Return a contiguous array."""
     array: np.ndarray = values.detach().contiguous().numpy()
     return array
 
@@ -142,15 +143,15 @@ def _strided(values: Tensor) -> tuple[np.ndarray, int, int]:
 def _weights(weights: Tensor | None, count: int, like: Tensor) -> np.ndarray:
     """Return weights (pack, count), or one row of ones for all seeds."""
     if weights is None:
-        return np.ones((1, count), _array(like[:0]).dtype)
-    return _array(weights.to(like.dtype))
+        return np.ones((1, count), as_array(like[:0]).dtype)
+    return as_array(weights.to(like.dtype))
 
 
 def _finishing(finish: Finish | None, like: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return bias, key and threshold; empty arrays if nothing follows the product."""
     if finish is None:
-        return np.empty((0, 0), _array(like[:0]).dtype), np.empty(0, np.uint64), np.empty(0, np.uint64)
-    return _array(finish.bias), _array(finish.key).view(np.uint64), _array(finish.threshold).view(np.uint64)
+        return np.empty((0, 0), as_array(like[:0]).dtype), np.empty(0, np.uint64), np.empty(0, np.uint64)
+    return as_array(finish.bias), as_array(finish.key).view(np.uint64), as_array(finish.threshold).view(np.uint64)
 
 
 def _bounds(offsets: np.ndarray, columns: int) -> np.ndarray:
@@ -163,12 +164,28 @@ def _bounds(offsets: np.ndarray, columns: int) -> np.ndarray:
 
 
 def _in_parts(kernel: Callable[..., None], bounds: np.ndarray, arguments: tuple[object, ...]) -> None:
-    """Call ``kernel`` for each part of the rows, in as many threads. This thread takes the first part."""
+    """Call ``kernel`` for each part of the rows, in as many threads."""
     parts = [(int(first), int(last)) for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
-    rest = [_pool(os.getpid(), len(parts)).submit(kernel, *part, *arguments) for part in parts[1:]]
-    kernel(*parts[0], *arguments)
-    for each in rest:
-        each.result()
+    _in_threads([partial(kernel, *part, *arguments) for part in parts])
+
+
+def for_each_seed(kernel: Callable[..., None], rows: Rows, arrays: Sequence[np.ndarray]) -> None:
+    """Call ``kernel`` for each seed of a pack, in torch's number of threads. Each array has a row per seed."""
+    calls = [
+        partial(kernel, seed, rows.offsets, rows.columns, rows.longest, *arrays)
+        for seed in range(len(arrays[0]))
+    ]
+    _in_threads(calls)
+
+
+def _in_threads(calls: Sequence[Callable[[], None]]) -> None:
+    threads = min(torch.get_num_threads(), len(calls))
+    if threads == 1:
+        for call in calls:
+            call()
+        return
+    for done in _pool(os.getpid(), threads).map(lambda call: call(), calls):
+        assert done is None
 
 
 @cache

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from hagmeta.sparse import cpu_kernels
+from hagmeta.sparse import cpu_attention_kernels, cpu_kernels
 from hagmeta.sparse.matrices import SeedwiseMatrix, SparseMatrix, SymmetricMatrix
 
 
@@ -50,6 +51,14 @@ def hidden_layer(
     if key is None:
         key, threshold = torch.tensor(0), 0
     result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, torch.as_tensor(threshold))
+    return result
+
+
+def attend(
+    adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
+) -> Tensor:
+    """Return the attention (nodes, width) over visible neighbours; it can be differentiated once."""
+    result: Tensor = _Attention.apply(adjacency, visible, mapped, source, target)[0]
     return result
 
 
@@ -248,3 +257,37 @@ class _Masked(torch.autograd.Function):
         info: Any, in_dims: tuple[Any, ...], *tensors: Tensor
     ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
         return _Masked.apply(*_seeds_first(info, tensors, in_dims)), (0, 0, 0)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        assert adjacency.compiled is not None
+        if mapped.dim() == 2:
+            out, normaliser = _Attention.forward(adjacency, *_packed(visible, mapped, source, target))
+            return out.squeeze(0), normaliser.squeeze(0)
+        return cpu_attention_kernels.forward(adjacency.compiled, visible, mapped, source, target)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.adjacency = inputs[0]
+        ctx.save_for_backward(*inputs[1:], *output)
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[None, None, Tensor, Tensor, Tensor]:
+        visible, *known = ctx.saved_tensors
+        if grad.dim() == 2:
+            visible, grad, *known = _packed(visible, grad, *known)
+            back = cpu_attention_kernels.backward(ctx.adjacency.compiled, visible, known, grad)
+            return None, None, back[0].squeeze(0), back[1].squeeze(0), back[2].squeeze(0)
+        return None, None, *cpu_attention_kernels.backward(ctx.adjacency.compiled, visible, known, grad)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, *tensors: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        return _Attention.apply(adjacency, *_seeds_first(info, tensors, in_dims[1:])), (0, 0)

@@ -177,7 +177,9 @@ class Graph:
 
     def attends_in_one_pass(self, width: int, heads: int) -> bool:
         """Return whether graph attention of this shape can run without memory per edge."""
-        return self.adjacency.on_gpu and attention_kernels.fits(width, heads)
+        if self.adjacency.on_gpu:
+            return attention_kernels.fits(width, heads)
+        return self.adjacency.fuses
 
     @cached_property
     def edges(self) -> EdgeIndex:

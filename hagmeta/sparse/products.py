@@ -216,11 +216,15 @@ class _HiddenLayer(torch.autograd.Function):
 def attend(
     adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
 ) -> Tensor:
-    """Return the attention (nodes, width) over visible neighbours, on a GPU in one pass.
+    """Return the attention (nodes, width) over visible neighbours, in one pass on a GPU or with Numba.
 
     The score of an edge is the sum of ``source`` and ``target`` (nodes, heads) at its ends. The function can
     be differentiated only once.
     """
+    if adjacency.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.attend(adjacency, visible, mapped, source, target)
     result: Tensor = _Attention.apply(adjacency, visible, mapped, source, target)[0]
     return result
 
