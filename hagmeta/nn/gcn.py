@@ -26,7 +26,12 @@ class HiddenConvolution(GraphConvolution):
 
     def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
         mapped = graph.mapped(self.weight, view, view.visible)
-        return graph.hidden_layer(mapped, self.bias, view, rate, key)
+        return graph.hidden_layer(mapped, self.bias, view, rate, key, view.visible)
+
+    def around(self, graph: Graph, view: View, rate: float, key: Tensor | None, nodes: Tensor) -> Tensor:
+        """Return the layer for the neighbours of some nodes, and zeros for all others."""
+        near, far = graph.neighbourhood(view, nodes)
+        return graph.hidden_layer(graph.mapped(self.weight, view, far), self.bias, view, rate, key, near)
 
 
 class LastConvolution(GraphConvolution):
@@ -58,6 +63,27 @@ class ConvolvedEmbedding(Embedding):
         return matmul(class_means.aggregated, self.hidden) @ self.layer.weight + self.layer.bias
 
 
+@dataclass(frozen=True)
+class FewEmbedded(Embedding):
+    """Embeddings that are requested for few nodes. Each request runs the first layer around its nodes."""
+
+    encoder: GCN
+    graph: Graph
+    view: View
+    key: Tensor | None
+
+    def all(self) -> Tensor:
+        return self.encoder(self.graph, self.view, self.key).all()
+
+    def at(self, nodes: Tensor) -> Tensor:
+        encoder = self.encoder
+        hidden = encoder.first.around(self.graph, self.view, encoder.dropout, self.key, nodes)
+        return encoder.embedding(self.graph, self.view, hidden).at(nodes)
+
+    def means(self, class_means: ClassMeans) -> Tensor:
+        return self.encoder(self.graph, self.view, self.key).means(class_means)
+
+
 class GCN(Encoder):
     """Two graph convolutions with ReLU between them, as in the authors' code.
 
@@ -77,3 +103,7 @@ class GCN(Encoder):
     def embedding(self, graph: Graph, view: View, propagated: Tensor) -> Embedding:
         embedding: Embedding = self.second(graph, view, propagated)
         return embedding
+
+    def at_few_nodes(self, graph: Graph, view: View, key: Tensor | None) -> Embedding:
+        """Return the same embeddings, for callers that request them once and for few nodes."""
+        return FewEmbedded(self, graph, view, key) if graph.leaves_out_rows else self(graph, view, key)

@@ -33,17 +33,17 @@ class Rows(NamedTuple):
 
     offsets: np.ndarray  # (rows + 1,)
     columns: np.ndarray  # (entries,)
-    values: np.ndarray  # (entries,)
+    values: np.ndarray  # (entries,); empty if all are 1
     longest: int  # entries of a row
 
 
 def rows_of(offsets: Tensor, columns: Tensor, values: Tensor | None) -> Rows:
     """Return the rows of a matrix. Without ``values``, all entries are 1."""
     lengths = offsets[1:] - offsets[:-1]
-    ones = torch.ones(len(columns)) if values is None else values
+    values = torch.empty(0) if values is None else values
     longest = int(lengths.max()) if len(lengths) else 0
     # One more, because the last column found may have the weight 0.
-    return Rows(offsets.numpy(), columns.numpy(), ones.numpy(), longest + 1)
+    return Rows(offsets.numpy(), columns.numpy(), values.numpy(), longest + 1)
 
 
 class Finish(NamedTuple):
@@ -52,6 +52,7 @@ class Finish(NamedTuple):
     bias: Tensor  # (pack, width)
     key: Tensor  # (pack,)
     threshold: Tensor  # (pack,) from 0 to 256; values with smaller random bytes are dropped
+    everywhere: bool  # also for rows of weight 0, whose sum is 0
 
 
 def product(
@@ -66,12 +67,12 @@ def product(
     Args:
         rows: The matrix, which all seeds share.
         dense: Values (pack, columns, width).
-        left: Weights (pack, rows). Rows of weight 0 are not computed.
+        left: Weights (pack, rows). Rows of weight 0 are 0.
         right: Weights (pack, columns). Columns of weight 0 are not read.
         finish: What a hidden layer does after the product.
     """
     count, (pack, columns, width) = len(rows.offsets) - 1, dense.shape
-    out = dense.new_empty(pack, count, width)
+    out = dense.new_zeros(pack, count, width)
     _in_parts(
         _multiply,
         _bounds(rows.offsets, pack * width),
@@ -95,7 +96,7 @@ def at_rows(rows: Rows, scale: Tensor, dense: Tensor, chosen: Tensor) -> Tensor:
     ``scale`` (pack, nodes) weights columns and rows.
     """
     pack, count = chosen.shape
-    out = dense.new_empty(pack, count, dense.shape[-1])
+    out = dense.new_zeros(pack, count, dense.shape[-1])
     _gather(rows.offsets, rows.columns, *_strided(dense), out.numpy(), as_array(scale.to(dense.dtype)), as_array(chosen))
     return out
 
@@ -108,7 +109,10 @@ def from_rows(rows: Rows, scale: Tensor, part: Tensor, chosen: Tensor) -> Tensor
 
 
 def relu_backward(grad: Tensor, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``grad`` (pack, rows, width) where ``output`` is positive, its live rows, and their sum."""
+    """Return ``grad`` (pack, rows, width) where ``output`` is positive, its live rows, and their sum.
+
+    Live rows have a number other than 0. The other rows are not even set: products skip them.
+    """
     output = output.contiguous()
     back, live = torch.empty_like(output), output.new_empty(output.shape[:2])
     summed = output.new_empty(output.shape[0], output.shape[2])
@@ -116,11 +120,19 @@ def relu_backward(grad: Tensor, output: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return back, live, summed
 
 
-def live_rows(values: Tensor) -> Tensor:
-    """Return 1 for rows of ``values`` (pack, rows, width) with a number other than 0, else 0."""
-    live = values.new_empty(values.shape[:2])
-    _find_live(*_strided(values), values.shape[-1], live.numpy())
+def live_rows(values: Tensor, needed: Tensor | None) -> Tensor:
+    """Return 1 for the ``needed`` rows of ``values`` (pack, rows, width) with a number other than 0."""
+    live = values.new_ones(values.shape[:2]) if needed is None else needed.to(values.dtype, copy=True)
+    live = live.contiguous()
+    _keep_live(*_strided(values), values.shape[-1], live.numpy())
     return live
+
+
+def neighbourhood(rows: Rows, scale: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Mark the visible neighbours of the ``chosen`` rows (pack, rows), and in turn their neighbours."""
+    near, far = scale.new_zeros(scale.shape), scale.new_zeros(scale.shape)
+    _mark(rows.offsets, rows.columns, as_array(scale), as_array(chosen), near.numpy(), far.numpy())
+    return near, far
 
 
 def as_array(values: Tensor) -> np.ndarray:
@@ -147,11 +159,13 @@ def _weights(weights: Tensor | None, count: int, like: Tensor) -> np.ndarray:
     return as_array(weights.to(like.dtype))
 
 
-def _finishing(finish: Finish | None, like: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return bias, key and threshold; empty arrays if nothing follows the product."""
+def _finishing(finish: Finish | None, like: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Return the parts of ``finish``; empty arrays if nothing follows the product."""
     if finish is None:
-        return np.empty((0, 0), as_array(like[:0]).dtype), np.empty(0, np.uint64), np.empty(0, np.uint64)
-    return as_array(finish.bias), as_array(finish.key).view(np.uint64), as_array(finish.threshold).view(np.uint64)
+        nothing = np.empty(0, np.uint64)
+        return np.empty((0, 0), as_array(like[:0]).dtype), nothing, nothing, False
+    drawn = as_array(finish.key).view(np.uint64), as_array(finish.threshold).view(np.uint64)
+    return as_array(finish.bias), *drawn, finish.everywhere
 
 
 def _bounds(offsets: np.ndarray, columns: int) -> np.ndarray:
@@ -194,78 +208,64 @@ def _pool(process: int, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)
 
 
+# One long function: a call for every row would count references to its arrays, longer than most rows take.
 @compiled
 def _multiply(
     first, last, offsets, columns, values, longest, dense, dense_seed, dense_row, out, out_seed, out_row,
-    left, right, bias, key, threshold, pack, width,
+    left, right, bias, key, threshold, everywhere, pack, width,
 ):  # fmt: skip
-    found, weights = np.empty(longest, columns.dtype), np.empty(longest, dense.dtype)
+    found, weights = np.empty(longest, np.int64), np.empty(longest, dense.dtype)
+    zero = dense.dtype.type(0)  # a plain 0 would make results float64
+    words = (width + 7) // 8
     for seed in range(pack):
-        own = left[seed if len(left) > 1 else 0]
-        others = right[seed if len(right) > 1 else 0]
+        own_seed, other_seed = min(seed, len(left) - 1), min(seed, len(right) - 1)
         for row in range(first, last):
+            own = left[own_seed, row]
+            if own == 0 and not everywhere:
+                continue
+            # List what to add without a branch, which would often be mispredicted.
+            count = 0
+            for entry in range(offsets[row], offsets[row + 1] if own != 0 else offsets[row]):
+                weight = right[other_seed, columns[entry]]
+                if len(values):
+                    weight *= values[entry]
+                found[count] = seed * dense_seed + columns[entry] * dense_row
+                weights[count] = weight
+                count += weight != 0
             place = seed * out_seed + row * out_row
             total = out[place : place + width]
-            total[:] = 0
-            if own[row] != 0:
-                start, end = offsets[row], offsets[row + 1]
-                count = _find(columns[start:end], values[start:end], others, found, weights)
-                for number in range(count):
-                    weight, place = weights[number], seed * dense_seed + found[number] * dense_row
-                    taken = dense[place : place + width]
-                    for j in range(width):
-                        total[j] += weight * taken[j]
-                _scale(total, own[row])
+            for number in range(count):
+                weight, place = weights[number], found[number]
+                taken = dense[place : place + width]
+                for j in range(width):
+                    total[j] += weight * taken[j]
+            for j in range(width):
+                total[j] *= own
             if len(bias):
-                _activate(total, bias[seed])
+                for j in range(width):
+                    summed = total[j] + bias[seed, j]
+                    total[j] = summed if summed > zero else zero
                 if threshold[seed] > 0:
-                    _drop(total, row, key[seed], threshold[seed])
+                    for word in range(words):
+                        bits = key[seed] + np.uint64(row * words + word + 1) * GOLDEN
+                        bits = (bits ^ (bits >> np.uint64(30))) * MIX_1
+                        bits = (bits ^ (bits >> np.uint64(27))) * MIX_2
+                        bits = bits ^ (bits >> np.uint64(31))
+                        _drop(total[8 * word : 8 * word + 8], bits, threshold[seed])
 
 
 @compiled
-def _find(columns, values, scale, found, weights):
-    """List the columns with a weight other than 0. There is no branch, which would often be mispredicted."""
-    count = 0
-    for entry in range(len(columns)):
-        weight = values[entry] * scale[columns[entry]]
-        found[count], weights[count] = columns[entry], weight
-        count += weight != 0
-    return count
-
-
-@compiled
-def _scale(values, factor):
-    for j in range(len(values)):
-        values[j] *= factor
-
-
-@compiled
-def _activate(values, bias):
-    zero = values.dtype.type(0)  # a plain 0 would make the result a float64
-    for j in range(len(values)):
-        summed = values[j] + bias[j]
-        values[j] = summed if summed > zero else zero
-
-
-@compiled
-def _drop(values, row, key, threshold):
-    """Drop numbers of a row, as ``randomness`` draws them: eight from each word."""
+def _drop(values, bits, threshold):
+    """Drop up to eight numbers, those whose byte is below ``threshold``."""
     zero = values.dtype.type(0)
-    words = (len(values) + 7) // 8
-    for word in range(words):
-        bits = key + np.uint64(row * words + word + 1) * GOLDEN
-        bits = (bits ^ (bits >> np.uint64(30))) * MIX_1
-        bits = (bits ^ (bits >> np.uint64(27))) * MIX_2
-        bits = bits ^ (bits >> np.uint64(31))
-        eight = values[8 * word :]
-        if len(eight) >= 8:
-            for j in range(8):  # a constant, so that the compiler makes it one vector
-                value = eight[j]
-                eight[j] = value if (bits >> np.uint64(8 * j)) & np.uint64(255) >= threshold else zero
-        else:
-            for j in range(len(eight)):
-                value = eight[j]
-                eight[j] = value if (bits >> np.uint64(8 * j)) & np.uint64(255) >= threshold else zero
+    if len(values) == 8:
+        for j in range(8):  # a constant, so that the compiler makes it one vector
+            value = values[j]  # read it before the choice, which then needs no branch
+            values[j] = value if (bits >> np.uint64(8 * j)) & np.uint64(255) >= threshold else zero
+    else:
+        for j in range(len(values)):
+            value = values[j]
+            values[j] = value if (bits >> np.uint64(8 * j)) & np.uint64(255) >= threshold else zero
 
 
 @compiled
@@ -275,7 +275,6 @@ def _gather(offsets, columns, dense, dense_seed, dense_row, out, scale, chosen):
         for number in range(count):
             row = chosen[seed, number]
             total = out[seed, number]
-            total[:] = 0
             for entry in range(offsets[row], offsets[row + 1]):
                 column = columns[entry]
                 weight = scale[seed, column]
@@ -284,7 +283,8 @@ def _gather(offsets, columns, dense, dense_seed, dense_row, out, scale, chosen):
                     taken = dense[place : place + width]
                     for j in range(width):
                         total[j] += weight * taken[j]
-            _scale(total, scale[seed, row])
+            for j in range(width):
+                total[j] *= scale[seed, row]
 
 
 @compiled
@@ -315,12 +315,12 @@ def _mask(grad, grad_seed, grad_row, output, back, live, summed):
         for row in range(rows):
             place = seed * grad_seed + row * grad_row
             given = grad[place : place + width]
-            kept, there = back[seed, row], output[seed, row]
-            for j in range(width):
-                value = given[j]  # read it before the choice, which then needs no branch
-                kept[j] = value if there[j] > zero else zero
-            live[seed, row] = _is_live(kept)
+            live[seed, row] = _is_live(given)
             if live[seed, row]:
+                kept, there = back[seed, row], output[seed, row]
+                for j in range(width):
+                    value = given[j]  # read it before the choice, which then needs no branch
+                    kept[j] = value if there[j] > zero else zero
                 for j in range(width):
                     total[j] += kept[j]
         for j in range(width):
@@ -328,17 +328,38 @@ def _mask(grad, grad_seed, grad_row, output, back, live, summed):
 
 
 @compiled
-def _find_live(values, values_seed, values_row, width, live):
+def _keep_live(values, values_seed, values_row, width, live):
     pack, rows = live.shape
     for seed in range(pack):
         for row in range(rows):
-            place = seed * values_seed + row * values_row
-            live[seed, row] = _is_live(values[place : place + width])
+            if live[seed, row]:
+                place = seed * values_seed + row * values_row
+                live[seed, row] = _is_live(values[place : place + width])
 
 
 @compiled
 def _is_live(values):
-    for j in range(len(values)):  # noqa: SIM110  # Numba compiles no generators
-        if values[j] != 0:
-            return True
-    return False
+    if values[0] != 0:
+        return True
+    live = False
+    for j in range(len(values)):  # without an early exit, so that it runs in vectors
+        live |= values[j] != 0
+    return live
+
+
+@compiled
+def _mark(offsets, columns, scale, chosen, near, far):
+    pack, count = chosen.shape
+    for seed in range(pack):
+        for number in range(count):
+            _mark_row(offsets, columns, scale[seed], chosen[seed, number], near[seed])
+        for row in range(near.shape[1]):
+            if near[seed, row]:
+                _mark_row(offsets, columns, scale[seed], row, far[seed])
+
+
+@compiled
+def _mark_row(offsets, columns, scale, row, marks):
+    for entry in range(offsets[row], offsets[row + 1]):
+        if scale[columns[entry]] != 0:
+            marks[columns[entry]] = 1

@@ -46,12 +46,24 @@ def hidden_layer(
     bias: Tensor,
     key: Tensor | None,
     threshold: int | Tensor,
+    needed: Tensor | None = None,
 ) -> Tensor:
-    """Return dropout(relu(aggregate + bias)) without scaling. Without a key, nothing is dropped."""
+    """Return dropout(relu(aggregate + bias)) without scaling. Without a key, nothing is dropped.
+
+    Rows that are not ``needed`` (rows,) are 0.
+    """
     if key is None:
         key, threshold = torch.tensor(0), 0
-    result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, torch.as_tensor(threshold))
+    left = scale if needed is None else scale * needed
+    tensors = left, scale, mapped, bias, key, torch.as_tensor(threshold)
+    result: Tensor = _HiddenLayer.apply(adjacency, needed is None, *tensors)
     return result
+
+
+def neighbourhood(adjacency: SymmetricMatrix, scale: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Mark (nodes,) the visible neighbours of some nodes, and in turn their neighbours."""
+    near, far = _Neighbourhood.apply(adjacency, scale, nodes)
+    return near, far
 
 
 def attend(
@@ -84,9 +96,8 @@ class _Product(torch.autograd.Function):
             assert matrix.compiled is not None
             return cpu_kernels.product(matrix.compiled, dense, left=needed)
         assert matrix.compiled_columns is not None
-        live = cpu_kernels.live_rows(dense)  # gradients of a few nodes have many rows of zeros
-        read = live if needed is None else live * needed
-        return cpu_kernels.product(matrix.compiled_columns, dense, right=read)
+        live = cpu_kernels.live_rows(dense, needed)  # gradients of a few nodes have many rows of zeros
+        return cpu_kernels.product(matrix.compiled_columns, dense, right=live)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -200,36 +211,38 @@ class _HiddenLayer(torch.autograd.Function):
     @staticmethod
     def forward(
         adjacency: SymmetricMatrix,
-        scale: Tensor,
+        everywhere: bool,
+        left: Tensor,
+        right: Tensor,
         mapped: Tensor,
         bias: Tensor,
         key: Tensor,
         threshold: Tensor,
     ) -> Tensor:
         if mapped.dim() == 2:
-            tensors = _packed(scale, mapped, bias, key, threshold)
-            return _HiddenLayer.forward(adjacency, *tensors).squeeze(0)
+            tensors = _packed(left, right, mapped, bias, key, threshold)
+            return _HiddenLayer.forward(adjacency, everywhere, *tensors).squeeze(0)
         assert adjacency.compiled is not None
-        finish = cpu_kernels.Finish(bias, key, threshold)
-        return cpu_kernels.product(adjacency.compiled, mapped, scale, scale, finish)
+        finish = cpu_kernels.Finish(bias, key, threshold, everywhere)
+        return cpu_kernels.product(adjacency.compiled, mapped, left, right, finish)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.adjacency = inputs[0]
-        ctx.save_for_backward(inputs[1], output)
+        ctx.save_for_backward(inputs[2], inputs[3], output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, Tensor, None, None]:
-        scale, output = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        left, right, output = ctx.saved_tensors
         masked, live, to_bias = _Masked.apply(grad, output)
-        back = _Aggregate.apply(ctx.adjacency, scale, scale * live, masked)
-        return None, None, back, to_bias, None, None
+        back = _Aggregate.apply(ctx.adjacency, right, left * live, masked)
+        return None, None, None, None, back, to_bias, None, None
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, *tensors: Tensor
+        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, everywhere: bool, *tensors: Tensor
     ) -> tuple[Tensor, int]:
-        return _HiddenLayer.apply(adjacency, *_seeds_first(info, tensors, in_dims[1:])), 0
+        return _HiddenLayer.apply(adjacency, everywhere, *_seeds_first(info, tensors, in_dims[2:])), 0
 
 
 class _Masked(torch.autograd.Function):
@@ -257,6 +270,30 @@ class _Masked(torch.autograd.Function):
         info: Any, in_dims: tuple[Any, ...], *tensors: Tensor
     ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
         return _Masked.apply(*_seeds_first(info, tensors, in_dims)), (0, 0, 0)
+
+
+class _Neighbourhood(torch.autograd.Function):
+    @staticmethod
+    def forward(adjacency: SymmetricMatrix, scale: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        assert adjacency.compiled is not None
+        if scale.dim() == 1:
+            near, far = cpu_kernels.neighbourhood(adjacency.compiled, *_packed(scale, nodes))
+            return near.squeeze(0), far.squeeze(0)
+        return cpu_kernels.neighbourhood(adjacency.compiled, scale, nodes)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, None]:
+        return None, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], adjacency: SymmetricMatrix, *tensors: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        return _Neighbourhood.apply(adjacency, *_seeds_first(info, tensors, in_dims[1:])), (0, 0)
 
 
 class _Attention(torch.autograd.Function):

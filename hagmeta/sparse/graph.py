@@ -160,16 +160,37 @@ class Graph:
         return (around - own) * neighbour_shares(view.scale)[nodes].unsqueeze(-1)
 
     def hidden_layer(
-        self, mapped: Tensor, bias: Tensor, view: View, rate: float, key: Tensor | None
+        self,
+        mapped: Tensor,
+        bias: Tensor,
+        view: View,
+        rate: float,
+        key: Tensor | None,
+        needed: Tensor | None = None,
     ) -> Tensor:
-        """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key."""
+        """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key.
+
+        Nodes where ``needed`` (nodes,) is 0 may be left out. Their rows are 0 then.
+        """
         scale = dropout_scale(rate, key)
         if not self.adjacency.fuses:
             return relu_dropout(self.aggregate(mapped, view, scale), scale * bias, rate, key)
         if rate == 0:
             key = None
         weights = _scaled(view, scale)
-        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, dropout_threshold(rate))
+        threshold = dropout_threshold(rate)
+        return hidden_layer(self.adjacency, weights, mapped, scale * bias, key, threshold, needed)
+
+    @property
+    def leaves_out_rows(self) -> bool:
+        """Return whether products compute only the rows that are needed."""
+        return self.adjacency.compiled is not None
+
+    def neighbourhood(self, view: View, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Mark (nodes,) the visible neighbours of some nodes, and in turn their neighbours."""
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.neighbourhood(self.adjacency, view.scale, nodes)
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
         """Return class means. ``members`` has one matrix (classes, nodes) of weights per seed."""

@@ -164,12 +164,16 @@ def hidden_layer(
     bias: Tensor,
     key: Tensor | None,
     threshold: int,
+    needed: Tensor | None = None,
 ) -> Tensor:
-    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU or with Numba in one pass."""
+    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU or with Numba in one pass.
+
+    Rows where ``needed`` (rows,) is 0 may be left out. They are 0 then.
+    """
     if adjacency.compiled is not None:
         from hagmeta.sparse import cpu_products
 
-        return cpu_products.hidden_layer(adjacency, scale, mapped, bias, key, threshold)
+        return cpu_products.hidden_layer(adjacency, scale, mapped, bias, key, threshold, needed)
     result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, threshold)
     return result
 
