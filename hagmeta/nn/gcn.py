@@ -26,7 +26,7 @@ class HiddenConvolution(GraphConvolution):
 
     def forward(self, graph: Graph, view: View, rate: float, key: Tensor | None) -> Tensor:
         mapped = graph.mapped(self.weight, view, view.visible)
-        return graph.hidden_layer(mapped, self.bias, view, rate, key, view.visible)
+        return graph.hidden_layer(mapped, self.bias, view, rate, key)
 
     def around(self, graph: Graph, view: View, rate: float, key: Tensor | None, nodes: Tensor) -> Tensor:
         """Return the layer for the neighbours of some nodes, and zeros for all others."""

@@ -36,7 +36,9 @@ class NodeAttention(nn.Module):
         self.last = nn.Linear(settings.embedding, 1) if weights in LEARNT else None
 
     def forward(self, graph: Graph, view: View, key: Tensor | None) -> NodeScores:
-        embedding = self.convolutions.at_few_nodes(graph, view, key) if self.convolutions is not None else None
+        embedding = (
+            self.convolutions.at_few_nodes(graph, view, key) if self.convolutions is not None else None
+        )
         if self.degree == "whole":
             view = view._replace(log_degree=graph.log_degree)
         return NodeScores(embedding, self.last, view, self.weights)

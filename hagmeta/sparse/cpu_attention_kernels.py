@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from hagmeta.sparse.cpu_kernels import Rows, as_array, compiled, for_each_seed

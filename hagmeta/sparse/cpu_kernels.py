@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -97,14 +98,28 @@ def at_rows(rows: Rows, scale: Tensor, dense: Tensor, chosen: Tensor) -> Tensor:
     """
     pack, count = chosen.shape
     out = dense.new_zeros(pack, count, dense.shape[-1])
-    _gather(rows.offsets, rows.columns, *_strided(dense), out.numpy(), as_array(scale.to(dense.dtype)), as_array(chosen))
+    _gather(
+        rows.offsets,
+        rows.columns,
+        *_strided(dense),
+        out.numpy(),
+        as_array(scale.to(dense.dtype)),
+        as_array(chosen),
+    )
     return out
 
 
 def from_rows(rows: Rows, scale: Tensor, part: Tensor, chosen: Tensor) -> Tensor:
     """Compute the transposed of ``at_rows``: ``part`` (pack, rows, width) to (pack, nodes, width)."""
     out = part.new_zeros(len(part), scale.shape[1], part.shape[-1])
-    _scatter(rows.offsets, rows.columns, *_strided(part), out.numpy(), as_array(scale.to(part.dtype)), as_array(chosen))
+    _scatter(
+        rows.offsets,
+        rows.columns,
+        *_strided(part),
+        out.numpy(),
+        as_array(scale.to(part.dtype)),
+        as_array(chosen),
+    )
     return out
 
 
@@ -179,12 +194,12 @@ def _bounds(offsets: np.ndarray, columns: int) -> np.ndarray:
 
 def _in_parts(kernel: Callable[..., None], bounds: np.ndarray, arguments: tuple[object, ...]) -> None:
     """Call ``kernel`` for each part of the rows, in as many threads."""
-    parts = [(int(first), int(last)) for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts = [(int(first), int(last)) for first, last in pairwise(bounds)]
     _in_threads([partial(kernel, *part, *arguments) for part in parts])
 
 
 def for_each_seed(kernel: Callable[..., None], rows: Rows, arrays: Sequence[np.ndarray]) -> None:
-    """Call ``kernel`` for each seed of a pack, in torch's number of threads. Each array has a row per seed."""
+    """Call ``kernel`` for each seed of ``arrays`` (pack, ...), in torch's number of threads."""
     calls = [
         partial(kernel, seed, rows.offsets, rows.columns, rows.longest, *arrays)
         for seed in range(len(arrays[0]))

@@ -1,6 +1,6 @@
 """Differentiable products on a CPU with Numba, for one seed or for a pack with the seeds first.
 
-``products`` chooses them. Under ``torch.func.vmap``, all seeds of a pack become one call of a compiled function.
+``products`` chooses them. Under ``torch.func.vmap``, a pack becomes one call of a compiled function.
 """
 
 from __future__ import annotations
