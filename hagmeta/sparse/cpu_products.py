@@ -177,7 +177,8 @@ class _AggregateAt(torch.autograd.Function):
         adjacency: SymmetricMatrix, scale: Tensor, dense: Tensor, rows: Tensor, transposed: bool
     ) -> Tensor:
         if dense.dim() == 2:
-            return _AggregateAt.forward(adjacency, *_packed(scale, dense, rows), transposed).squeeze(0)
+            scale, dense, rows = _packed(scale, dense, rows)
+            return _AggregateAt.forward(adjacency, scale, dense, rows, transposed).squeeze(0)
         assert adjacency.compiled is not None
         kernel = cpu_kernels.from_rows if transposed else cpu_kernels.at_rows
         return kernel(adjacency.compiled, scale, dense, rows)
