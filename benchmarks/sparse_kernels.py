@@ -1,16 +1,22 @@
-"""Which sparse product is fastest on a CPU: what `hagmeta.sparse.matrices` uses, beside the others there are.
+"""Which sparse product is fastest on a CPU: the one that `hagmeta.sparse` uses, compared with others.
 
     python benchmarks/sparse_kernels.py [--threads 1 2]
+    python benchmarks/sparse_kernels.py --episodes [--dataset NAME] [--encoder gcn|gat|sage] [--seeds 1 10]
 
-Milliseconds of matrix @ dense, the least of several; `gain` is the fastest against embedding_bag.
+The first command prints milliseconds of matrix @ dense, the least of several. `half` is the compiled product
+of seeds that see half of the nodes, as in training. `gain` compares the fastest with embedding_bag.
+The second compares episodes of HAG-Meta with compiled products and without. Both take turns in one process.
+It prints the median CPU time and wall time of an episode.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import scipy.sparse
@@ -20,39 +26,58 @@ from torch import Tensor
 
 from hagmeta import datasets
 from hagmeta.common.home import home
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import Dataset
+from hagmeta.packs import pack
+from hagmeta.packs.capture import Steps
+from hagmeta.packs.pack import no_progress
+from hagmeta.packs.randomness import fold, keys
+from hagmeta.phases.meta_training import Episode, pseudo_episodes
+from hagmeta.pipeline import prepare, pretrain
+from hagmeta.sparse import cpu_kernels, matrices
 
-WIDTHS = (16, 32, 64, 320, 640)  # one and ten seeds' embedding, hidden layer, and twice that
-SECONDS = 1.0  # spent on a kernel
+WIDTHS = (16, 32, 64, 320, 640)  # of one seed and of ten: embedding, hidden layer, and twice the latter
+SEED = 32  # columns of a seed, if there are several
+SECONDS = 1.0  # per product
 DATASETS = ("debian", "synthetic-amazon-clothing")
+EPISODES = 20  # of each kind
+CPU = torch.device("cpu")
 
 
-def kernels(matrix: scipy.sparse.csr_matrix) -> dict[str, Callable[[Tensor], object]]:
-    """The same product four ways; ones are no weights to embedding_bag, as in `hagmeta.sparse.matrices`."""
+def products(matrix: scipy.sparse.csr_matrix, dense: Tensor) -> dict[str, Callable[[], object]]:
+    """Return the same product in several ways. As in training, ones are no weights."""
     offsets, columns = (torch.from_numpy(a.astype(np.int32)) for a in (matrix.indptr, matrix.indices))
     values = torch.from_numpy(matrix.data.astype(np.float32))
     weights = values if bool((values != 1).any()) else None
     csr = torch.sparse_csr_tensor(offsets, columns, values, matrix.shape)
+    rows = cpu_kernels.rows_of(offsets, columns, weights)
+    seeds = max(1, dense.shape[1] // SEED)
+    by_seed = dense.unflatten(1, (seeds, -1)).movedim(1, 0).contiguous()
+    seen = [(torch.rand(seeds, size) < 0.5).float() for size in matrix.shape]
+    left, right = (seen[0], seen[0]) if matrix.shape[0] == matrix.shape[1] else (seen[0], None)
     return {
-        "embedding_bag": lambda dense: F.embedding_bag(
+        "embedding_bag": lambda: F.embedding_bag(
             columns, dense, offsets, mode="sum", include_last_offset=True, per_sample_weights=weights
         ),
-        "sparse.mm sum": lambda dense: torch.sparse.mm(csr, dense, "sum"),
-        "csr @ dense": lambda dense: csr @ dense,
-        "scipy": lambda dense: matrix @ dense.numpy(),
+        "sparse.mm sum": lambda: torch.sparse.mm(csr, dense, "sum"),
+        "csr @ dense": lambda: csr @ dense,
+        "scipy": lambda: matrix @ dense.numpy(),
+        "numba": lambda: cpu_kernels.product(rows, by_seed),
+        "numba, half": lambda: cpu_kernels.product(rows, by_seed, left, right),
     }
 
 
-def milliseconds(kernel: Callable[[Tensor], object], dense: Tensor) -> float:
-    kernel(dense)
+def milliseconds(product: Callable[[], object]) -> float:
+    product()
     times, end = [], time.perf_counter() + SECONDS
     while len(times) < 3 or time.perf_counter() < end:
         start = time.perf_counter()
-        kernel(dense)
+        product()
         times.append(time.perf_counter() - start)
     return 1e3 * min(times)
 
 
-def matrices() -> dict[str, scipy.sparse.csr_matrix]:
+def some_matrices() -> dict[str, scipy.sparse.csr_matrix]:
     found = {}
     for name in DATASETS:
         dataset = datasets.load(name, home() / "data")
@@ -62,26 +87,75 @@ def matrices() -> dict[str, scipy.sparse.csr_matrix]:
     return found
 
 
+def compare_products(threads: list[int]) -> None:
+    warnings.filterwarnings("ignore", message="Sparse")  # in beta; invariants not checked
+    for name, matrix in some_matrices().items():
+        print(f"\n{name}: {matrix.shape[0]:,} x {matrix.shape[1]:,}, {matrix.nnz:,} entries")
+        names = products(matrix, torch.randn(matrix.shape[1], 1))
+        print("threads width" + "".join(f"{name:>15}" for name in names) + "           gain")
+        for count in threads:
+            torch.set_num_threads(count)
+            for width in WIDTHS:
+                several = products(matrix, torch.randn(matrix.shape[1], width))
+                times = {key: milliseconds(product) for key, product in several.items()}
+                best = min(times, key=times.__getitem__)
+                gain = times["embedding_bag"] / times[best]
+                cells = "".join(f"{value:15.2f}" for value in times.values())
+                print(f"{count:7} {width:5}{cells}{gain:8.2f} x {best if gain > 1 else ''}", flush=True)
+
+
+def steps_of(
+    config: RunConfig, dataset: Dataset, seeds: int, compiled: bool
+) -> Iterator[Callable[[], object]]:
+    """Yield training steps without end."""
+    matrices.numba_usable = pack.numba_usable = lambda: compiled  # type: ignore[assignment]
+    context = prepare(config, range(seeds), dataset, CPU)
+    steps = Steps(pretrain(context, None, no_progress), 0.005, 0.0005, context.runtime.capture())
+    key = fold(keys(context.seeds, "benchmark"), 0)
+    episodes: Iterator[Episode] = pseudo_episodes(context, context.knowledge.training())
+    return (partial(episode.learn, steps, key) for episode in episodes)
+
+
+def compare_episodes(config: RunConfig, dataset: Dataset, seeds: int, threads: int) -> None:
+    torch.set_num_threads(threads)
+    kinds = {name: steps_of(config, dataset, seeds, name == "numba") for name in ("torch", "numba")}
+    clocks = {"CPU": time.process_time, "wall": time.perf_counter}
+    times: dict[tuple[str, str], list[float]] = {(kind, clock): [] for kind in kinds for clock in clocks}
+    for number in range(EPISODES + 4):
+        for kind, steps in kinds.items():
+            step = next(steps)
+            start = [now() for now in clocks.values()]
+            step()
+            if number >= 4:
+                for (clock, now), then in zip(clocks.items(), start, strict=True):
+                    times[kind, clock].append(1e3 * (now() - then))
+    for clock in clocks:
+        torch_time, numba_time = (statistics.median(times[kind, clock]) for kind in kinds)
+        print(
+            f"{dataset.name} {config.encoder} {seeds:3} seeds {threads:2} threads  {clock:4} "
+            f"torch {torch_time:8.1f} ms  numba {numba_time:8.1f} ms  {torch_time / numba_time:.2f} times",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--episodes", action="store_true", help="compare whole episodes")
+    parser.add_argument("--dataset", default="debian")
+    parser.add_argument("--encoder", default="gcn")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10])
     options = parser.parse_args()
-    warnings.filterwarnings("ignore", message="Sparse")  # in beta; invariants not checked
-    for name, matrix in matrices().items():
-        print(f"\n{name}: {matrix.shape[0]:,} x {matrix.shape[1]:,}, {matrix.nnz:,} entries")
-        several = kernels(matrix)
-        print("threads width" + "".join(f"{kernel:>15}" for kernel in several) + "           gain")
-        for threads in options.threads:
-            torch.set_num_threads(threads)
-            for width in WIDTHS:
-                dense = torch.randn(matrix.shape[1], width)
-                times = {key: milliseconds(kernel, dense) for key, kernel in several.items()}
-                best = min(times, key=times.__getitem__)
-                gain = times["embedding_bag"] / times[best]
-                cells = "".join(f"{value:15.2f}" for value in times.values())
-                print(f"{threads:7} {width:5}{cells}{gain:8.2f} x {best if gain > 1 else ''}", flush=True)
+    if not options.episodes:
+        compare_products(options.threads)
+        return
+    dataset = datasets.load(options.dataset, home() / "data")
+    config = RunConfig(dataset=options.dataset, encoder=options.encoder, inputs="raw", pretrain_epochs=0)
+    for threads in options.threads:
+        for seeds in options.seeds:
+            compare_episodes(config, dataset, seeds, threads)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,27 @@ class ConvolvedEmbedding(Embedding):
         return matmul(class_means.aggregated, self.hidden) @ self.layer.weight + self.layer.bias
 
 
+@dataclass(frozen=True)
+class FewEmbedded(Embedding):
+    """Embeddings that are requested for few nodes. Each request runs the first layer around its nodes."""
+
+    encoder: GCN
+    graph: Graph
+    view: View
+    key: Tensor | None
+
+    def all(self) -> Tensor:
+        return self.encoder(self.graph, self.view, self.key).all()
+
+    def at(self, nodes: Tensor) -> Tensor:
+        encoder = self.encoder
+        hidden = encoder.first(self.graph, self.view, encoder.dropout, self.key, nodes)
+        return encoder.embedding(self.graph, self.view, hidden).at(nodes)
+
+    def means(self, class_means: ClassMeans) -> Tensor:
+        return self.encoder(self.graph, self.view, self.key).means(class_means)
+
+
 class GCN(Encoder):
     """Two graph convolutions with ReLU between them, as in the authors' code.
 
@@ -82,7 +103,7 @@ class GCN(Encoder):
         embedding: Embedding = self.second(graph, view, propagated)
         return embedding
 
-    def at(self, graph: Graph, view: View, nodes: Tensor, key: Tensor | None) -> Tensor:
-        """Return the embeddings (nodes, width) of a few nodes. The first layer runs around them only."""
-        hidden = self.first(graph, view, self.dropout, key, nodes)
-        return self.embedding(graph, view, hidden).at(nodes)
+    def at_few_nodes(self, graph: Graph, view: View, key: Tensor | None) -> Embedding:
+        """Return the same embeddings, for callers that request a few nodes. In training, they do so once."""
+        some = key is not None and graph.computes_parts
+        return FewEmbedded(self, graph, view, key) if some else self(graph, view, key)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hagmeta.nn.encoder import Embedding, LayerSettings
 from hagmeta.nn.gcn import GCN
-from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.graph import Graph, View
 
 LEARNT = ("softmax", "share", "plain", "permuted")  # values of `nla_weights` with learnt scores
 NEAREST_STEPS = 60  # reach over 99 % of the possible gain on average, for up to ten supports
@@ -36,40 +36,12 @@ class NodeAttention(nn.Module):
         self.last = nn.Linear(settings.embedding, 1) if weights in LEARNT else None
 
     def forward(self, graph: Graph, view: View, key: Tensor | None) -> NodeScores:
-        embedding: Embedding | None = None
-        if self.convolutions is not None:
-            # In training, scores are needed for the supports of one task only.
-            some = key is not None and graph.computes_parts
-            embedding = (
-                FewNodes(self.convolutions, graph, view, key) if some else self.convolutions(graph, view, key)
-            )
+        embedding = (
+            self.convolutions.at_few_nodes(graph, view, key) if self.convolutions is not None else None
+        )
         if self.degree == "whole":
             view = view._replace(log_degree=graph.log_degree)
         return NodeScores(embedding, self.last, view, self.weights)
-
-
-@dataclass(frozen=True)
-class FewNodes(Embedding):
-    """Embeddings that are computed when asked for, around the given nodes only."""
-
-    encoder: GCN
-    graph: Graph
-    view: View
-    key: Tensor | None
-
-    def all(self) -> Tensor:
-        return self._embedding.all()
-
-    def at(self, nodes: Tensor) -> Tensor:
-        return self.encoder.at(self.graph, self.view, nodes, self.key)
-
-    def means(self, class_means: ClassMeans) -> Tensor:
-        return self._embedding.means(class_means)
-
-    @property
-    def _embedding(self) -> Embedding:
-        embedding: Embedding = self.encoder(self.graph, self.view, self.key)
-        return embedding
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from hagmeta.common.errors import UserError
 from hagmeta.packs.adam import Trained, make_adam
+from hagmeta.packs.device import numba_usable
 
 Made = TypeVar("Made")
 Parameters = dict[str, Tensor]  # by name
@@ -40,7 +41,7 @@ class Pack:
                 )
         self._values = {name: buffer.to(device) for name, buffer in buffers.items()}  # (pack,) each
         self.parameters: Parameters = {
-            name: value.detach().to(device).movedim(0, -2).contiguous().requires_grad_(value.requires_grad)
+            name: _laid_out(value.detach().to(device)).requires_grad_(value.requires_grad)
             for name, value in stacked.items()
         }
         self._axes = {name: value.dim() - 2 for name, value in self.parameters.items()}
@@ -111,6 +112,12 @@ class Pack:
             {name: value.select(-2, index).detach().clone() for name, value in self.parameters.items()}
             for index in range(self.size)
         ]
+
+
+def _laid_out(stacked: Tensor) -> Tensor:
+    """Move the pack axis next to the columns. In memory, compiled products need each seed by itself."""
+    moved = stacked.movedim(0, -2)
+    return moved if moved.device.type == "cpu" and numba_usable() else moved.contiguous()
 
 
 class EarlyStopping:

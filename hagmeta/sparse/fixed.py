@@ -58,12 +58,10 @@ class FixedInputs:
 
     def spread(self, weights: Tensor) -> Tensor:
         """Multiply: (pack, inputs, width) to (nodes, pack, width); 0 for nodes without a row."""
-        out = weights.new_zeros(self.nodes, len(weights), weights.shape[-1])
+        out = weights.new_zeros(len(weights), self.nodes, weights.shape[-1])
         for member, seed in enumerate(self._owner):
-            out[:, member].index_copy_(
-                0, self._rows[seed], self._matrices[seed] @ weights[member].contiguous()
-            )
-        return out
+            out[member].index_copy_(0, self._rows[seed], self._matrices[seed] @ weights[member].contiguous())
+        return out.transpose(0, 1)  # seeds come first in the memory of a CPU
 
     def collect(self, dense: Tensor) -> Tensor:
         """Multiply by the transposed matrix: (nodes, pack, width) to (pack, inputs, width)."""

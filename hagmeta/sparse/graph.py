@@ -110,14 +110,17 @@ class Graph:
         """Return the tf-idf or svd inputs of a seed, on the host, fitted on its ``visible`` nodes."""
         return make_inputs(kind, self._host_features, visible)
 
-    def mapped(self, weight: Tensor, view: View) -> Tensor:
-        """Return the inputs of every node times ``weight`` (inputs, width)."""
+    def mapped(self, weight: Tensor, view: View, needed: Tensor | None = None) -> Tensor:
+        """Return the inputs of every node times ``weight`` (inputs, width).
+
+        Nodes where ``needed`` (nodes,) is 0 may be left out. Their rows are 0 then.
+        """
         if not view.inputs:
-            return matmul(self.features, weight)
+            return matmul(self.features, weight, needed)
         words, rows = view.inputs
         # Factors come second: a product has the memory layout of its first operand (seeds next to columns).
         weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
-        return matmul(self.features, weight) * rows.unsqueeze(-1)
+        return matmul(self.features, weight, needed) * rows.unsqueeze(-1)
 
     def aggregated_inputs(self, weight: Tensor, view: View) -> Tensor:
         """Return `aggregate` of `mapped`, (nodes, width)."""
@@ -128,7 +131,8 @@ class Graph:
     @property
     def computes_parts(self) -> bool:
         """Whether `input_layer` costs much less around a few nodes than for all."""
-        return isinstance(self.fixed.get(AGGREGATED), FixedInputsOnGpu)
+        fixed = self.fixed.get(AGGREGATED)
+        return self.leaves_out_rows if fixed is None else isinstance(fixed, FixedInputsOnGpu)
 
     def input_layer(
         self,
@@ -143,12 +147,15 @@ class Graph:
 
         With ``around`` (nodes,), only the rows that `aggregate_at` reads for these nodes need to be right.
         """
-        if AGGREGATED not in self.fixed:
-            return self.hidden_layer(self.mapped(weight, view), bias, view, rate, key)
-        rows = None
-        if around is not None and self.computes_parts:
-            rows = near(self.adjacency, view.scale, around)
-        return self._fixed_layer(weight, bias, rate, key, rows)
+        if not self.computes_parts:
+            around = None
+        if AGGREGATED in self.fixed:
+            rows = None if around is None else near(self.adjacency, view.scale, around)
+            return self._fixed_layer(weight, bias, rate, key, rows)
+        if around is None:
+            return self.hidden_layer(self.mapped(weight, view, view.visible), bias, view, rate, key)
+        needed, mapped = self.neighbourhood(view, around)
+        return self.hidden_layer(self.mapped(weight, view, mapped), bias, view, rate, key, needed)
 
     def _fixed_layer(
         self, weight: Tensor, bias: Tensor, rate: float | Rate, key: Tensor | None, rows: Tensor | None
@@ -199,11 +206,11 @@ class Graph:
         """Return the propagated inputs (rows, inputs) of some members, computed one by one to save memory."""
         found: list[Tensor] = []
         for member, chosen in rows.items():
-            inputs = self._dense_inputs(member, view).unsqueeze(1)  # (nodes, 1, inputs): a pack of one
+            inputs = self._dense_inputs(member, view)
             weights = view.scale if kind == AGGREGATED else view.visible
-            whole = aggregate(self.adjacency, weights[member].unsqueeze(-1), inputs).squeeze(1)
+            whole = aggregate(self.adjacency, weights[member], inputs)
             if kind == NEIGHBOURING:
-                own = inputs.squeeze(1) * view.visible[member].unsqueeze(-1)
+                own = inputs * view.visible[member].unsqueeze(-1)
                 whole = (whole - own) * neighbour_shares(view.scale[member]).unsqueeze(-1)
             found.append(whole[chosen])
         return found
@@ -278,17 +285,37 @@ class Graph:
         return (around - own) * neighbour_shares(view.scale)[nodes].unsqueeze(-1)
 
     def hidden_layer(
-        self, mapped: Tensor, bias: Tensor, view: View, rate: float | Rate, key: Tensor | None
+        self,
+        mapped: Tensor,
+        bias: Tensor,
+        view: View,
+        rate: float | Rate,
+        key: Tensor | None,
+        needed: Tensor | None = None,
     ) -> Tensor:
-        """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key."""
+        """Return a GCN layer (Kipf and Welling) with bias and ReLU, and with dropout if there is a key.
+
+        Nodes where ``needed`` (nodes,) is 0 may be left out. Their rows are 0 then.
+        """
         rate = rate_of(rate, self.device)
         if not rate.drops:
             key = None
         if key is not None:
             view, bias = view._replace(scale=view.scale * rate.root), bias * rate.scale
-        if not self.adjacency.on_gpu:
+        if not self.adjacency.fuses:
             return relu_dropout(self.aggregate(mapped, view), bias, rate, key)
-        return hidden_layer(self.adjacency, view.scale, mapped, bias, key, rate.threshold)
+        return hidden_layer(self.adjacency, view.scale, mapped, bias, key, rate.threshold, needed)
+
+    @property
+    def leaves_out_rows(self) -> bool:
+        """Return whether products compute only the rows that are needed."""
+        return self.adjacency.compiled is not None
+
+    def neighbourhood(self, view: View, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Mark (nodes,) the visible neighbours of some nodes, and in turn their neighbours."""
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.neighbourhood(self.adjacency, view.scale, nodes)
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
         """Return class means. ``members`` has one matrix (classes, nodes) of weights per seed."""
@@ -296,7 +323,9 @@ class Graph:
 
     def attends_in_one_pass(self, width: int, heads: int) -> bool:
         """Return whether graph attention of this shape can run without memory per edge."""
-        return self.adjacency.on_gpu and attention_kernels.fits(width, heads)
+        if self.adjacency.on_gpu:
+            return attention_kernels.fits(width, heads)
+        return self.adjacency.fuses
 
     @cached_property
     def edges(self) -> EdgeIndex:

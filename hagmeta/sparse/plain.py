@@ -40,12 +40,22 @@ class PlainGraph(Graph):
         return self.aggregate(hidden, view).index_select(0, nodes)
 
     def hidden_layer(
-        self, mapped: Tensor, bias: Tensor, view: View, rate: float | Rate, key: Tensor | None
+        self,
+        mapped: Tensor,
+        bias: Tensor,
+        view: View,
+        rate: float | Rate,
+        key: Tensor | None,
+        needed: Tensor | None = None,
     ) -> Tensor:
         return dropout(F.relu(self.aggregate(mapped, view) + bias), rate, key)
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
         return PlainClassMeans(self, members, visible)
+
+    @property
+    def leaves_out_rows(self) -> bool:
+        return False
 
     def attends_in_one_pass(self, width: int, heads: int) -> bool:
         return False

@@ -29,12 +29,25 @@ if TYPE_CHECKING or gpu_usable():
 
 
 def matmul(
-    matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | DenseSeedwiseMatrix | PlainMatrix, dense: Tensor
+    matrix: SparseMatrix | DenseMatrix | SeedwiseMatrix | DenseSeedwiseMatrix | PlainMatrix,
+    dense: Tensor,
+    needed: Tensor | None = None,
 ) -> Tensor:
-    """Return ``matrix @ dense`` for one seed; differentiable in ``dense`` (columns, width)."""
+    """Return ``matrix @ dense`` for one seed; differentiable in ``dense`` (columns, width).
+
+    Rows where ``needed`` (rows,) is 0 may be left out. They are 0 then.
+    """
     if isinstance(matrix, PlainMatrix):
         return matrix.product(dense)
     result: Tensor
+    if isinstance(matrix, SparseMatrix) and matrix.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.matmul(matrix, dense, needed)
+    if isinstance(matrix, SeedwiseMatrix) and matrix.seed_first:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.seedwise(matrix, dense, False)
     if isinstance(matrix, SeedwiseMatrix | DenseSeedwiseMatrix):
         result = _SeedwiseProduct.apply(matrix, dense, False)
     else:
@@ -46,6 +59,10 @@ def matmul_transposed(matrix: SeedwiseMatrix | PlainSparseMatrix, dense: Tensor)
     """Return ``matrix.T @ dense`` for the matrix of one seed, with ``dense`` (rows, width)."""
     if isinstance(matrix, PlainSparseMatrix):
         return matrix.transposed.product(dense)
+    if matrix.seed_first:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.seedwise(matrix, dense, True)
     result: Tensor = _SeedwiseProduct.apply(matrix, dense, True)
     return result
 
@@ -103,12 +120,20 @@ class _Product(torch.autograd.Function):
 
 def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
     """Return diag(scale) @ adjacency @ diag(scale) @ hidden. ``scale`` (rows,) is constant."""
+    if adjacency.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.aggregate(adjacency, scale, hidden)
     result: Tensor = _Aggregate.apply(adjacency, scale, hidden)
     return result
 
 
 def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
     """Return ``aggregate`` for some rows (rows,) only."""
+    if adjacency.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.aggregate_at(adjacency, scale, hidden, rows)
     result: Tensor = _AggregateAt.apply(adjacency, scale, hidden, rows, False)
     return result
 
@@ -148,8 +173,16 @@ def hidden_layer(
     bias: Tensor,
     key: Tensor | None,
     threshold: Tensor,
+    needed: Tensor | None = None,
 ) -> Tensor:
-    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU in one pass."""
+    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU or with Numba in one pass.
+
+    Rows where ``needed`` (rows,) is 0 may be left out. They are 0 then.
+    """
+    if adjacency.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.hidden_layer(adjacency, scale, mapped, bias, key, threshold, needed)
     result: Tensor = _HiddenLayer.apply(adjacency, scale, mapped, bias, key, threshold)
     return result
 
@@ -197,11 +230,15 @@ class _HiddenLayer(torch.autograd.Function):
 def attend(
     adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
 ) -> Tensor:
-    """Return the attention (nodes, width) over visible neighbours, on a GPU in one pass.
+    """Return the attention (nodes, width) over visible neighbours, in one pass on a GPU or with Numba.
 
     The score of an edge is the sum of ``source`` and ``target`` (nodes, heads) at its ends. The function can
     be differentiated only once.
     """
+    if adjacency.compiled is not None:
+        from hagmeta.sparse import cpu_products
+
+        return cpu_products.attend(adjacency, visible, mapped, source, target)
     result: Tensor = _Attention.apply(adjacency, visible, mapped, source, target)[0]
     return result
 

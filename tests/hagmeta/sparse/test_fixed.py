@@ -76,7 +76,7 @@ class _Wrapped(torch.nn.Module):
     def forward(self, step: str, graph: Graph, view: View, key: Tensor, nodes: Tensor) -> Tensor:
         if step == "around":
             assert isinstance(self.encoder, GCN)
-            return self.encoder.at(graph, view, nodes, key)
+            return self.encoder.at_few_nodes(graph, view, key).at(nodes)
         found: Tensor = self.encoder(graph, view, key).at(nodes)
         return found
 
