@@ -26,7 +26,7 @@ def begin_ray_for(typed: CommandLine) -> None:
             text, stem = file.read_text(errors="replace"), file.stem
         except (OSError, ValueError):  # reported when the space is read
             return
-    if PLUGIN not in text:
+    if PLUGIN not in text and not options.mps:  # the processes of Ray need an MPS that runs already
         begin_ray(options, (options.name or stem) + "-quick" * options.quick)
 
 

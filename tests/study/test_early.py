@@ -30,6 +30,7 @@ from tests.waiting import HANG, wait_for
         (["--space", "tiny.yaml", "--dry-run"], False),
         (["--space", "tiny.yaml", "--address", "auto"], False),
         (["--space", "tiny.yaml", "--results", "s3://bucket/results"], False),
+        (["--space", "tiny.yaml", "--mps"], False),  # MPS starts first
         (["--space", "missing.yaml"], False),
         (["--space", f"{'x' * 5000}.yaml"], False),
         (["--space", "plugin.yaml"], False),  # its workers need another Ray
