@@ -86,7 +86,8 @@ import psutil
 from rich.console import Console
 from hagmeta.config import RunConfig, resolve
 from study import connection, tuning
-from study.plan import Packing, make_plan
+from study.packing import Packing
+from study.plan import make_plan
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store

@@ -27,7 +27,8 @@ from study import space as spaces
 from study.carry_out import carry_out, finished
 from study.naming import TrialNames, counted, settings_text, wrapped
 from study.options import LaunchOptions
-from study.plan import MOST_SEEDS, Packing, Plan, make_plan
+from study.packing import MOST_SEEDS, Packing
+from study.plan import Plan, make_plan
 from study.plugin_changes import check_unchanged
 from study.remote import Mirror
 from study.space import Space

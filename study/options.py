@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 from hagmeta.common.command import COMMANDS, Parser, as_typed, parse_seeds, parse_settings
 from hagmeta.common.errors import UserError, choose, shown
-from study import space as spaces
 from study.loggers import LOGGERS, check_loggers
-from study.plan import LAST, MOST_ON_CPU, MOST_ON_GPU, Packing
+from study.packing import MOST_ON_CPU, MOST_ON_GPU, Packing
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 LEAST_SHARE = 0.0001  # of a core or a GPU: the resolution of Ray
@@ -145,6 +144,8 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> Co
     space, lists = given.pop("space"), given.pop("list")
     methods = given.pop("methods")
     if not lists and space is None and methods is None:
+        from study import space as spaces  # imports torch, which takes seconds: only where it is needed
+
         known = ", ".join(spaces.names())
         raise UserError(f"nothing to run: give --methods, or --space with a YAML file or one of {known}.")
     if space is not None and methods is not None:
@@ -329,7 +330,9 @@ def _seeds(given: Any) -> tuple[int, ...] | None:
         seeds = [operator.index(seed) for seed in given]
     except TypeError:
         raise UserError(f"seeds are {shown(given)}; expected a count or a list of whole numbers.") from None
-    return spaces.check_seeds(seeds)
+    from study.space_file import check_seeds  # imports torch, which takes seconds: only where it is needed
+
+    return check_seeds(seeds)
 
 
 def _number(given: Any, name: str, kind: type, least: float, *, auto: bool = False) -> Any:
@@ -347,6 +350,10 @@ def _number(given: Any, name: str, kind: type, least: float, *, auto: bool = Fal
 
 
 def _session(given: Any) -> int | None:
+    if given is None:
+        return None
+    from study.plan import LAST  # imports torch, which takes seconds: only where it is needed
+
     if given in ("last", LAST):
         return LAST
     session: int | None = _number(given, "--save-embeddings", int, 0)

@@ -18,7 +18,8 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.records import Record, RunKey
 from hagmeta.config import RunConfig, pack_key
 from hagmeta.datasets.base import Dataset
-from study.plan import Packing, Trial
+from study.packing import Packing
+from study.plan import Trial
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.search.history import SearchHistory

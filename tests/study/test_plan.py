@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from hagmeta.config import RunConfig, pack_key, resolve
 from study.cost import in_words, rough_seconds
-from study.plan import Packing, Trial, make_plan
+from study.packing import Packing
+from study.plan import Trial, make_plan
 
 CONFIGS = [RunConfig(nla=nla) for nla in (False, True)]
 RATES = [resolve(RunConfig(learning_rate=rate)) for rate in (0.001, 0.002, 0.003)]

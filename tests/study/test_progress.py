@@ -11,7 +11,8 @@ from rich.console import Console
 from hagmeta.config import RunConfig
 from study import progress as module
 from study.cost import trial_seconds
-from study.plan import Packing, Trial, make_plan
+from study.packing import Packing
+from study.plan import Trial, make_plan
 from study.progress import StudyProgress
 
 LONG, SHORT = RunConfig(episodes=1000), RunConfig(gpil=False)

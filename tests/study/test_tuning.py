@@ -16,7 +16,8 @@ from rich.console import Console
 
 from hagmeta.config import RunConfig, resolve
 from study import tuning
-from study.plan import Packing, Plan, Trial, make_plan
+from study.packing import Packing
+from study.plan import Plan, Trial, make_plan
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store

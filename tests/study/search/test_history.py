@@ -16,7 +16,8 @@ from rich.console import Console
 from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig, pack_key
 from study import space
-from study.plan import Packing, Trial
+from study.packing import Packing
+from study.plan import Trial
 from study.progress import StudyProgress
 from study.search.history import AT_ONCE, STARTUP, SearchHistory, open_histories
 from study.search.pruning import FIRST_STAGE, is_worse, stages
