@@ -1,4 +1,4 @@
-"""How many runs share a trial. It imports nothing that takes time, because options need it."""
+"""Decide how many runs share a pack. This module imports nothing that takes time."""
 
 from __future__ import annotations
 
