@@ -58,8 +58,7 @@ class Context:
     @cached_property
     def knowledge(self) -> KnowledgeSource:
         """The source of what is visible and known in each phase."""
-        once = not self.runtime.plain
-        views = Views(self.graph, self.scenarios, self.settings, self.protocol, self.cache, once)
+        views = Views(self.graph, self.scenarios, self.settings, self.protocol, self.cache)
         return KnowledgeSource(self.graph, self.scenarios, self.settings, self.protocol, views)
 
     @cached_property

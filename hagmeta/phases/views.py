@@ -31,7 +31,6 @@ class Views:
     settings: PhaseSettings
     protocol: Protocol
     cache: Cache | None = None  # where runs share inputs that are slow to compute
-    propagates_once: bool = True  # whether it may, where that saves time
     _last: dict[Any, Graph] = field(default_factory=dict)  # the last result of `graph_of`
 
     @property
@@ -81,9 +80,7 @@ class Views:
             return self._last[key]
         method = METHODS[self.settings.method]
         columns, kinds = self._columns * method.passes(self.settings), method.propagations(self.settings)
-        if not (kinds and self.propagates_once):
-            return self.graph
-        if not steps or not self.graph.pays_once(self.settings.inputs, steps, columns):
+        if not kinds or not steps or not self.graph.pays_once(self.settings.inputs, steps, columns):
             return self.graph
         self._last.clear()  # first, because two graphs of a large dataset may not fit into memory
         self._last[key] = self.graph.propagated_once(kinds, view, [s.seed for s in scenarios])

@@ -8,7 +8,7 @@ visible nodes are kept. This needs dense inputs: for word counts, A X has many m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -72,52 +72,49 @@ class FixedInputs:
         return torch.stack(parts)
 
 
-class Chosen(NamedTuple):
-    """Some rows of each member of a pack."""
-
-    rows: Tensor  # (pack, rows) the chosen ones first
-    number: Tensor  # (pack,) how many are chosen
-
-
 class FixedInputsOnGpu(FixedInputs):
     """The same on a GPU, where all members are multiplied at once."""
 
     def __init__(
         self, rows: Sequence[Tensor], matrices: Sequence[Tensor], owner: Sequence[int], nodes: int
     ) -> None:
-        self.inputs, self.nodes = matrices[0].shape[1], nodes
         padded = pad_sequence(list(rows), batch_first=True, padding_value=-1)
-        self.rows = F.pad(padded, (0, -padded.shape[1] % SCANNED), value=-1)  # (seeds, rows)
-        more = -self.inputs % fixed_kernels.INNER
-        longest = self.rows.shape[1]
+        every = F.pad(padded, (0, -padded.shape[1] % SCANNED), value=-1)  # (seeds, rows)
+        inputs = matrices[0].shape[1]
         # Filled one by one: stacking them would need the memory twice.
-        self.matrix = matrices[0].new_zeros(len(matrices), longest, self.inputs + more)
-        for whole, matrix in zip(self.matrix, matrices, strict=True):
-            whole[: len(matrix), : self.inputs] = matrix
-        self.places = torch.tensor(list(owner), device=self.rows.device)  # (pack,)
+        whole = matrices[0].new_zeros(*every.shape, inputs + -inputs % fixed_kernels.INNER)
+        for place, matrix in zip(whole, matrices, strict=True):
+            place[: len(matrix), :inputs] = matrix
+        places = torch.tensor(list(owner), device=whole.device)
+        self._inputs = fixed_kernels.Inputs(whole, every, places, inputs, nodes)
 
-    def chosen(self, needed: Tensor) -> Chosen:
+    def chosen(self, needed: Tensor) -> fixed_kernels.Chosen:
         """Return the rows of each member for nodes where `needed` (pack, nodes) is not 0."""
-        rows = self.rows[self.places]  # (pack, rows)
+        rows = self._inputs.rows[self._inputs.places]  # (pack, rows)
         wanted = (needed.gather(1, rows.clamp(min=0)) != 0) & (rows >= 0)
         order = _cumulative(wanted)
         listed = torch.zeros_like(rows)
         places = torch.where(wanted, order - 1, rows.shape[1] - 1)  # unwanted rows go where none is read
         listed.scatter_(1, places, torch.arange(rows.shape[1], device=rows.device).expand_as(rows))
-        return Chosen(listed, order[:, -1].contiguous())
+        return fixed_kernels.Chosen(listed, order[:, -1].contiguous())
 
     def spread(
-        self, weights: Tensor, finish: kernels.Finish | None = None, chosen: Chosen | None = None
+        self,
+        weights: Tensor,
+        finish: kernels.Finish | None = None,
+        chosen: fixed_kernels.Chosen | None = None,
     ) -> Tensor:
         """Multiply, and apply the operations of a hidden layer after it. Other than `chosen` rows stay 0."""
-        return fixed_kernels.spread(self, weights, finish, chosen)
+        return fixed_kernels.spread(self._inputs, weights, finish, chosen)
 
     def collect(self, dense: Tensor) -> Tensor:
-        return fixed_kernels.collect(self, dense)[0]
+        return fixed_kernels.collect(self._inputs, dense)[0]
 
-    def collect_hidden(self, grad: Tensor, output: Tensor, chosen: Chosen | None) -> tuple[Tensor, Tensor]:
+    def collect_hidden(
+        self, grad: Tensor, output: Tensor, chosen: fixed_kernels.Chosen | None
+    ) -> tuple[Tensor, Tensor]:
         """Return the gradients of weights (pack, inputs, width) and biases (pack, width)."""
-        return fixed_kernels.collect(self, grad, output, chosen)
+        return fixed_kernels.collect(self._inputs, grad, output, chosen)
 
 
 def _cumulative(wanted: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ into three parts (``tf32x3``), so that tensor cores multiply them with 32-bit pr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import torch
 import triton
@@ -15,13 +15,27 @@ from torch import Tensor
 
 from hagmeta.sparse.kernels import Finish, random_bytes
 
-if TYPE_CHECKING:
-    from hagmeta.sparse.fixed import Chosen, FixedInputsOnGpu
-
 INNER = 32  # inputs, or rows, that a block multiplies at a time; inputs are padded to a multiple of it
 ROWS = 128  # rows, or inputs, of a block
 CHUNK = 2048  # rows per partial sum. If another seed has more chunks, only zeros are added.
 WIDEST_SLAB = 64  # columns of a block
+
+
+class Inputs(NamedTuple):
+    """The propagated inputs of a pack."""
+
+    matrix: Tensor  # (seeds, rows, inputs), padded with zeros
+    rows: Tensor  # (seeds, rows) nodes; -1 for padding
+    places: Tensor  # (pack,) the seed of each member, as an index of `matrix`
+    inputs: int  # without padding
+    nodes: int  # of the whole graph
+
+
+class Chosen(NamedTuple):
+    """Some rows of each member of a pack."""
+
+    rows: Tensor  # (pack, rows) the chosen ones first
+    number: Tensor  # (pack,) how many are chosen
 
 
 def _slabs(width: int) -> tuple[int, int]:
@@ -31,7 +45,7 @@ def _slabs(width: int) -> tuple[int, int]:
 
 
 def spread(
-    fixed: FixedInputsOnGpu, weights: Tensor, finish: Finish | None = None, chosen: Chosen | None = None
+    fixed: Inputs, weights: Tensor, finish: Finish | None = None, chosen: Chosen | None = None
 ) -> Tensor:
     """Multiply: (pack, inputs, width) to (nodes, pack, width), and finish a hidden layer, if asked.
 
@@ -55,7 +69,7 @@ def spread(
 
 
 def collect(
-    fixed: FixedInputsOnGpu, dense: Tensor, output: Tensor | None = None, chosen: Chosen | None = None
+    fixed: Inputs, dense: Tensor, output: Tensor | None = None, chosen: Chosen | None = None
 ) -> tuple[Tensor, Tensor]:
     """Multiply by the transposed inputs: (nodes, pack, width) to (pack, inputs, width).
 

@@ -57,6 +57,9 @@ class PlainGraph(Graph):
     def leaves_out_rows(self) -> bool:
         return False
 
+    def pays_once(self, inputs: str, steps: int, columns: int) -> bool:
+        return False  # a debugger should see every product
+
     def attends_in_one_pass(self, width: int, heads: int) -> bool:
         return False
 

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.sums import sum_rows
-from hagmeta.sparse.fixed import Chosen, FixedInputs, FixedInputsOnGpu
+from hagmeta.sparse.fixed import FixedInputs, FixedInputsOnGpu
 from hagmeta.sparse.matrices import (
     DenseMatrix,
     DenseSeedwiseMatrix,
@@ -25,7 +25,7 @@ from hagmeta.sparse.matrices import (
 from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
 
 if TYPE_CHECKING or gpu_usable():
-    from hagmeta.sparse import attention_kernels, kernels
+    from hagmeta.sparse import attention_kernels, fixed_kernels, kernels
 
 
 def matmul(
@@ -484,7 +484,7 @@ class _SpreadHidden(torch.autograd.Function):
         bias: Tensor,
         key: Tensor | None,
         threshold: Tensor,
-        chosen: Chosen | None,
+        chosen: fixed_kernels.Chosen | None,
     ) -> Tensor:
         finish = kernels.Finish(bias.contiguous(), key, threshold.expand(len(bias)).contiguous())
         return fixed.spread(weights, finish, chosen)

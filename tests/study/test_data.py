@@ -59,8 +59,18 @@ def outcome(name: str) -> list[Any]:
     config = RunConfig(
         dataset=name, classes=(4, 4, 4), n_way=2, k_shot=3, pretrain_epochs=5, episodes=4, finetune_steps=1
     )
-    spec = {"threads": 1, "gpu_share": 0, "seeds": [0, 1], "snapshot": None, "eager": False, "metrics": []}
-    records, _ = trial._run(spec | {"checkpoints": str(home() / "checkpoints")}, config, no_progress)
+    spec: trial.TrialSpec = {
+        "name": "",
+        "configs": [config.canonical()],
+        "members": [(0, 0), (0, 1)],
+        "threads": 1,
+        "gpu_share": 0,
+        "snapshot": None,
+        "eager": False,
+        "checkpoints": str(home() / "checkpoints"),
+        "metrics": [],
+    }
+    records, _ = trial._run(spec, no_progress)
     return [(r["config_hash"], r["seed"], r["accuracy"], r["matrix"], r["validation"]) for r in records]
 
 

@@ -16,6 +16,7 @@ from hagmeta.phases.knowledge import Knowledge, KnowledgeSource
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import live, prepare, pretrain, run
+from hagmeta.sparse.graph import Graph
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -43,19 +44,19 @@ def test_nothing_is_learnt_in_the_sessions(dataset: Dataset, small: Small) -> No
 
 def passes(context: Context, monkeypatch: pytest.MonkeyPatch) -> int:
     """How often what follows pre-training multiplies the features of the whole graph with weights."""
-    pack, features, count = pretrain(context, None, no_progress), context.graph.features, 0
-    product = features.product
+    pack, mapped, count = pretrain(context, None, no_progress), Graph.mapped, 0
 
-    def counted(dense: Tensor) -> Tensor:
+    def counted(*arguments: Any) -> Tensor:
         nonlocal count
         count += 1
-        return product(dense)
+        return mapped(*arguments)
 
-    monkeypatch.setattr(features, "product", counted)
-    if context.protocol.validates:
-        meta_train(context, pack, no_progress)
-    else:
-        live(context, pack)
+    with monkeypatch.context() as patched:
+        patched.setattr(Graph, "mapped", counted)
+        if context.protocol.validates:
+            meta_train(context, pack, no_progress)
+        else:
+            live(context, pack)
     return count
 
 

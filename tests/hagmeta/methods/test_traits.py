@@ -41,7 +41,7 @@ def public_members(cls: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("cls", "most"),
-    [(Method, 25), (Context, 11), (Runtime, 8), (Views, 10), (KnowledgeSource, 11), (TaskMaker, 9)],
+    [(Method, 26), (Context, 12), (Runtime, 10), (Views, 11), (KnowledgeSource, 11), (TaskMaker, 9)],
 )
 def test_what_everything_meets_in_stays_thin(cls: type, most: int) -> None:
     # A hook that few methods need belongs in methods/parts.py; a question about a part, in that part.
