@@ -80,6 +80,12 @@ class Encoder(nn.Module, ABC):
     def check(cls, settings: Any) -> None:
         """Raise a UserError for combinations of settings that are not valid."""
 
+    @classmethod
+    def first_width(cls, settings: Any) -> int:
+        """Return the width of the first layer."""
+        width: int = settings.hidden
+        return width
+
     @abstractmethod
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         """Return a row per node (nodes, columns). It depends only on the view, the key and the parameters."""

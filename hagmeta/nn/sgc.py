@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,11 @@ class SGC(Encoder):
         super().__init__(num_features, settings, twice=twice)
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(num_features, settings.embedding)))
         self.bias = nn.Parameter(torch.zeros(settings.embedding))
+
+    @classmethod
+    def first_width(cls, settings: Any) -> int:
+        width: int = settings.embedding
+        return width
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
         return graph.aggregated_inputs(self.weight, view)

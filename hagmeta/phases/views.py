@@ -13,6 +13,7 @@ from torch import Tensor
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Sizes
 from hagmeta.methods.parts import OnNarrowInputs
+from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import once_each, stack
 from hagmeta.phases.cache import Cache, shared_inputs
 from hagmeta.phases.settings import PhaseSettings
@@ -79,17 +80,13 @@ class Views:
         if key in self._last:
             return self._last[key]
         method = METHODS[self.settings.method]
-        columns, kinds = self._columns * method.passes(self.settings), method.propagations(self.settings)
+        kinds = method.propagations(self.settings)
+        columns = ENCODERS[self.settings.encoder].first_width(self.settings) * method.passes(self.settings)
         if not kinds or not steps or not self.graph.pays_once(self.settings.inputs, steps, columns):
             return self.graph
         self._last.clear()  # first, because two graphs of a large dataset may not fit into memory
         self._last[key] = self.graph.propagated_once(kinds, view, [s.seed for s in scenarios])
         return self._last[key]
-
-    @property
-    def _columns(self) -> int:
-        """The columns that a first layer propagates. SGC has no hidden layer, so its output counts."""
-        return self.settings.embedding if self.settings.encoder == "sgc" else self.settings.hidden
 
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:

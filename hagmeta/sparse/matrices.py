@@ -312,11 +312,11 @@ class DenseSeedwiseMatrix:
         by_seed = transposed[..., used].unbind(1)
         self._transposed = FixedInputsOnGpu([everyone] * pack, by_seed, range(pack), nodes)
 
-    def product(self, dense: Tensor) -> Tensor:
+    def collect(self, dense: Tensor) -> Tensor:
         """Multiply: (columns, pack, width) to (pack, rows, width)."""
         product = dense.new_zeros(dense.shape[1], self._rows, dense.shape[2])
         return product.index_copy_(1, self._used, self._transposed.collect(dense))
 
-    def transposed_product(self, dense: Tensor) -> Tensor:
-        """Multiply: (pack, rows, width) to (columns, pack, width)."""
+    def spread(self, dense: Tensor) -> Tensor:
+        """Multiply by the transposed matrix: (pack, rows, width) to (columns, pack, width)."""
         return self._transposed.spread(dense[:, self._used])

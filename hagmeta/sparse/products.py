@@ -343,8 +343,8 @@ class _SeedwiseProduct(_UnderVmap):
         transposed: bool,
     ) -> tuple[Tensor, int]:
         if isinstance(matrix, DenseSeedwiseMatrix):
-            by_node = dense.movedim(in_dims[1], 0 if transposed else 1)
-            return _DenseSeedwiseProduct.apply(matrix, by_node, transposed), 1 if transposed else 0
+            axis = 0 if transposed else 1
+            return _OfPack.apply(matrix, dense.movedim(in_dims[1], axis), not transposed), 1 - axis
         if transposed:
             rows = dense.movedim(in_dims[1], 0).flatten(0, 1)  # (pack * rows, width)
             product = _Product.apply(matrix.stacked.transposed, rows)
@@ -354,10 +354,12 @@ class _SeedwiseProduct(_UnderVmap):
         return product.unflatten(0, (matrix.pack, matrix.rows)), 0
 
 
-class _DenseSeedwiseProduct(torch.autograd.Function):
+class _OfPack(torch.autograd.Function):
+    """``spread`` of a pack, or its transpose, ``collect``."""
+
     @staticmethod
-    def forward(matrix: DenseSeedwiseMatrix, dense: Tensor, transposed: bool) -> Tensor:
-        return matrix.transposed_product(dense) if transposed else matrix.product(dense)
+    def forward(matrix: FixedInputs | DenseSeedwiseMatrix, dense: Tensor, transposed: bool) -> Tensor:
+        return matrix.collect(dense) if transposed else matrix.spread(dense)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -365,7 +367,7 @@ class _DenseSeedwiseProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
-        return None, _DenseSeedwiseProduct.apply(ctx.matrix, grad, not ctx.transposed), None
+        return None, _OfPack.apply(ctx.matrix, grad, not ctx.transposed), None
 
 
 def fixed_product(fixed: FixedInputs, weight: Tensor) -> Tensor:
@@ -409,41 +411,8 @@ class _FixedProduct(_UnderVmap):
     def vmap(
         info: Any, in_dims: tuple[Any, ...], fixed: FixedInputs, dense: Tensor, transposed: bool
     ) -> tuple[Tensor, int]:
-        if transposed:
-            return _Collect.apply(fixed, dense.movedim(in_dims[1], 1)), 0
-        return _Spread.apply(fixed, dense.movedim(in_dims[1], 0)), 1
-
-
-class _Spread(torch.autograd.Function):
-    """``FixedInputs.spread`` of a pack."""
-
-    @staticmethod
-    def forward(fixed: FixedInputs, weights: Tensor) -> Tensor:
-        return fixed.spread(weights)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.fixed = inputs[0]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        return None, _Collect.apply(ctx.fixed, grad)
-
-
-class _Collect(torch.autograd.Function):
-    """``FixedInputs.collect`` of a pack."""
-
-    @staticmethod
-    def forward(fixed: FixedInputs, dense: Tensor) -> Tensor:
-        return fixed.collect(dense)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.fixed = inputs[0]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        return None, _Spread.apply(ctx.fixed, grad)
+        axis = 1 if transposed else 0
+        return _OfPack.apply(fixed, dense.movedim(in_dims[1], axis), transposed), 1 - axis
 
 
 class _FixedHiddenLayer(_UnderVmap):
