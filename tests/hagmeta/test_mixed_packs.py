@@ -71,7 +71,8 @@ def lived(members: list[Member], dataset: Dataset) -> list[Any]:
 def assert_same(given: Any, expected: Any) -> None:
     """Compare results of `lived`: to the bit, but parameters and diagnostics on x86 up to rounding.
 
-    There, torch rounds the last few numbers of an array differently from the others.
+    There, torch rounds the last few numbers of an array differently from the others. Distances do not depend
+    on the last bias, so its gradient is all rounding, and Adam makes steps of full length out of it.
     """
     if platform.machine() != "x86_64":
         np.testing.assert_equal(given, expected)
@@ -79,7 +80,8 @@ def assert_same(given: Any, expected: Any) -> None:
     (state, (predictions, _), validation), (known, (theirs, _), scores) = given, expected
     np.testing.assert_equal((predictions, validation), (theirs, scores))
     for name, value in state.items():
-        np.testing.assert_allclose(value, known[name], rtol=1e-3, atol=1e-5, err_msg=name)
+        if name not in ("encoder.bias", "encoder.second.bias"):
+            np.testing.assert_allclose(value, known[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("method", METHODS)
