@@ -19,6 +19,7 @@ from hagmeta.packs.pack import Pack
 from hagmeta.packs.values import hold, like
 from hagmeta.protocol.splits import make_split
 from hagmeta.testing import results
+from tests.hagmeta.kinds import one_of_each_kind
 
 Small = Callable[..., RunConfig]
 DEVICES = [
@@ -48,7 +49,7 @@ def test_a_run_is_the_same_in_a_pack_of_ten(narrow: Dataset, small: Small, proto
     assert results(config, pack, narrow)[3] == results(config, [3], narrow)[3]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", one_of_each_kind())
 def test_validation_streams_are_as_independent_of_the_pack(
     narrow: Dataset, small: Small, method: str
 ) -> None:
@@ -59,7 +60,7 @@ def test_validation_streams_are_as_independent_of_the_pack(
     assert results(config, [0, 3], narrow)[3] == alone
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", one_of_each_kind())
 def test_seeds_of_a_pack_may_have_other_base_classes(narrow: Dataset, small: Small, method: str) -> None:
     # Of classes that are equally large each seed takes its own.
     tied = replace(narrow, labels=np.arange(narrow.num_nodes) % narrow.num_classes)

@@ -17,6 +17,7 @@ from hagmeta.phases.context import Context
 from hagmeta.phases.readout import ReadOut
 from hagmeta.phases.tasks import TaskMaker
 from hagmeta.pipeline import prepare, pretrain, run
+from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -68,7 +69,12 @@ def test_guesses_are_visible_nodes_without_labels_that_score_highest(
 
 @pytest.mark.parametrize(
     ("method", "rehearsal"),
-    [*((method, "all") for method in ABLE), ("proto-gcn", "2"), ("sgc-lda", "2"), ("proto-gcn", "none")],
+    [
+        *(pytest.param(*each.values, "all", marks=each.marks) for each in one_of_each_kind(ABLE)),
+        ("proto-gcn", "2"),
+        ("sgc-lda", "2"),
+        ("proto-gcn", "none"),
+    ],
 )
 def test_every_method_learns_from_its_guesses_alike_in_every_pack(
     tiny_graph: Dataset, tiny: Tiny, method: str, rehearsal: str

@@ -26,6 +26,7 @@ from hagmeta.phases.readout import Labels, ReadOut, smoothed
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario, Stream
+from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -106,7 +107,7 @@ def unlabelled_nodes_of_novel_classes(scenario: Scenario, session: int) -> np.nd
     return scenario.train_nodes_arrived(scenario.test, session)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", one_of_each_kind())
 def test_labels_that_nobody_may_know_change_no_answer(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
@@ -167,7 +168,7 @@ def supports_of_earlier_sessions(scenario: Scenario, session: int) -> np.ndarray
 
 
 @pytest.mark.parametrize("rehearsal", ["1", "none"])
-@pytest.mark.parametrize("method", HONEST)
+@pytest.mark.parametrize("method", one_of_each_kind(HONEST))
 def test_labels_that_may_not_be_read_again_change_no_answer(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
 ) -> None:
@@ -210,7 +211,7 @@ def readable_again(stream: Stream, scenario: Scenario, rehearsal: str, session: 
 
 
 @pytest.mark.parametrize("rehearsal", ["all", "1", "none"])
-@pytest.mark.parametrize("method", [name for name in HONEST if name not in REPLAYING])
+@pytest.mark.parametrize("method", one_of_each_kind(name for name in HONEST if name not in REPLAYING))
 def test_held_are_the_labels_of_the_session_and_those_that_are_read_again(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
 ) -> None:
