@@ -10,11 +10,26 @@ import numpy as np
 TRAIN, VAL, TEST, CONTEXT = 0, 1, 2, 3  # roles of nodes; CONTEXT nodes have no label and are always visible
 NEVER = np.iinfo(np.int16).max  # arrival session of nodes of unused classes
 Count = TypeVar("Count", int, np.ndarray)
+LEAST_BASE = 2  # base classes; pre-training needs at least two
 
 
 def held_out_size(count: Count) -> Count:
     """Return the number of validation nodes of a class with ``count`` nodes. It has as many test nodes."""
     return count // 5
+
+
+def training_groups(classes: tuple[int, int, int], n_way: int) -> tuple[int, int, int]:
+    """Return the numbers of base, novel-train and novel-test classes as training uses them.
+
+    Without novel-train classes, half of the base classes take their role, in whole sessions of N. There are
+    none if fewer than two base classes would remain.
+    """
+    base, novel_train, novel_test = classes
+    if novel_train:
+        return classes
+    played = base // 2 // n_way * n_way
+    played = played if base - played >= LEAST_BASE else 0
+    return base - played, played, novel_test
 
 
 def mislabel(support: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -41,7 +56,10 @@ def mislabel(support: np.ndarray, count: int, rng: np.random.Generator) -> np.nd
 
 @dataclass(frozen=True)
 class Split:
-    """The split of one seed. Base classes are the largest; the seed breaks ties and shuffles the others."""
+    """The split of one seed. Base classes are the largest; the seed breaks ties and shuffles the others.
+
+    Without novel-train classes, the seed moves part of the base classes to ``novel_train``.
+    """
 
     base: np.ndarray  # (B,) classes
     novel_train: np.ndarray  # (T,) classes, in random order

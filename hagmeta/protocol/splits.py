@@ -8,9 +8,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.randomness import stream
 from hagmeta.protocol import PROTOCOLS, ProtocolSettings, make_protocol
-from hagmeta.protocol.scenario import CONTEXT, TEST, TRAIN, VAL, Split, held_out_size
-
-LEAST_BASE = 2  # base classes; pre-training needs at least two
+from hagmeta.protocol.scenario import CONTEXT, LEAST_BASE, TEST, TRAIN, VAL, Split, held_out_size
 
 
 def make_split(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Split:
@@ -35,7 +33,17 @@ def make_split(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Split
         role[shuffled] = TEST
         role[shuffled[held_out:]] = VAL
         role[shuffled[2 * held_out :]] = TRAIN
-    return Split(by_size[:num_base], rest[:num_train], rest[num_train : num_train + num_test], role)
+    base, novel_train = by_size[:num_base], rest[:num_train]
+    if not num_train:
+        base, novel_train = _some_as_new(base, settings, seed)
+    return Split(base, novel_train, rest[num_train : num_train + num_test], role)
+
+
+def _some_as_new(base: np.ndarray, settings: ProtocolSettings, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the base classes that take the role of novel-train classes; return the others and these."""
+    stay = settings.groups[0]
+    drawn = stream(seed, "split/played").permutation(base)[stay:]
+    return base[~np.isin(base, drawn)], drawn
 
 
 def class_members(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
