@@ -283,6 +283,11 @@ def resolve(config: RunConfig) -> RunConfig:
     info = datasets.describe(config.dataset, Path())
     n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
     classes, drop_small, proposal = config.classes or info.class_split, config.drop_small, ""
+    if classes is None and config.split == "fixed":
+        raise UserError(
+            f"split is fixed, but classes is not given; expected --classes B T E, the numbers of base, "
+            f"novel-train and novel-test classes in the class_order of {without_hash(config.dataset)}."
+        )
     if classes is None:
         files = tuple(
             file_identity(path) for path in datasets.files_at_hand(config.dataset) if path.is_file()

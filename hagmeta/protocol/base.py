@@ -34,6 +34,13 @@ class TaskSettings(Settings):
         "number of base, novel-train and novel-test classes (default: from the dataset); "
         "with 0 novel-train classes, episodes use part of the base classes",
     )
+    split: str = setting(
+        "drawn",
+        "draw the groups of classes, their order and the supports by the seed (drawn), or read them from the "
+        "dataset (fixed)",
+        choices=("drawn", "fixed"),
+        birth="drawn",
+    )
     drop_small: bool = setting(False, "leave out classes with too few nodes instead of stopping")
     n_way: int | None = setting(
         None, "new classes per session (default: from the dataset)", at_least=1, at_most=MOST_NODES
@@ -95,6 +102,9 @@ class TaskSettings(Settings):
                 f"classes is {shown(self.classes)}; expected at least {LEAST_BASE} base classes if there are "
                 "no novel-train classes."
             )
+
+    def without_effect(self) -> Mapping[str, str]:
+        return {"drop_small": "split"} if self.split == "fixed" else {}
 
     @property
     def groups(self) -> tuple[int, int, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -58,6 +59,7 @@ def mislabel(support: np.ndarray, count: int, rng: np.random.Generator) -> np.nd
 class Split:
     """The split of one seed. Base classes are the largest; the seed breaks ties and shuffles the others.
 
+    With ``split: fixed``, the dataset gives the order of classes and the supports of those that arrive.
     Without novel-train classes, the seed moves part of the base classes to ``novel_train``.
     """
 
@@ -65,6 +67,9 @@ class Split:
     novel_train: np.ndarray  # (T,) classes, in random order
     novel_test: np.ndarray  # (E,) classes, in the order of arrival
     role: np.ndarray  # (nodes,) TRAIN, VAL, TEST or CONTEXT
+    given: Mapping[int, np.ndarray] = field(
+        default_factory=dict
+    )  # supports (K,) of the test stream, by class
 
     @property
     def order(self) -> np.ndarray:

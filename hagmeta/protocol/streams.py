@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from hagmeta.common.errors import UserError
@@ -32,7 +34,7 @@ def make_scenario(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Sc
     meta_classes, held_out = split.novel_train[:kept], split.novel_train[kept:]
     known = np.concatenate([split.base, split.novel_train])
     arriving = _in_sessions(split.novel_test, settings.n_way)[: settings.sessions]
-    test = _Builder(settings, nodes, "stream", seed).stream(known, known, arriving, TEST)
+    test = _Builder(settings, nodes, "stream", seed, split.given).stream(known, known, arriving, TEST)
     builder = _Builder(settings, nodes, "validation", seed)
     if settings.val_classes:
         start = np.concatenate([split.base, meta_classes])
@@ -109,9 +111,17 @@ def _in_sessions(classes: np.ndarray, n_way: int) -> np.ndarray:
 class _Builder:
     """Draws the supports and queries of one stream."""
 
-    def __init__(self, settings: ProtocolSettings, nodes: ClassNodes, purpose: str, seed: int) -> None:
+    def __init__(
+        self,
+        settings: ProtocolSettings,
+        nodes: ClassNodes,
+        purpose: str,
+        seed: int,
+        given: Mapping[int, np.ndarray] | None = None,
+    ) -> None:
         assert settings.k_shot
         self.protocol, self.k_shot, self.nodes = make_protocol(settings), settings.k_shot, nodes
+        self.given = given or {}  # supports by class, which are not drawn
         self.seed, self.mislabelled = seed, settings.mislabelled
         self.mislabelled_rng = random_stream(seed, f"{purpose}/mislabelled")
         self.rng = random_stream(seed, purpose)
@@ -144,4 +154,6 @@ class _Builder:
         return Stream(known, arriving, support, queries, arrival, readable_from, rehearsed)
 
     def _support(self, c: int) -> np.ndarray:
+        if c in self.given:
+            return self.given[c]
         return self.rng.choice(self.protocol.support_candidates(self.nodes, c), self.k_shot, replace=False)
