@@ -323,8 +323,8 @@ def _check_episodes(config: RunConfig) -> None:
     if training in (MetaTraining.INCREMENTAL, MetaTraining.FEW_SHOT) and not config.groups[1]:
         least = max(2 * config.n_way, config.n_way + LEAST_BASE)
         raise UserError(
-            f"{without_hash(config.method)} learns from episodes with new classes, but classes "
-            f"{' '.join(map(str, config.classes))} has none for n_way = {config.n_way}; use novel-train "
+            f"{without_hash(config.method)} learns from episodes with new classes, but with classes "
+            f"{' '.join(map(str, config.classes))} and n_way {config.n_way} there are none. Use novel-train "
             f"classes, at least {least} base classes, a smaller n_way, or a method without episodes."
         )
 

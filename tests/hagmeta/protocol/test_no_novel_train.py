@@ -112,8 +112,8 @@ def test_too_few_base_classes_for_episodes_stop_methods_that_need_them(
     with pytest.raises(UserError) as error:
         resolve(config)
     assert str(error.value) == (
-        f"{method} learns from episodes with new classes, but classes 3 0 5 has none for n_way = 2; use "
-        "novel-train classes, at least 4 base classes, a smaller n_way, or a method without episodes."
+        f"{method} learns from episodes with new classes, but with classes 3 0 5 and n_way 2 there are none. "
+        "Use novel-train classes, at least 4 base classes, a smaller n_way, or a method without episodes."
     )
 
 
