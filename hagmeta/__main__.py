@@ -148,7 +148,7 @@ def _parser(plugins: Mapping[str, str]) -> Parser:
         "--classes",
         nargs=3,
         metavar=("B", "T", "E"),
-        help="number of base, novel-train and novel-test classes",
+        help="number of base, novel-train and novel-test classes; with T = 0, episodes use base classes",
     )
     add("--drop-small", action="store_true", default=None, help="leave out classes with too few nodes")
     add("--protocol", metavar="NAME", help=f"one of: {protocols}")

@@ -16,10 +16,11 @@ from hagmeta.common.records import config_hash
 from hagmeta.common.settings import ALWAYS, BY_METHOD, Settings, written
 from hagmeta.datasets import DatasetSettings
 from hagmeta.datasets.prepared import file_identity
-from hagmeta.methods import METHODS, SessionLearning
+from hagmeta.methods import METHODS, MetaTraining, SessionLearning
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import PROTOCOLS, make_protocol
+from hagmeta.protocol.scenario import LEAST_BASE
 from hagmeta.protocol.splits import proposed_classes
 from hagmeta.protocol.streams import check_ways, half_of
 
@@ -282,6 +283,11 @@ def resolve(config: RunConfig) -> RunConfig:
     info = datasets.describe(config.dataset, Path())
     n_way, k_shot = config.n_way or info.n_way or 3, config.k_shot or info.k_shot or 5
     classes, drop_small, proposal = config.classes or info.class_split, config.drop_small, ""
+    if classes is None and config.split == "fixed":
+        raise UserError(
+            f"split is fixed, but classes is not given; expected --classes B T E, the numbers of base, "
+            f"novel-train and novel-test classes in the class_order of {without_hash(config.dataset)}."
+        )
     if classes is None:
         files = tuple(
             file_identity(path) for path in datasets.files_at_hand(config.dataset) if path.is_file()
@@ -298,15 +304,29 @@ def resolve(config: RunConfig) -> RunConfig:
         n_way=n_way,
         k_shot=k_shot,
         sessions=config.sessions or max(classes[2] // n_way, 1),
-        val_classes=half_of(classes[1], n_way) if config.val_classes == "half" else config.val_classes,
+        val_classes=half_of(classes, n_way) if config.val_classes == "half" else config.val_classes,
         query_shot=config.query_shot or PROTOCOLS[config.protocol].default_query_shot(k_shot),
     )
     resolved = _with(config, filled_in)
     check_ways(resolved)
+    _check_episodes(resolved)
     # Not dataclass fields, so that a copy with changes has neither.
     object.__setattr__(resolved, "_is_resolved", True)
     object.__setattr__(resolved, "_proposal", proposal or vars(config).get("_proposal", ""))
     return resolved
+
+
+def _check_episodes(config: RunConfig) -> None:
+    """Raise an error if the method needs episodes and the base classes are too few to make them."""
+    assert config.classes and config.n_way
+    training = METHODS[config.method].training_of(config)
+    if training in (MetaTraining.INCREMENTAL, MetaTraining.FEW_SHOT) and not config.groups[1]:
+        least = max(2 * config.n_way, config.n_way + LEAST_BASE)
+        raise UserError(
+            f"{without_hash(config.method)} learns from episodes with new classes, but with classes "
+            f"{' '.join(map(str, config.classes))} and n_way {config.n_way} there are none. Use novel-train "
+            f"classes, at least {least} base classes, a smaller n_way, or a method without episodes."
+        )
 
 
 @lru_cache(maxsize=1000)
@@ -391,6 +411,12 @@ def remarks(config: RunConfig) -> list[str]:
     """Return what a user should know about a resolved configuration before it runs."""
     assert config.classes and config.n_way and config.sessions
     notes = [note for note in [vars(config).get("_proposal", "")] if note]
+    played = config.groups[1]
+    if played and not config.classes[1]:
+        notes.append(
+            f"there are no novel-train classes, so the seed draws {played} of the {config.classes[0]} base "
+            "classes to play new ones in training; metrics count them as base classes"
+        )
     left = config.classes[2] - config.sessions * config.n_way
     if left:
         notes.append(

@@ -157,8 +157,8 @@ def _size(config: RunConfig) -> tuple[Any, ...]:
 
 
 def _cut_short(config: RunConfig) -> RunConfig:
-    assert config.classes and config.n_way
-    episodes = PSEUDO_STREAMS * max(1, (config.classes[1] - config.held_out) // config.n_way)
+    assert config.n_way
+    episodes = PSEUDO_STREAMS * max(1, (config.groups[1] - config.held_out) // config.n_way)
     return resolve(
         replace(
             config,

@@ -260,5 +260,5 @@ def _raw_folder(name: str, root: Path) -> Path:
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """Return the SHA-256 of edges, labels and features. It does not depend on the name."""
+    """Return the SHA-256 of edges, labels, features and a fixed split. The name does not matter."""
     return dataset.fingerprint

@@ -53,6 +53,9 @@ class Dataset:
         class_names: ``class_names[label]`` is the name of a class in the source.
         node_ids: The names of the nodes in the source, or None.
         feature_names: The names of the features, or None.
+        class_order: An int64 array of classes in order of arrival for ``split: fixed``, or None.
+        supports: An int64 array (classes, shots) of nodes for ``split: fixed``, or None. The nodes of a row
+            belong to the same class.
         origin: The name that loads the graph, or None for a graph in memory.
     """
 
@@ -63,6 +66,8 @@ class Dataset:
     class_names: tuple[str, ...]
     node_ids: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
+    class_order: np.ndarray | None = None
+    supports: np.ndarray | None = None
     # Not an argument: a modified copy is a different graph and must not keep the origin.
     origin: str | None = field(default=None, init=False)
 
@@ -100,6 +105,12 @@ class Dataset:
         """Return the number of nodes of each class, as an array (classes,)."""
         return np.bincount(self.labels[self.labels != UNLABELLED], minlength=self.num_classes)
 
+    @property
+    def fixed(self) -> dict[str, np.ndarray]:
+        """Return the arrays of a fixed split by name, without those that are None."""
+        arrays = {"class_order": self.class_order, "supports": self.supports}
+        return {key: array for key, array in arrays.items() if array is not None}
+
     @cached_property
     def has_counts(self) -> bool:
         """Return whether the features look like word counts: sparse and non-negative.
@@ -121,7 +132,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return the SHA-256 of edges, labels and features. It does not depend on the name."""
+        """Return the SHA-256 of edges, labels, features and a fixed split. The name does not matter."""
         features = self.features
         arrays = [self.edges, self.labels]
         if isinstance(features, np.ndarray):
@@ -130,6 +141,9 @@ class Dataset:
             # Fix the integer width: scipy chooses 32 or 64 bits for index arrays.
             arrays += [features.indptr.astype(np.int64), features.indices.astype(np.int64), features.data]
         digest = hashlib.sha256(repr(features.shape).encode())
+        for key, array in self.fixed.items():
+            digest.update(key.encode())
+            arrays.append(array)
         for array in arrays:
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)

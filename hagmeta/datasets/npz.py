@@ -11,11 +11,16 @@ key                     shape        content
 ``feature_values``      (nonzeros,)  optional values; by default, all are 1
 ``num_features``        ()           the number of columns
 ``class_names``         (classes,)   optional strings; ``class_names[label]`` is a class name
+``class_order``         (at most     optional class numbers or names in order of arrival, for
+                        classes,)    ``split: fixed``
+``supports``            (rows, K)    optional node numbers; the nodes of a row are the supports
+                                     of one class
 ======================  ===========  ===========================================================
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +29,7 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
-from hagmeta.datasets.base import Dataset, make_dataset
+from hagmeta.datasets.base import UNLABELLED, Dataset, make_dataset
 from hagmeta.datasets.clean import (
     entry_place,
     label_numbers,
@@ -33,6 +38,7 @@ from hagmeta.datasets.clean import (
     require_data_file,
     whole_numbers,
 )
+from hagmeta.datasets.order import ORDER, SUPPORTS, clean_order, clean_supports
 
 
 def load(path: Path, name: str) -> Dataset:
@@ -41,7 +47,7 @@ def load(path: Path, name: str) -> Dataset:
     source = str(path)
     _require(arrays, ("edges", "labels"), source)
     labels = label_numbers(arrays["labels"], source=source)
-    return make_dataset(
+    graph = make_dataset(
         name,
         arrays["edges"],
         labels,
@@ -49,6 +55,7 @@ def load(path: Path, name: str) -> Dataset:
         _class_names(arrays, source),
         source=source,
     )
+    return _with_order(graph, arrays, labels, source)
 
 
 def save(path: Path, dataset: Dataset) -> None:
@@ -64,6 +71,7 @@ def save(path: Path, dataset: Dataset) -> None:
         if not np.all(features.data == 1):
             arrays["feature_values"] = features.data
     arrays["class_names"] = np.asarray(dataset.class_names, dtype=np.str_)
+    arrays |= {key: _smallest(array) for key, array in dataset.fixed.items()}
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial, partial.open("wb") as file:
@@ -144,6 +152,27 @@ def _wrong_starts(starts: np.ndarray, num_nodes: int, nonzeros: int) -> str:
     if starts[0] != 0:
         return f"holds {starts[0]} in row 0"
     return f"holds {starts[-1]} in row {num_nodes}" if starts[-1] != nonzeros else ""
+
+
+def _with_order(dataset: Dataset, arrays: dict[str, np.ndarray], labels: np.ndarray, source: str) -> Dataset:
+    """Return ``dataset`` with the arrays of a fixed split, if there are any.
+
+    Args:
+        dataset: The graph, whose classes are numbered without gaps.
+        arrays: The arrays of the file.
+        labels: The labels of the file.
+        source: The file.
+    """
+    order = supports = None
+    names = dataset.class_names
+    if ORDER in arrays:
+        present = np.unique(labels[labels != UNLABELLED])
+        order = clean_order(arrays[ORDER], present=present, names=names, source=source)
+    if SUPPORTS in arrays:
+        supports = clean_supports(
+            arrays[SUPPORTS], order=order, labels=dataset.labels, names=names, source=source
+        )
+    return dataset if order is None else replace(dataset, class_order=order, supports=supports)
 
 
 def _class_names(arrays: dict[str, np.ndarray], source: str) -> list[str] | None:

@@ -94,6 +94,8 @@ def _open(place: Path, name: str) -> Dataset | None:
             arrays["labels"],
             arrays["features"] if "features" in arrays else _csr(arrays, "features", (nodes, features)),
             tuple(contents["class_names"]),
+            class_order=arrays.get("class_order"),
+            supports=arrays.get("supports"),
         )
         # Fill the cached properties, so that nothing is built or hashed again.
         vars(dataset).update(
@@ -137,7 +139,7 @@ def _write(dataset: Dataset, made_from: Sequence[str], place: Path) -> None:
 
 
 def _arrays(dataset: Dataset) -> dict[str, np.ndarray]:
-    arrays = {"edges": dataset.edges, "labels": dataset.labels}
+    arrays = {"edges": dataset.edges, "labels": dataset.labels, **dataset.fixed}
     matrices = {"adjacency": dataset.adjacency}
     if isinstance(dataset.features, np.ndarray):
         arrays["features"] = dataset.features

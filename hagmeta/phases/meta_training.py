@@ -229,11 +229,13 @@ def _train_to_the_end(
 ) -> Sequence[Answered]:
     """Train for all episodes and return the predictions for a pseudo-stream.
 
-    With GPIL it is the last pseudo-stream of training. Other methods get one after training.
+    With GPIL it is the last pseudo-stream of training. Other methods get one after training, or a batch of
+    all classes if no class can play a new one.
     """
     training = context.knowledge.propagated(pack, context.knowledge.training())
     meet_trained(context, pack, training)
-    last = deque[Answered](maxlen=context.tasks.pseudo_sessions)
+    sessions = context.tasks.pseudo_sessions
+    last = deque[Answered](maxlen=max(sessions, 1))
     done = 0
     if checkpoints and (before := checkpoints.reached("meta-train")):
         done = _go_on(pack, steps, before)
@@ -249,8 +251,8 @@ def _train_to_the_end(
                 checkpoints.keep("meta-train", f"episode {number + 1}", make)
     if context.meta_training is not MetaTraining.INCREMENTAL:
         key = _dropout_key(context)
-        episodes = pseudo_episodes(context, training)
-        for number, episode in zip(range(context.tasks.pseudo_sessions), episodes, strict=False):
+        asked = pseudo_episodes if sessions else supervised_episodes
+        for number, episode in enumerate(islice(asked(context, training), max(sessions, 1))):
             answer = episode.loss(pack, fold(key, number))[1].argmax(-1)
             last.append(Answered(episode.task.query, episode.classes, answer))
     return last

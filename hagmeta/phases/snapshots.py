@@ -35,6 +35,8 @@ class Snapshots:
         """
         if session != self.session:
             return
+        assert context.settings.classes
+        apart = context.settings.classes[1] > 0  # novel-train classes are not base classes
         queries = [stream.queries[session] for stream in streams]
         shared = context.tasks.shared(knowledge, len(streams[0].known), session)
         nodes = stack_padded(queries).to(context.runtime.device)
@@ -46,7 +48,7 @@ class Snapshots:
                     "nodes": query,
                     "embeddings": rows[: len(query)].astype(np.float32),
                     "labels": labels,
-                    "base": np.isin(labels, scenario.split.base),
+                    "base": np.isin(labels, scenario.split.base if apart else stream.known),
                     "arrived": _arrival(labels, stream),
                 }
             )

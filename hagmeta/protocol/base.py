@@ -14,7 +14,15 @@ import numpy as np
 
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.settings import BY_METHOD, MOST_NODES, Settings, setting
-from hagmeta.protocol.scenario import ClassNodes, Rehearsed, Scenario, Stream, StreamPlan
+from hagmeta.protocol.scenario import (
+    LEAST_BASE,
+    ClassNodes,
+    Rehearsed,
+    Scenario,
+    Stream,
+    StreamPlan,
+    training_groups,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +30,16 @@ class TaskSettings(Settings):
     """The task: the order of classes, and the number of labels and queries."""
 
     classes: tuple[int, int, int] | None = setting(
-        None, "number of base, novel-train and novel-test classes (default: from the dataset)"
+        None,
+        "number of base, novel-train and novel-test classes (default: from the dataset); "
+        "with 0 novel-train classes, episodes use part of the base classes",
+    )
+    split: str = setting(
+        "drawn",
+        "draw the groups of classes, their order and the supports by the seed (drawn), or read them from the "
+        "dataset (fixed)",
+        choices=("drawn", "fixed"),
+        birth="drawn",
     )
     drop_small: bool = setting(False, "leave out classes with too few nodes instead of stopping")
     n_way: int | None = setting(
@@ -72,11 +89,28 @@ class TaskSettings(Settings):
     )
 
     def check(self) -> None:
-        if self.classes is not None and not 1 <= min(self.classes) <= max(self.classes) <= MOST_NODES:
+        if self.classes is None:
+            return
+        base, novel_train, novel_test = self.classes
+        if not (base >= 1 <= novel_test and novel_train >= 0 and max(self.classes) <= MOST_NODES):
             raise UserError(
                 f"classes is {shown(self.classes)}; expected three counts (base, novel-train, novel-test), "
-                f"each from 1 to {MOST_NODES}."
+                f"each from 1 to {MOST_NODES}. Only novel-train may be 0."
             )
+        if not novel_train and base < LEAST_BASE:
+            raise UserError(
+                f"classes is {shown(self.classes)}; expected at least {LEAST_BASE} base classes if there are "
+                "no novel-train classes."
+            )
+
+    def without_effect(self) -> Mapping[str, str]:
+        return {"drop_small": "split"} if self.split == "fixed" else {}
+
+    @property
+    def groups(self) -> tuple[int, int, int]:
+        """Return the numbers of classes as training uses them. Only resolved settings have them."""
+        assert self.classes and self.n_way
+        return training_groups(self.classes, self.n_way)
 
     @property
     def held_out(self) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -10,11 +11,26 @@ import numpy as np
 TRAIN, VAL, TEST, CONTEXT = 0, 1, 2, 3  # roles of nodes; CONTEXT nodes have no label and are always visible
 NEVER = np.iinfo(np.int16).max  # arrival session of nodes of unused classes
 Count = TypeVar("Count", int, np.ndarray)
+LEAST_BASE = 2  # base classes; pre-training needs at least two
 
 
 def held_out_size(count: Count) -> Count:
     """Return the number of validation nodes of a class with ``count`` nodes. It has as many test nodes."""
     return count // 5
+
+
+def training_groups(classes: tuple[int, int, int], n_way: int) -> tuple[int, int, int]:
+    """Return the numbers of base, novel-train and novel-test classes as training uses them.
+
+    Without novel-train classes, half of the base classes take their role, in whole sessions of N. There are
+    none if fewer than two base classes would remain.
+    """
+    base, novel_train, novel_test = classes
+    if novel_train:
+        return classes
+    played = base // 2 // n_way * n_way
+    played = played if base - played >= LEAST_BASE else 0
+    return base - played, played, novel_test
 
 
 def mislabel(support: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -41,12 +57,19 @@ def mislabel(support: np.ndarray, count: int, rng: np.random.Generator) -> np.nd
 
 @dataclass(frozen=True)
 class Split:
-    """The split of one seed. Base classes are the largest; the seed breaks ties and shuffles the others."""
+    """The split of one seed. Base classes are the largest; the seed breaks ties and shuffles the others.
+
+    With ``split: fixed``, the dataset gives the order of classes and the supports of those that arrive.
+    Without novel-train classes, the seed moves part of the base classes to ``novel_train``.
+    """
 
     base: np.ndarray  # (B,) classes
     novel_train: np.ndarray  # (T,) classes, in random order
     novel_test: np.ndarray  # (E,) classes, in the order of arrival
     role: np.ndarray  # (nodes,) TRAIN, VAL, TEST or CONTEXT
+    given: Mapping[int, np.ndarray] = field(
+        default_factory=dict
+    )  # supports (K,) of the test stream, by class
 
     @property
     def order(self) -> np.ndarray:

@@ -8,13 +8,35 @@ from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.randomness import stream
 from hagmeta.protocol import PROTOCOLS, ProtocolSettings, make_protocol
-from hagmeta.protocol.scenario import CONTEXT, TEST, TRAIN, VAL, Split, held_out_size
-
-LEAST_BASE = 2  # base classes; pre-training needs at least two
+from hagmeta.protocol.scenario import CONTEXT, LEAST_BASE, TEST, TRAIN, VAL, Split, held_out_size
 
 
 def make_split(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Split:
-    """Draw the roles of classes and nodes for ``seed``."""
+    """Draw the roles of classes and nodes for ``seed``, or read those of classes from the dataset."""
+    rng = stream(seed, "split")
+    fixed = settings.split == "fixed"
+    base, novel_train, novel_test = (
+        _fixed_classes(dataset, settings) if fixed else _drawn_classes(dataset, settings, seed, rng)
+    )
+    given = _given_supports(dataset, settings, novel_test) if fixed else {}
+    role = np.full(dataset.num_nodes, CONTEXT, dtype=np.int8)
+    for c, members in enumerate(class_members(dataset.labels, dataset.num_classes)):
+        shuffled = rng.permutation(members)
+        if c in given:  # the last ones are train nodes
+            shuffled = np.concatenate([shuffled[~np.isin(shuffled, given[c])], given[c]])
+        held_out = held_out_size(len(members))
+        role[shuffled] = TEST
+        role[shuffled[held_out:]] = VAL
+        role[shuffled[2 * held_out :]] = TRAIN
+    if not len(novel_train):
+        base, novel_train = _some_as_new(base, settings, seed)
+    return Split(base, novel_train, novel_test, role, given)
+
+
+def _drawn_classes(
+    dataset: Dataset, settings: ProtocolSettings, seed: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Return base, novel-train and novel-test classes. The largest are base, and the seed draws the rest."""
     usable = usable_classes(dataset, settings)
     assert settings.classes is not None
     num_base, num_train, num_test = settings.classes
@@ -23,19 +45,67 @@ def make_split(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Split
             f"classes {num_base} + {num_train} + {num_test} is more than the {len(usable)} usable classes "
             f"of {dataset.name} (it has {dataset.num_classes}); use smaller counts in --classes B T E."
         )
-    rng = stream(seed, "split")
-    counts = dataset.class_sizes
     tie = stream(seed, "split/ties").permutation(len(usable))
-    by_size = usable[np.lexsort((tie, -counts[usable]))]
+    by_size = usable[np.lexsort((tie, -dataset.class_sizes[usable]))]
     rest = rng.permutation(by_size[num_base:])
-    role = np.full(dataset.num_nodes, CONTEXT, dtype=np.int8)
-    for members in class_members(dataset.labels, dataset.num_classes):
-        shuffled = rng.permutation(members)
-        held_out = held_out_size(len(members))
-        role[shuffled] = TEST
-        role[shuffled[held_out:]] = VAL
-        role[shuffled[2 * held_out :]] = TRAIN
-    return Split(by_size[:num_base], rest[:num_train], rest[num_train : num_train + num_test], role)
+    return [by_size[:num_base], rest[:num_train], rest[num_train : num_train + num_test]]
+
+
+def _fixed_classes(dataset: Dataset, settings: ProtocolSettings) -> list[np.ndarray]:
+    """Return base, novel-train and novel-test classes in the order that the dataset gives."""
+    assert settings.classes is not None
+    order = dataset.class_order
+    if order is None:
+        raise UserError(
+            f"split is fixed, but {dataset.name} has no class_order; expected an .npz file with this array. "
+            "Use split=drawn for other datasets."
+        )
+    if sum(settings.classes) > len(order):
+        raise UserError(
+            f"classes {' + '.join(map(str, settings.classes))} is more than the {len(order)} classes in the "
+            f"class_order of {dataset.name}; use smaller counts in --classes B T E."
+        )
+    used = order[: sum(settings.classes)]
+    protocol = make_protocol(settings)
+    small = used[~protocol.large_enough(dataset.class_sizes[used])]
+    if len(small):
+        raise UserError(
+            f"{_too_small(dataset, settings, small)} A fixed split needs all of them; use smaller values of "
+            "--k-shot or query_shot."
+        )
+    num_base, num_train, _ = settings.classes
+    return np.split(used, [num_base, num_base + num_train])
+
+
+def _given_supports(
+    dataset: Dataset, settings: ProtocolSettings, novel_test: np.ndarray
+) -> dict[int, np.ndarray]:
+    """Return the first K supports that the dataset gives for each class that arrives, if it gives any."""
+    assert settings.n_way and settings.k_shot
+    if dataset.supports is None:
+        return {}
+    if dataset.supports.shape[1] < settings.k_shot:
+        raise UserError(
+            f"k_shot is {settings.k_shot}, but the supports of {dataset.name} have "
+            f"{dataset.supports.shape[1]} nodes per class; use a smaller --k-shot."
+        )
+    sessions = min(settings.sessions or len(novel_test), len(novel_test) // settings.n_way)
+    rows = {int(dataset.labels[nodes[0]]): nodes[: settings.k_shot] for nodes in dataset.supports}
+    arriving = novel_test[: sessions * settings.n_way].tolist()
+    for c in arriving:
+        if c not in rows:
+            raise UserError(
+                f"the supports of {dataset.name} have no row for class {dataset.class_names[c]!r}, which "
+                "arrives in a session; expected a row for each class that arrives."
+            )
+    return {c: rows[c] for c in arriving}
+
+
+def _some_as_new(base: np.ndarray, settings: ProtocolSettings, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the base classes that take the role of novel-train classes; return the others and these."""
+    stay = settings.groups[0]
+    drawn = stream(seed, "split/played").permutation(base)[stay:]
+    return base[~np.isin(base, drawn)], drawn
 
 
 def class_members(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
@@ -55,14 +125,22 @@ def usable_classes(dataset: Dataset, settings: ProtocolSettings) -> np.ndarray:
     enough = protocol.large_enough(counts)
     small = np.flatnonzero(~enough)
     if len(small) and not settings.drop_small:
-        named = ", ".join(f"{dataset.class_names[c]!r} ({counts[c]})" for c in small[:5])
-        more = f" and {len(small) - 5} more" if len(small) > 5 else ""
         raise UserError(
-            f"{len(small)} classes of {dataset.name} have too few nodes for {settings.k_shot} supports and "
-            f"{protocol.queries_needed} queries: {named}{more}. Leave them out with --drop-small, or use "
+            f"{_too_small(dataset, settings, small)} Leave them out with --drop-small, or use "
             f"smaller values of --k-shot or query_shot."
         )
     return np.flatnonzero(enough)
+
+
+def _too_small(dataset: Dataset, settings: ProtocolSettings, small: np.ndarray) -> str:
+    """Return a sentence that names the classes in ``small``."""
+    counts = dataset.class_sizes
+    named = ", ".join(f"{dataset.class_names[c]!r} ({counts[c]})" for c in small[:5])
+    more = f" and {len(small) - 5} more" if len(small) > 5 else ""
+    return (
+        f"{len(small)} classes of {dataset.name} have too few nodes for {settings.k_shot} supports and "
+        f"{make_protocol(settings).queries_needed} queries: {named}{more}."
+    )
 
 
 def proposed_classes(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from hagmeta.common.errors import UserError
@@ -18,6 +20,7 @@ from hagmeta.protocol.scenario import (
     Stream,
     StreamPlan,
     mislabel,
+    training_groups,
 )
 from hagmeta.protocol.splits import class_members, make_split
 
@@ -31,7 +34,7 @@ def make_scenario(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Sc
     meta_classes, held_out = split.novel_train[:kept], split.novel_train[kept:]
     known = np.concatenate([split.base, split.novel_train])
     arriving = _in_sessions(split.novel_test, settings.n_way)[: settings.sessions]
-    test = _Builder(settings, nodes, "stream", seed).stream(known, known, arriving, TEST)
+    test = _Builder(settings, nodes, "stream", seed, split.given).stream(known, known, arriving, TEST)
     builder = _Builder(settings, nodes, "validation", seed)
     if settings.val_classes:
         start = np.concatenate([split.base, meta_classes])
@@ -42,8 +45,14 @@ def make_scenario(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Sc
     return Scenario(seed, dataset.labels, dataset.num_classes, split, meta_classes, validation, test)
 
 
-def half_of(novel_train: int, n_way: int) -> int:
-    """Return half of the novel-train classes, in whole sessions of N. At least N remain for training."""
+def half_of(classes: tuple[int, int, int], n_way: int) -> int:
+    """Return half of the classes that training plays as new, in whole sessions of N. At least N remain."""
+    novel_train = training_groups(classes, n_way)[1]
+    if novel_train < 2 * n_way and not classes[1]:
+        raise UserError(
+            f"val_classes is half, but without novel-train classes {classes[0]} base classes are too few for "
+            f"n_way = {n_way}; expected at least {4 * n_way}, or val_classes 0."
+        )
     if novel_train < 2 * n_way:
         raise UserError(
             f"val_classes is half, but {novel_train} novel-train classes are too few for n_way = {n_way}; "
@@ -55,7 +64,7 @@ def half_of(novel_train: int, n_way: int) -> int:
 def check_ways(settings: ProtocolSettings) -> None:
     """Raise an error if N, sessions, val_classes or mislabelled do not fit the class split."""
     assert settings.classes and settings.n_way and settings.k_shot
-    _, novel_train, novel_test = settings.classes
+    novel_train, novel_test = settings.groups[1:]
     n_way, sessions, val_classes = settings.n_way, settings.sessions, settings.held_out
     k_shot, mislabelled = settings.k_shot, settings.mislabelled
     kept = novel_train - val_classes
@@ -71,7 +80,13 @@ def check_ways(settings: ProtocolSettings) -> None:
             f"n_way is {n_way}, but only {novel_test} classes are novel-test; "
             "use a smaller n_way, or more novel-test classes."
         )
-    if n_way > kept:
+    if val_classes and not settings.classes[1] and n_way > kept:
+        raise UserError(
+            f"val_classes is {val_classes}, but without novel-train classes only {novel_train} of the "
+            f"{settings.classes[0]} base classes are played as new; expected at most "
+            f"{max(novel_train - n_way, 0)}, so that n_way = {n_way} remain for training."
+        )
+    if settings.classes[1] and n_way > kept:
         raise UserError(
             f"n_way is {n_way}, but only {kept} classes are left to train on as new ones "
             f"({novel_train} novel-train minus {val_classes} val_classes). "
@@ -96,8 +111,17 @@ def _in_sessions(classes: np.ndarray, n_way: int) -> np.ndarray:
 class _Builder:
     """Draws the supports and queries of one stream."""
 
-    def __init__(self, settings: ProtocolSettings, nodes: ClassNodes, purpose: str, seed: int) -> None:
+    def __init__(
+        self,
+        settings: ProtocolSettings,
+        nodes: ClassNodes,
+        purpose: str,
+        seed: int,
+        given: Mapping[int, np.ndarray] | None = None,
+    ) -> None:
+        assert settings.k_shot
         self.protocol, self.k_shot, self.nodes = make_protocol(settings), settings.k_shot, nodes
+        self.given = given or {}  # supports by class, which are not drawn
         self.seed, self.mislabelled = seed, settings.mislabelled
         self.mislabelled_rng = random_stream(seed, f"{purpose}/mislabelled")
         self.rng = random_stream(seed, purpose)
@@ -113,7 +137,8 @@ class _Builder:
             arriving: The classes (sessions, N) of later sessions.
             role: The role of the queries.
         """
-        support = np.array([[self._support(c) for c in session] for session in arriving])
+        support = np.array([self._support(c) for c in arriving.ravel()], dtype=np.int64)
+        support = support.reshape(*arriving.shape, self.k_shot)
         support = mislabel(support, self.mislabelled, self.mislabelled_rng)
         arrival = np.full(len(self.nodes.role), NEVER, dtype=np.int16)
         for number, session in enumerate(arriving, start=1):
@@ -129,4 +154,6 @@ class _Builder:
         return Stream(known, arriving, support, queries, arrival, readable_from, rehearsed)
 
     def _support(self, c: int) -> np.ndarray:
+        if c in self.given:
+            return self.given[c]
         return self.rng.choice(self.protocol.support_candidates(self.nodes, c), self.k_shot, replace=False)
