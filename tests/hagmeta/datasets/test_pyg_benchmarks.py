@@ -166,10 +166,10 @@ def test_email_has_one_feature_per_node_and_no_small_departments(
     dataset = load("email-eu-core", tmp_path)
     np.testing.assert_array_equal(dataset.features, np.eye(1005, dtype=np.float32))
     assert not dataset.has_counts and len(dataset.edges) == 16_064
-    large = [str(department) for department, size in enumerate(DEPARTMENTS) if size >= 16]
-    assert list(dataset.class_names) == large and len(large) == 20
+    large = [str(department) for department, size in enumerate(DEPARTMENTS) if size >= 25]
+    assert list(dataset.class_names) == large and len(large) == 17
     named = np.array([*dataset.class_names, "none"])[dataset.labels]  # -1 is none
-    small = np.array(DEPARTMENTS)[labels] < 16
+    small = np.array(DEPARTMENTS)[labels] < 25
     assert np.all((named == "none") == small) and np.all(named[~small] == labels[~small].astype(str))
 
 
