@@ -23,7 +23,8 @@ from hagmeta.protocol.splits import LEAST_BASE
 if TYPE_CHECKING:
     from conftest import Server
 
-SHARED = Path(__file__).resolve().parents[3].parent / "shared"
+ROOT = Path(__file__).resolve().parents[3]
+SHARED = ROOT.parent / "shared"
 OF_WORDS = sorted(
     name for name, kind in pyg_benchmarks.DATASETS.items() if issubclass(kind, pyg_benchmarks.WordsDataset)
 )
@@ -252,6 +253,15 @@ def test_counts_are_those_of_pygs_documentation(name: str) -> None:
     info = describe(name, Path())
     assert (info.nodes, info.features, info.classes) == (nodes, features, classes)
     assert info.edges is not None and 2 * info.edges == edges
+
+
+@pytest.mark.parametrize("name", sorted(pyg_benchmarks.DATASETS))
+def test_the_page_shows_counts_and_default_tasks(name: str) -> None:
+    info = describe(name, Path())
+    counts = " | ".join(f"{count:,}" for count in (info.nodes, info.edges, info.features, info.classes))
+    split = "/".join(map(str, info.class_split or ()))
+    row = f"| `{name}` | {counts} | {split}, {info.n_way}-way {info.k_shot}-shot |"
+    assert row in (ROOT / "docs/reference/datasets.md").read_text()
 
 
 def test_default_tasks_have_sessions() -> None:
