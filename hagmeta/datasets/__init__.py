@@ -201,9 +201,9 @@ def _read(name: str, root: Path) -> Dataset:
     download.fetch_all(sources.FILES[name], _raw_folder(name, root))
     if name in FROM_FILES:
         return FROM_FILES[name](_raw_folder(name, root))
-    from hagmeta.datasets import published, pyg
+    from hagmeta.datasets import published, pyg, pyg_benchmarks
 
-    return (published.DATASETS | pyg.DATASETS)[name].read(name, root / name)
+    return (published.DATASETS | pyg.DATASETS | pyg_benchmarks.DATASETS)[name].read(name, root / name)
 
 
 def _made_by_plugin(name: str) -> Dataset:

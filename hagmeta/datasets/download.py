@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
 import os
@@ -10,6 +11,7 @@ import shutil
 import sys
 import threading
 import urllib.request
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPResponse
@@ -25,12 +27,23 @@ PATIENCE = 8.0  # seconds to wait for a server to answer, and for each pause whi
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file to download. ``blob`` is its git blob id and ``sha256`` its SHA-256, if known."""
+    """A file to download. ``blob`` is its git blob id and ``sha256`` its SHA-256, if known.
+
+    A file is unpacked if only its address ends in .gz.
+    """
 
     name: str
     url: str
     blob: str | None = None
     sha256: str | None = None
+
+    @property
+    def packed(self) -> bool:
+        """Return whether the server has the file in packed form."""
+        return self.url.endswith(".gz") and not self.name.endswith(".gz")
+
+    def __str__(self) -> str:
+        return f"{self.name} from {self.url}{' (unpacked)' if self.packed else ''}"
 
 
 def fetch_all(files: Sequence[RemoteFile], folder: Path) -> None:
@@ -42,7 +55,7 @@ def fetch_all(files: Sequence[RemoteFile], folder: Path) -> None:
             _fetch(file, folder)
         except (OSError, http.client.HTTPException) as error:
             there = " (the local file has the wrong content)" if (folder / file.name).exists() else ""
-            by_hand = ", ".join(f"{left.name} from {left.url}" for left in wanting[done:])
+            by_hand = ", ".join(map(str, wanting[done:]))
             raise UserError(
                 f"cannot fetch {file.name}{there} from {file.url}: {one_line(error)}. "
                 f"Run again when the network is available, or put these files into {folder}: {by_hand}."
@@ -90,8 +103,18 @@ def _fetch(file: RemoteFile, folder: Path) -> None:
         received = partial.stat().st_size
         if announced is not None and received != int(announced):
             raise OSError(f"the connection ended after {received} of {announced} bytes")
+        if file.packed:
+            _unpack(partial)
         if wrong := fault(file, partial):
             raise OSError(wrong)
+
+
+def _unpack(path: Path) -> None:
+    try:
+        content = gzip.decompress(path.read_bytes())
+    except (EOFError, zlib.error) as error:
+        raise OSError(f"the file is damaged: {error}") from error
+    path.write_bytes(content)
 
 
 def _open(url: str) -> HTTPResponse:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from hagmeta.datasets import mat
-from hagmeta.datasets.pyg_base import CarefulDataset
+from hagmeta.datasets.pyg_base import CarefulDataset, sparse_features
 from hagmeta.datasets.sources import FILES
 
 
@@ -43,10 +42,7 @@ class MatDataset(CarefulDataset):
         )
         self.save([data], self.processed_paths[0])
 
-    @staticmethod
-    def features(x: Tensor) -> scipy.sparse.csr_matrix:
-        x = x.coalesce()
-        return scipy.sparse.csr_matrix((x.values().numpy(), x.indices().numpy()), shape=tuple(x.shape))
+    features = staticmethod(sparse_features)
 
 
 class AmazonClothing(MatDataset):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -19,9 +20,13 @@ from hagmeta.datasets.download import RemoteFile, fetch_all
 
 
 class CarefulDataset(InMemoryDataset):
-    """An InMemoryDataset that never uses incomplete files. Subclasses set ``remote_files``."""
+    """An InMemoryDataset that never uses incomplete files. Subclasses set ``remote_files``.
+
+    ``arguments`` are passed to the class of PyTorch Geometric, in addition to the folder.
+    """
 
     remote_files: tuple[RemoteFile, ...]
+    arguments: ClassVar[Mapping[str, Any]] = {}
 
     def download(self) -> None:
         fetch_all(self.remote_files, Path(self.raw_dir))
@@ -52,7 +57,7 @@ class CarefulDataset(InMemoryDataset):
     def open(cls, root: Path) -> CarefulDataset:
         """Load the dataset, downloading and processing it on first use."""
         try:
-            return cls(str(root))
+            return cls(str(root), **cls.arguments)
         except UserError:
             raise
         except OSError as error:
@@ -61,3 +66,9 @@ class CarefulDataset(InMemoryDataset):
             raise UserError(
                 f"{root}: a file there cannot be read ({one_line(error)}). Delete the folder and run again."
             ) from error
+
+
+def sparse_features(x: Tensor) -> scipy.sparse.csr_matrix:
+    """Convert features in torch's sparse COO layout to scipy."""
+    x = x.coalesce()
+    return scipy.sparse.csr_matrix((x.values().numpy(), x.indices().numpy()), shape=tuple(x.shape))

@@ -30,6 +30,28 @@ INFOS = (
                 169_343, 1_157_799, 128, 40, (20, 10, 10), 2, 5),
     DatasetInfo("nell", "entities of a knowledge graph, by type", "PyTorch Geometric's NELL",
                 65_755, None, 61_278, 186, (46, 70, 70), 5, 5),
+    # Edges are undirected: half of PyTorch Geometric's counts, without self-loops.
+    DatasetInfo("coauthor-cs", "co-authors in computer science, by field", "PyTorch Geometric's Coauthor",
+                18_333, 81_894, 6_805, 15, (5, 0, 10), 1, 5),
+    DatasetInfo("coauthor-physics", "co-authors in physics, by field", "PyTorch Geometric's Coauthor",
+                34_493, 247_962, 8_415, 5, (2, 0, 3), 1, 5),
+    DatasetInfo("amazon-computers", "computers bought together, by category", "PyTorch Geometric's Amazon",
+                13_752, 245_861, 767, 10, (5, 0, 5), 1, 5),
+    DatasetInfo("amazon-photo", "photo equipment bought together, by category", "PyTorch Geometric's Amazon",
+                7_650, 119_081, 745, 8, (3, 0, 5), 1, 5),
+    DatasetInfo("cora-ml", "papers on machine learning, by topic", "PyTorch Geometric's CitationFull",
+                2_995, 8_158, 2_879, 7, (2, 0, 5), 1, 5),
+    DatasetInfo("citeseer-full", "papers and citations, by research area", "PyTorch Geometric's CitationFull",
+                4_230, 5_337, 602, 6, (2, 0, 4), 1, 5),
+    DatasetInfo("dblp-full", "papers and citations, by research area", "PyTorch Geometric's CitationFull",
+                17_716, 52_867, 1_639, 4, (2, 0, 2), 1, 5),
+    DatasetInfo("pubmed-full", "papers on diabetes, by type of diabetes", "PyTorch Geometric's CitationFull",
+                19_717, 44_324, 500, 3, (2, 0, 1), 1, 5),
+    DatasetInfo("email-eu-core", "colleagues who exchange e-mail, by department",
+                "PyTorch Geometric's EmailEUCore",
+                1_005, 16_064, 1_005, 17, (5, 3, 9), 3, 5),
+    DatasetInfo("wiki-cs", "Wikipedia articles and their links, by field", "PyTorch Geometric's WikiCS",
+                11_701, 215_603, 300, 10, (5, 0, 5), 1, 5),
 )
 # fmt: on
 
@@ -38,6 +60,9 @@ _GFCIL = f"{_GITHUB}/Zhen-Tan-dmml/GFCIL/9b78210418711a795280c588f55aef63f7df5b3
 _GPN = f"{_GITHUB}/kaize0409/GPN_Graph-Few-shot/40ef635aa2a81f175e56c5588e1d50688f6aa85e/few_shot_data"
 _GOOGLE = "https://drive.usercontent.google.com/download?confirm=t&id="
 _GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data"
+_GNN_BENCHMARK = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz"
+_SNAP = "https://snap.stanford.edu/data"
+_WIKI_CS = "https://github.com/pmernyei/wiki-cs-dataset/raw/master/dataset"
 
 
 # Debian packages, pinned to one version, from which embedded datasets are built.
@@ -61,6 +86,10 @@ WORDNET = RemoteFile(
 
 def _at(url: str, blobs: dict[str, str]) -> tuple[RemoteFile, ...]:
     return tuple(RemoteFile(name, f"{url}/{name}", blob) for name, blob in blobs.items())
+
+
+def _from(url: str, name: str) -> tuple[RemoteFile, ...]:
+    return (RemoteFile(name, f"{url}/{name}"),)
 
 
 FILES: dict[str, tuple[RemoteFile, ...]] = {
@@ -97,10 +126,33 @@ FILES: dict[str, tuple[RemoteFile, ...]] = {
     ),
     "cora-full": (RemoteFile("cora.npz", f"{_GRAPH2GAUSS}/cora.npz"),),
     "nell": (RemoteFile("nell_data.tar.gz", "http://www.cs.cmu.edu/~zhiliny/data/nell_data.tar.gz"),),
+    "coauthor-cs": _from(_GNN_BENCHMARK, "ms_academic_cs.npz"),
+    "coauthor-physics": _from(_GNN_BENCHMARK, "ms_academic_phy.npz"),
+    "amazon-computers": _from(_GNN_BENCHMARK, "amazon_electronics_computers.npz"),
+    "amazon-photo": _from(_GNN_BENCHMARK, "amazon_electronics_photo.npz"),
+    "cora-ml": _from(_GRAPH2GAUSS, "cora_ml.npz"),
+    "citeseer-full": _from(_GRAPH2GAUSS, "citeseer.npz"),
+    "dblp-full": _from(_GRAPH2GAUSS, "dblp.npz"),
+    "pubmed-full": _from(_GRAPH2GAUSS, "pubmed.npz"),
+    "email-eu-core": tuple(
+        RemoteFile(name, f"{_SNAP}/{name}.gz")
+        for name in ("email-Eu-core.txt", "email-Eu-core-department-labels.txt")
+    ),
+    "wiki-cs": _from(_WIKI_CS, "data.json"),
     # The Open Graph Benchmark also publishes no hash.
     "ogbn-arxiv": (RemoteFile("arxiv.zip", "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"),),
     "wordnet-full": (WORDNET,),
 }
 
 # Where PyTorch Geometric expects the files, inside the folder of the dataset.
-RAW_FOLDERS = {name: "cora/raw" if name == "cora-full" else "raw" for name in FILES}
+RAW_FOLDERS = dict.fromkeys(FILES, "raw") | {
+    "cora-full": "cora/raw",
+    "coauthor-cs": "CS/raw",
+    "coauthor-physics": "Physics/raw",
+    "amazon-computers": "Computers/raw",
+    "amazon-photo": "Photo/raw",
+    "cora-ml": "cora_ml/raw",
+    "citeseer-full": "citeseer/raw",
+    "dblp-full": "dblp/raw",
+    "pubmed-full": "pubmed/raw",
+}
