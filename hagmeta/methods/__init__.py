@@ -17,6 +17,7 @@ from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
 from hagmeta.methods.ranpac import RanPac
 from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
+from hagmeta.methods.teen import Teen
 
 __all__ = [
     "METHODS",
@@ -45,6 +46,7 @@ _METHODS: dict[str, type[Method]] = {
     "er-gnn": ErGnn,
     "icarl": ICarl,
     "cec": Cec,
+    "teen": Teen,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,
