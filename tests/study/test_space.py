@@ -201,7 +201,7 @@ def test_a_setting_for_all_methods_is_harmless_where_it_does_not_apply() -> None
     assert len({config.hash() for config in found.configs}) == len(METHODS)
     plain = {c.method: c.hash() for c in space.read("comparison", datasets=["debian"]).configs}
     same = {config.method for config in found.configs if config.hash() == plain[config.method]}
-    assert same == {"proto-gcn", "proto-gat", "frozen", *CLOSED}
+    assert same == {"proto-gcn", "proto-gat", "teen", "frozen", *CLOSED}
 
 
 def test_sensitivity_changes_one_setting_at_a_time() -> None:
