@@ -81,7 +81,7 @@ def test_released_learns_from_the_labels_that_strict_ignores(narrow: Dataset, sm
     pack, answers = live(context)
     other_pack, other_answers = live(with_other_labels(context, "permuted"))
     method = METHODS[WAYS[way]["method"]]
-    stays = way in ("frozen", "teen") or issubclass(method, OnFeatures)
+    stays = way in ("frozen", "teen", "tlp") or issubclass(method, OnFeatures)
     assert same_parameters(pack, other_pack) == stays
     assert not same_answers(answers, other_answers)
 
