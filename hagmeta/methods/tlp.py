@@ -51,7 +51,8 @@ class Tlp(CachesFeatures):
     We made these choices to adapt TLP to this task:
 
     - The encoder is pre-trained on the labels of known classes, as in the supervised variant of the paper.
-      The paper's other variants are pre-trained by contrastive losses such as GRACE, without labels.
+      The paper's other variants are pre-trained by contrastive losses such as GRACE, without labels. GRACE
+      drops edges at random in each step. Here all seeds and steps share one adjacency matrix.
     - One regression classifies all classes met so far. The paper solves one for each N-way K-shot task.
     - All classes have the same weight. Otherwise classes with hundreds of labels would dominate classes with
       K. The loss is that of scikit-learn's `LogisticRegression` with C = 1 and balanced class weights.
