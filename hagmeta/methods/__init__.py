@@ -17,6 +17,8 @@ from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
 from hagmeta.methods.ranpac import RanPac
 from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
+from hagmeta.methods.teen import Teen
+from hagmeta.methods.tlp import Tlp
 
 __all__ = [
     "METHODS",
@@ -45,6 +47,8 @@ _METHODS: dict[str, type[Method]] = {
     "er-gnn": ErGnn,
     "icarl": ICarl,
     "cec": Cec,
+    "teen": Teen,
+    "tlp": Tlp,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.nn.encoder import Embedding
@@ -53,3 +54,14 @@ def mean_prototypes(
         return embedding.means(class_means)[averaged]
     few = embedding.at(support.flatten()).unflatten(0, support.shape).mean(-2)
     return after_known(few, embedding, class_means, averaged, kept)
+
+
+def calibrated(few: Tensor, base: Tensor, share: float | Tensor, scale: float | Tensor) -> Tensor:
+    """Return prototypes `few` (classes, width), moved by `share` towards similar ones of `base` (TEEN).
+
+    `base` is (base classes, width). All lengths are set to 1 first. `scale` multiplies the cosines in the
+    softmax that weights the base classes.
+    """
+    few, base = F.normalize(few, dim=-1), F.normalize(base, dim=-1)
+    near = (scale * few @ base.mT).softmax(-1) @ base
+    return (1 - share) * few + share * F.normalize(near, dim=-1)

@@ -29,9 +29,16 @@ class LabelledRows:
         """Return the class means (classes, width)."""
         classes = torch.arange(len(self.nodes), device=self.nodes.device)
         total = torch.zeros((), device=self.nodes.device)
-        for rows, share, owner in self._labelled():
+        for rows, share, owner in self.chunks():
             total = total + (share * (owner == classes)).mT @ rows
         return total
+
+    def counts(self) -> Tensor:
+        """Return the number of labelled nodes of each class (classes,). A repeated node counts once."""
+        nodes, order = self.nodes.sort(dim=-1)
+        counted = self.share.gather(-1, order) > 0
+        fresh = F.pad(nodes[:, 1:] != nodes[:, :-1], (1, 0), value=True)
+        return (counted & fresh).sum(-1).to(self.share.dtype)
 
     def covariances(self, means: Tensor) -> Tensor:
         """Return class covariances (classes, width, width), divided by the number of nodes n, not n - 1."""
@@ -44,12 +51,12 @@ class LabelledRows:
     def scatter(self, means: Tensor) -> Tensor:
         """Return the sum of the class covariances (width, width). All classes have the same weight."""
         total = means.new_zeros(means.shape[-1], means.shape[-1])
-        for rows, share, owner in self._labelled():
+        for rows, share, owner in self.chunks():
             apart = rows - means[owner.squeeze(-1)]
             total = total + (share * apart).mT @ apart
         return total
 
-    def _labelled(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def chunks(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield, in chunks, features (nodes, width), weights (nodes, 1) and class positions (nodes, 1).
 
         Nodes with weight 0 are left out, because the largest class may have many more nodes than others.

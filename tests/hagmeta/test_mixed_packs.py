@@ -48,6 +48,9 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "unlabelled": (0.1, 1.0, 0.01),
     "coupling": (4.0, 0.5, 1.0),
     "inner_rate": (0.02, 0.2, 0.001),
+    "probe_penalty": (1.0, 0.01, 10.0),
+    "calibration": (0.5, 0.1, 1.0),
+    "calibration_scale": (16.0, 1.0, 64.0),
 }
 
 

@@ -143,6 +143,8 @@ OWN_SAMPLED = {
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
+    "teen": {"calibration", "calibration_scale"},
+    "tlp": {"probe_penalty"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
     "sgc-lda": OF_FEATURES | {"shrinkage"},
@@ -161,7 +163,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
         (name, method, "half") for name in EMBEDDED
     ]
     learns = METHODS[method].session_learning is not SessionLearning.NONE
-    stays = {"frozen", "cec", "meta-gnn", *CLOSED} - {"posterior-means"}
+    stays = {"frozen", "cec", "meta-gnn", "teen", "tlp", *CLOSED} - {"posterior-means"}
     assert learns == (method not in stays)
     steps = {"finetune_steps", "finetune_rate"} if learns else set()
     own = OWN_SAMPLED.get(method, set())
@@ -200,7 +202,7 @@ def test_a_setting_for_all_methods_is_harmless_where_it_does_not_apply() -> None
     assert len({config.hash() for config in found.configs}) == len(METHODS)
     plain = {c.method: c.hash() for c in space.read("comparison", datasets=["debian"]).configs}
     same = {config.method for config in found.configs if config.hash() == plain[config.method]}
-    assert same == {"proto-gcn", "proto-gat", "frozen", *CLOSED}
+    assert same == {"proto-gcn", "proto-gat", "teen", "tlp", "frozen", *CLOSED}
 
 
 def test_sensitivity_changes_one_setting_at_a_time() -> None:

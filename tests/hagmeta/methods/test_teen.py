@@ -1,0 +1,93 @@
+"""TEEN, against a hand-made case and a nearest-mean classifier of scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from sklearn.metrics.pairwise import cosine_similarity
+
+from hagmeta.config import RunConfig
+from hagmeta.datasets.base import Dataset
+from hagmeta.nn.prototypes import calibrated
+from hagmeta.packs.pack import no_progress
+from hagmeta.pipeline import prepare, pretrain
+from hagmeta.protocol.scenario import TRAIN
+
+CPU = torch.device("cpu")
+SESSION = 2
+Small = Callable[..., RunConfig]
+
+
+def test_calibration_by_hand() -> None:
+    few = torch.tensor([[3.0, 4.0]])  # unit: (0.6, 0.8)
+    base = torch.tensor([[2.0, 0.0], [0.0, 5.0]])
+    # Cosines 0.6 and 0.8; with scale 5 ln 3 their softmax is that of 3 ln 3 and 4 ln 3: 1/4 and 3/4.
+    near = np.array([1.0, 3.0]) / np.sqrt(10)
+    expected = 0.8 * np.array([0.6, 0.8]) + 0.2 * near
+    given = calibrated(few, base, 0.2, 5 * float(np.log(3)))
+    np.testing.assert_allclose(given[0].numpy(), expected, rtol=1e-6)
+
+
+def logits_and_reference(config: RunConfig, dataset: Dataset) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the logits of a session, the cosines to plain class means, and the number of known classes."""
+    context = prepare(config, [7, 3], dataset, CPU)
+    pack = pretrain(context, None, no_progress)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.knowledge.session(streams, SESSION)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), SESSION)
+    everyone = torch.arange(context.graph.num_nodes).expand(2, -1)
+    features = pack.run("embeddings", (shared,), knowledge.view, everyone)[1].double().numpy()
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, SESSION),))
+    scenario, stream = context.scenarios[1], streams[1]
+    nodes = [scenario.nodes_of(np.array([c]), TRAIN) for c in stream.known]
+    nodes += list(stream.support[:SESSION].reshape(-1, stream.support.shape[-1]))
+    queries = stream.queries[SESSION]
+    means = np.stack([features[of].mean(0) for of in nodes])
+    return logits[1, : len(queries)].numpy(), cosine_similarity(features[queries], means), len(stream.known)
+
+
+def test_without_calibration_it_is_a_nearest_mean_classifier(dataset: Dataset, small: Small) -> None:
+    logits, cosines, _ = logits_and_reference(small(method="teen", calibration=0.0), dataset)
+    np.testing.assert_allclose(logits, 16 * cosines, atol=1e-4)
+
+
+def test_calibration_changes_later_classes_only(dataset: Dataset, small: Small) -> None:
+    logits, cosines, known = logits_and_reference(small(method="teen", calibration=0.3), dataset)
+    np.testing.assert_allclose(logits[:, :known], 16 * cosines[:, :known], atol=1e-4)
+    apart = np.abs(logits[:, known:] - 16 * cosines[:, known:])
+    assert (apart.max(0) > 1e-2).all()
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def test_without_rehearsal_prototypes_are_kept_after_calibration(dataset: Dataset, small: Small) -> None:
+    config = small(method="teen", calibration=0.3, calibration_scale=2.0, rehearsal="none")
+    context = prepare(config, [0], dataset, CPU)
+    pack = pretrain(context, None, no_progress)
+    streams, scores = [context.scenarios[0].test], torch.empty(0)
+    kept: tuple[torch.Tensor, ...] = ()
+    everyone = torch.arange(context.graph.num_nodes).unsqueeze(0)
+    supports = []
+    for session in range(SESSION + 1):
+        knowledge = context.knowledge.session(streams, session)
+        shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+        task = context.tasks.session(streams, session)._replace(kept=kept)
+        (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
+        kept = pack.run("keep", (shared,), knowledge.view, task)
+        features = pack.run("embeddings", (shared,), knowledge.view, everyone)[0].double().numpy()
+        if session:
+            supports.append(features[streams[0].support[session - 1]].mean(1))
+    base = unit(kept[0][0].double().numpy())
+    expected = []
+    for mean in unit(np.concatenate(supports)):  # each on the graph of its session
+        weights = np.exp(2 * base @ mean)
+        expected.append(0.7 * mean + 0.3 * unit(weights @ base))
+    np.testing.assert_allclose(kept[1][0].numpy(), expected, atol=1e-5)
+    queries = features[streams[0].queries[SESSION]]
+    np.testing.assert_allclose(
+        scores[0].numpy(), 16 * cosine_similarity(queries, np.concatenate([base, expected])), atol=1e-4
+    )
