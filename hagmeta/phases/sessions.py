@@ -18,7 +18,14 @@ from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge
-from hagmeta.phases.lessons import AnswersLesson, HeldOutLesson, Lesson, ReplayLesson, recall
+from hagmeta.phases.lessons import (
+    AnswersLesson,
+    HeldOutLesson,
+    Lesson,
+    ReplayLesson,
+    SupportsLesson,
+    recall,
+)
 from hagmeta.phases.meeting import meet
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.meta_training import Trained
@@ -144,6 +151,8 @@ class _AnsweringAfterLearning(_Learner):
         if issubclass(method, Replays):
             self.memory = Memory(context, streams)
             self.lesson = ReplayLesson(context, self.memory)
+        elif method.session_learning is SessionLearning.SUPPORTS:
+            self.lesson = SupportsLesson(context)
         elif method.session_learning is SessionLearning.ANSWERS:
             self.lesson = AnswersLesson(context)
         else:

@@ -25,7 +25,7 @@ Tiny = Callable[..., RunConfig]
 ABLE = [
     name
     for name, method in METHODS.items()
-    if method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT)
+    if method.session_learning not in (SessionLearning.REPLAY, SessionLearning.ANSWERS)
     and not method.traits.oracle
 ]
 
