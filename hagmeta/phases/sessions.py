@@ -16,6 +16,7 @@ from hagmeta.methods.parts import Replays, Settles
 from hagmeta.packs.pack import Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
+from hagmeta.phases.consolidation import consolidate
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.lessons import (
@@ -87,6 +88,7 @@ def play(
         knowledge = context.knowledge.session(streams, session)
         meet(context, pack, knowledge, streams, session)
         answers = learner.learn_and_answer(pack, knowledge, session)
+        consolidate(context, pack, knowledge, streams, session)
         for evaluator, answer in zip(evaluators, answers, strict=True):
             evaluator.record(*answer)
         for seed, evaluator in enumerate(evaluators):

@@ -143,6 +143,7 @@ OWN_SAMPLED = {
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
+    "ewc": {"consolidation"},
     "lwf": {"distillation", "temperature", "distil_on"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
