@@ -73,7 +73,7 @@ def test_guesses_are_visible_nodes_without_labels_that_score_highest(
 def test_every_method_learns_from_its_guesses_alike_in_every_pack(
     tiny_graph: Dataset, tiny: Tiny, method: str, rehearsal: str
 ) -> None:
-    settings = {"method": method, "rehearsal": rehearsal}
+    settings: dict[str, Any] = {"method": method, "rehearsal": rehearsal, "finetune_rate": 0.02}
     config = tiny(**settings, self_training=COUNT)
     alone = matrix(config, tiny_graph, [3])
     assert matrix(config, tiny_graph, [7, 3]) == alone
