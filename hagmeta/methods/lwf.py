@@ -35,7 +35,7 @@ class LwfSettings(DistillationSettings):
 class Lwf(GrowingClassifier):
     """A growing linear classifier. Sessions learn the new supports and distil the model before the session.
 
-    LwF has one classifier per task and is told the task of a query. We made these choices to adapt it:
+    LwF has one classifier per task and knows the task of each query. We made these choices to adapt it:
 
     - The base and novel-train classes are the first task, learnt from all their train nodes. Each session is
       another task, with K supports per class.
@@ -45,8 +45,9 @@ class Lwf(GrowingClassifier):
       supports.
     - The model before the session is run once, without dropout.
 
-    Nothing but the classifier rows ties earlier classes to new ones, and no earlier node is learnt again. So
-    many steps in a session forget much: the steps and their learning rate matter more than the weight.
+    No earlier node is learnt again, so steps in a session forget much. Their number and their learning rate
+    matter more than the weight of the distillation. With `self_training`, the second round of steps distils
+    the model after the first.
 
     Labels: a session reads only its own K labels per class, whatever `rehearsal` allows. Distillation reads
     no labels. With `distil_on: visible`, it uses all visible nodes, and predictions are transductive.
