@@ -8,10 +8,12 @@ from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLe
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec
 from hagmeta.methods.er_gnn import ErGnn
+from hagmeta.methods.ewc import Ewc
 from hagmeta.methods.fecam import FeCam
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
+from hagmeta.methods.lwf import Lwf
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
@@ -49,6 +51,8 @@ _METHODS: dict[str, type[Method]] = {
     "cec": Cec,
     "teen": Teen,
     "tlp": Tlp,
+    "lwf": Lwf,
+    "ewc": Ewc,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

@@ -1,11 +1,11 @@
-"""Base class of methods with a growing linear classifier."""
+"""Base classes of methods with a growing linear classifier."""
 
 from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.methods.base import MetaTraining, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.parts import Grows, Replays
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import LinearHead
@@ -14,10 +14,14 @@ from hagmeta.packs.pack import Parameters
 from hagmeta.sparse.graph import View
 
 
-class GrowingMethod(Grows, Replays):
-    """An encoder with a linear classifier. The row of a new class starts at its class mean."""
+class GrowingClassifier(Grows):
+    """An encoder with a linear classifier. The row of a new class starts at its class mean.
+
+    The steps of a session learn the new supports.
+    """
 
     meta_training = MetaTraining.SUPERVISED
+    session_learning = SessionLearning.SUPPORTS
 
     def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -44,6 +48,12 @@ class GrowingMethod(Grows, Replays):
         means = mean_prototypes(embedding, shared.class_means, averaged, task.support[-new:])
         weight, bias = self.head.started(task.classes[-new:], means)
         return {"head.weight": weight, "head.bias": bias}
+
+
+class GrowingMethod(GrowingClassifier, Replays):
+    """A growing classifier that also learns stored nodes of earlier classes again."""
+
+    session_learning = SessionLearning.REPLAY
 
     def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
         embedded = self.encode(shared, view, None).all()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Shared, Sizes, Task
+from hagmeta.methods.distillation import DistillationSettings, divergence
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
@@ -19,14 +18,6 @@ from hagmeta.packs.values import hold, like
 from hagmeta.sparse.graph import View
 
 Arrays = list[np.ndarray]  # one per class, with a row per candidate
-
-
-@dataclass(frozen=True, kw_only=True)
-class ICarlSettings(MethodSettings):
-    """Settings of iCaRL."""
-
-    distillation: float = setting(1.0, "weight of the distillation loss", at_least=0, at_most=HIGHEST_WEIGHT)
-    temperature: float = setting(2.0, "temperature of the distillation", above=0, at_most=HIGHEST_WEIGHT)
 
 
 class ICarl(GrowingMethod):
@@ -49,7 +40,7 @@ class ICarl(GrowingMethod):
     starts at the model that is distilled, so distillation only reduces the noise of dropout.
     """
 
-    own_settings = ICarlSettings
+    own_settings = DistillationSettings
     differs: ClassVar = (*COMMON, "distillation", "temperature")
     traits: ClassVar = MethodTraits(
         title="iCaRL",
@@ -60,7 +51,7 @@ class ICarl(GrowingMethod):
     distillation: Tensor
     temperature: Tensor
 
-    def __init__(self, settings: ICarlSettings, sizes: Sizes, seed: int) -> None:
+    def __init__(self, settings: DistillationSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         hold(self, distillation=settings.distillation, temperature=settings.temperature)
 
@@ -88,7 +79,7 @@ class ICarl(GrowingMethod):
         return (self.head(embedded, task.classes[: -shared.task_sizes[-1]]),)
 
     @classmethod
-    def select(cls, settings: ICarlSettings, embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
+    def select(cls, settings: DistillationSettings, embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
         return [herding(nodes, size) for nodes in embeddings]
 
     def _nearest_mean(self, shared: Shared, embedding: Embedding, task: Task) -> tuple[Tensor, Tensor]:
@@ -100,8 +91,7 @@ class ICarl(GrowingMethod):
 
 def distillation_loss(logits: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
     """Return how far `logits` (nodes, classes) moved from those `before`, both softened by `temperature`."""
-    now, then = (values.div(temperature).log_softmax(-1) for values in (logits, before))
-    return like(temperature**2, now) * (then.exp() * (then - now)).sum(-1).mean()
+    return like(temperature**2, logits) * divergence(logits, before, temperature).mean()
 
 
 def herding(nodes: np.ndarray, size: int) -> np.ndarray:

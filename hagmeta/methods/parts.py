@@ -46,6 +46,18 @@ class Grows(Method):
         """Return the parameters that change when the last `new` classes of `task` arrive."""
 
 
+class Consolidates(Method):
+    """A method with parameters that summarise the classes learnt so far, for later sessions."""
+
+    @abstractmethod
+    def consolidate(self, shared: Shared, view: View, task: Task, target: Tensor) -> Parameters:
+        """Return the parameters that change after a session.
+
+        The queries of `task` are the supports of the session. In session 0 they are the labelled nodes of all
+        known classes. Padding has a negative `target`.
+        """
+
+
 class CachesFeatures(Method):
     """A method whose features no step changes, so that they are computed once per view."""
 

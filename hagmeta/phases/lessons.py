@@ -118,19 +118,25 @@ class HeldOutLesson(Lesson):
         return shuffled[:, asked:], shuffled[:, :asked]
 
 
-class ReplayLesson(Lesson):
-    """Every step learns all new supports and all stored nodes of earlier classes."""
+class SupportsLesson(Lesson):
+    """Every step learns all new supports."""
 
-    def __init__(self, context: Context, memory: Memory) -> None:
-        self.context, self.memory = context, memory
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def earlier(self, streams: Sequence[Stream]) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return the nodes of earlier classes to learn, one array per seed, and their targets."""
+        nothing = np.empty(0, dtype=np.int64)
+        return [nothing] * len(streams), nothing
 
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
-        new = [s.support[session - 1] for s in streams]  # (N, K)
-        queries = [np.concatenate([k, n.ravel()]) for k, n in zip(self.memory.nodes(), new, strict=True)]
+        kept, kept_target = self.earlier(streams)
+        new = [s.supports(session)[1] for s in streams]  # (N, K)
+        queries = [np.concatenate([k, n.ravel()]) for k, n in zip(kept, new, strict=True)]
         classes = [s.met(session) for s in streams]
         ways, shots = new[0].shape
         first = len(classes[0]) - ways
-        target = np.concatenate([self.memory.targets(), np.repeat(first + np.arange(ways), shots)])
+        target = np.concatenate([kept_target, np.repeat(first + np.arange(ways), shots)])
         nothing = [c[:0] for c in classes]
         none_known = [c[:0, None] for c in classes]
         batch = stacked(classes, nothing, none_known, queries).on(self.context.runtime.device)
@@ -139,6 +145,17 @@ class ReplayLesson(Lesson):
 
     def task(self, session: int) -> tuple[Task, Tensor]:
         return self.batch, self.target
+
+
+class ReplayLesson(SupportsLesson):
+    """Every step learns all new supports and all stored nodes of earlier classes."""
+
+    def __init__(self, context: Context, memory: Memory) -> None:
+        super().__init__(context)
+        self.memory = memory
+
+    def earlier(self, streams: Sequence[Stream]) -> tuple[list[np.ndarray], np.ndarray]:
+        return self.memory.nodes(), self.memory.targets()
 
 
 class AnswersLesson(Lesson):

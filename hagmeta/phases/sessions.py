@@ -16,9 +16,17 @@ from hagmeta.methods.parts import Replays, Settles
 from hagmeta.packs.pack import Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
+from hagmeta.phases.consolidation import consolidate
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge
-from hagmeta.phases.lessons import AnswersLesson, HeldOutLesson, Lesson, ReplayLesson, recall
+from hagmeta.phases.lessons import (
+    AnswersLesson,
+    HeldOutLesson,
+    Lesson,
+    ReplayLesson,
+    SupportsLesson,
+    recall,
+)
 from hagmeta.phases.meeting import meet
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.meta_training import Trained
@@ -80,6 +88,7 @@ def play(
         knowledge = context.knowledge.session(streams, session)
         meet(context, pack, knowledge, streams, session)
         answers = learner.learn_and_answer(pack, knowledge, session)
+        consolidate(context, pack, knowledge, streams, session)
         for evaluator, answer in zip(evaluators, answers, strict=True):
             evaluator.record(*answer)
         for seed, evaluator in enumerate(evaluators):
@@ -144,6 +153,8 @@ class _AnsweringAfterLearning(_Learner):
         if issubclass(method, Replays):
             self.memory = Memory(context, streams)
             self.lesson = ReplayLesson(context, self.memory)
+        elif method.session_learning is SessionLearning.SUPPORTS:
+            self.lesson = SupportsLesson(context)
         elif method.session_learning is SessionLearning.ANSWERS:
             self.lesson = AnswersLesson(context)
         else:

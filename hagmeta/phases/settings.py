@@ -101,8 +101,8 @@ class SelfTrainingSettings(Settings):
     def unused_by(cls, method: Any) -> str:
         if method.traits.oracle:
             return "the method knows all labels"
-        by_supports = method.session_learning in (SessionLearning.NONE, SessionLearning.HELD_OUT)
-        return "" if by_supports else "the method does not learn from supports alone"
+        by_more = method.session_learning in (SessionLearning.REPLAY, SessionLearning.ANSWERS)
+        return "" if not by_more else "the method does not learn from supports alone"
 
 
 @dataclass(frozen=True, kw_only=True)

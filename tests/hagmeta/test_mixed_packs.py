@@ -41,6 +41,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "nla_decay": (0.1, "common", 0.0),
     "distillation": (0.0, 2.0, 1.0),
     "temperature": (2.0, 1.0, 5.0),
+    "consolidation": (0.0, 100_000.0, 1000.0),
     "cosine_scale": (16.0, 1.0, 40.0),
     "ridge": (0.1, 3.0, 0.01),
     "shrinkage": (0.1, 1.0, 0.5),

@@ -145,6 +145,8 @@ OWN_SAMPLED = {
     "cec": {"cosine_scale"},
     "teen": {"calibration", "calibration_scale"},
     "tlp": {"probe_penalty"},
+    "ewc": {"consolidation"},
+    "lwf": {"distillation", "temperature", "distil_on"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
     "sgc-lda": OF_FEATURES | {"shrinkage"},

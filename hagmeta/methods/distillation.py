@@ -1,0 +1,27 @@
+"""Distillation: keep the predictions of the model as it was before a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.methods.base import MethodSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillationSettings(MethodSettings):
+    """Settings of methods that distil."""
+
+    distillation: float = setting(1.0, "weight of the distillation loss", at_least=0, at_most=HIGHEST_WEIGHT)
+    temperature: float = setting(2.0, "temperature of the distillation", above=0, at_most=HIGHEST_WEIGHT)
+
+
+def divergence(logits: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
+    """Return the divergence (nodes,) of the softmax of `logits` (nodes, classes) from that of `before`.
+
+    Both are divided by `temperature`. This is their cross-entropy up to a constant.
+    """
+    now, then = (values.div(temperature).log_softmax(-1) for values in (logits, before))
+    return (then.exp() * (then - now)).sum(-1)

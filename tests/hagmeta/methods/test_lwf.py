@@ -1,0 +1,125 @@
+"""LwF: what a session learns and distils, and which labels it reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import log_softmax, softmax
+from torch import Tensor
+
+from hagmeta.config import RunConfig, resolve
+from hagmeta.datasets.base import Dataset
+from hagmeta.methods.base import Shared, Task
+from hagmeta.methods.distillation import divergence
+from hagmeta.methods.growing import GrowingClassifier
+from hagmeta.methods.lwf import Lwf, loss_among_new
+from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.randomness import keys
+from hagmeta.phases.context import Context
+from hagmeta.phases.lessons import SupportsLesson
+from hagmeta.phases.meeting import meet, meet_trained
+from hagmeta.phases.sessions import play
+from hagmeta.pipeline import prepare, pretrain
+from hagmeta.sparse.graph import View
+
+CPU = torch.device("cpu")
+SEEDS = [0, 5]
+Tiny = Callable[..., RunConfig]
+
+
+class FineTuning(GrowingClassifier):
+    """Sessions learn the new supports and nothing else."""
+
+    differs: ClassVar = ()
+
+    def session_loss(
+        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        logits = self.classify(shared, self.encode(shared, view, key), task)
+        return loss_among_new(logits, target, shared.task_sizes[-1]), logits
+
+
+def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
+    context = prepare(config, SEEDS, dataset, CPU)
+    pack = pretrain(context, None, no_progress)
+    meet_trained(context, pack, context.knowledge.training())
+    return context, pack
+
+
+def after_sessions(config: RunConfig, dataset: Dataset) -> dict[str, Tensor]:
+    context, pack = prepared(config, dataset)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+    return pack.snapshot()
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_distillation_compares_softened_softmaxes_without_a_factor() -> None:
+    before = torch.tensor([[0.0, 2 * math.log(3)]])  # 1/4 and 3/4 at temperature 2
+    moved = divergence(torch.zeros(1, 2), before, 2.0)
+    # 1/4 log(1/4 / 1/2) + 3/4 log(3/4 / 1/2)
+    torch.testing.assert_close(moved, torch.tensor([0.1308120]))
+
+
+def test_new_labels_are_learnt_among_their_session_only() -> None:
+    logits = torch.tensor([[9.0, 0.0, math.log(3)], [5.0, 1.0, 1.0]])
+    # The second node belongs to an earlier class; the first has probability 3/4 among the last two classes.
+    torch.testing.assert_close(loss_among_new(logits, torch.tensor([2, 0]), 2), torch.tensor(0.2876821))
+
+
+@pytest.mark.parametrize("distil_on", ["supports", "visible"])
+def test_the_loss_of_a_step(tiny_graph: Dataset, tiny: Tiny, distil_on: str) -> None:
+    config = tiny(method="lwf", distillation=3.0, temperature=5.0, distil_on=distil_on, dropout=0.0)
+    context, pack = prepared(config, tiny_graph)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.knowledge.session(streams, 1)
+    meet(context, pack, knowledge, streams, 1)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    everywhere = torch.arange(context.graph.num_nodes).expand(len(SEEDS), -1)
+    whole = context.tasks.session(streams, 1)._replace(query=everywhere)
+
+    lesson = SupportsLesson(context)
+    lesson.begin(pack, shared, knowledge.view, streams, 1)
+    task, target = lesson.task(1)
+    (before,) = pack.run("logits", (shared,), knowledge.view, (whole,))
+    with torch.no_grad():  # as steps would
+        for value in pack.parameters.values():
+            value += 0.1 * torch.randn(value.shape, generator=torch.Generator().manual_seed(0))
+    (after,) = pack.run("logits", (shared,), knowledge.view, (whole,))
+    losses, _ = pack.run("session_loss", (shared,), knowledge.view, task, target, keys(SEEDS, "dropout"))
+
+    for seed, stream in enumerate(streams):
+        supports = stream.support[0].ravel()
+        visible = np.flatnonzero(stream.arrived(1))
+        then, now = (x[seed].detach().numpy().astype(np.float64) for x in (before, after))
+        learnt = -log_softmax(now[supports, 4:], -1)[range(4), [0, 0, 1, 1]].mean()
+        nodes = supports if distil_on == "supports" else visible
+        old, new = then[nodes, :4] / 5, now[nodes, :4] / 5
+        kept = (softmax(old, -1) * (log_softmax(old, -1) - log_softmax(new, -1))).sum(-1).mean()
+        assert kept > 1e-4
+        np.testing.assert_allclose(losses[seed].item(), learnt + 3 * kept, rtol=1e-4)
+
+
+def test_without_distillation_it_is_fine_tuning(tiny_graph: Dataset, tiny: Tiny) -> None:
+    plain = after_sessions(tiny(method=FineTuning), tiny_graph)
+    assert same(plain, after_sessions(tiny(method="lwf", distillation=0.0), tiny_graph))
+    assert not same(plain, after_sessions(tiny(method="lwf", distillation=1.0), tiny_graph))
+
+
+def test_sessions_read_no_earlier_label(tiny_graph: Dataset, tiny: Tiny) -> None:
+    everything = after_sessions(tiny(method="lwf", rehearsal="all"), tiny_graph)
+    for rehearsal in ("1", "none"):
+        assert same(everything, after_sessions(tiny(method="lwf", rehearsal=rehearsal), tiny_graph))
+
+
+@pytest.mark.parametrize(("distil_on", "marked"), [("supports", False), ("visible", True)])
+def test_distilling_on_unlabelled_nodes_is_marked(tiny: Tiny, distil_on: str, marked: bool) -> None:
+    config: Any = resolve(tiny(method="lwf", distil_on=distil_on))
+    assert bool(Lwf.traits_of(config).transductive) is marked
