@@ -9,6 +9,7 @@ from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec
 from hagmeta.methods.er_gnn import ErGnn
 from hagmeta.methods.fecam import FeCam
+from hagmeta.methods.geometer import Geometer
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
@@ -45,6 +46,7 @@ _METHODS: dict[str, type[Method]] = {
     "er-gnn": ErGnn,
     "icarl": ICarl,
     "cec": Cec,
+    "geometer": Geometer,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

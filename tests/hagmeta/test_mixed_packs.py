@@ -48,6 +48,10 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "unlabelled": (0.1, 1.0, 0.01),
     "coupling": (4.0, 0.5, 1.0),
     "inner_rate": (0.02, 0.2, 0.001),
+    "base_uniformity": (0.1, 0.0, 1.0),
+    "uniformity": (1.0, 0.0, 0.3),
+    "separability": (2.0, 0.0, 0.5),
+    "teacher": (2.0, 0.0, 10.0),
 }
 
 
