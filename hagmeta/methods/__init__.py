@@ -18,6 +18,7 @@ from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
 from hagmeta.methods.ranpac import RanPac
 from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
+from hagmeta.methods.tap import Tap
 
 __all__ = [
     "METHODS",
@@ -47,6 +48,7 @@ _METHODS: dict[str, type[Method]] = {
     "icarl": ICarl,
     "cec": Cec,
     "geometer": Geometer,
+    "tap": Tap,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,
