@@ -143,6 +143,8 @@ OWN_SAMPLED = {
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
+    "geometer": {"base_uniformity", "uniformity", "separability", "teacher"},
+    "tap": {"cosface_scale", "cosface_margin", "weight_share", "calibration"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
     "sgc-lda": OF_FEATURES | {"shrinkage"},
