@@ -18,6 +18,7 @@ from hagmeta.methods import METHODS
 from hagmeta.methods.tap import calibrated, chosen_classes, cosface_loss, drifted, view_of
 from hagmeta.packs.pack import no_progress
 from hagmeta.packs.randomness import fold
+from hagmeta.phases.meta_training import supervised_episodes
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.sparse.graph import Graph
@@ -151,3 +152,20 @@ def test_the_mark_of_unlabelled_nodes_goes_with_the_calibration() -> None:
     tap = METHODS["tap"]
     assert "queries" in tap.traits_of(resolve(RunConfig(method="tap"))).transductive
     assert not tap.traits_of(resolve(RunConfig(method="tap", calibration=0))).transductive
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "sage"])
+def test_other_views_do_not_use_inputs_propagated_for_the_graph(
+    dataset: Dataset, small: Small, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(method="tap", encoder=encoder, inputs="svd", learning_rate=1e-4)
+    losses = []
+    for once in (True, False):
+        monkeypatch.setattr(Graph, "pays_once", lambda *_, pays=once: pays)
+        context = prepare(config, [0, 5], dataset, CPU)
+        pack = pretrain(context, None, no_progress)
+        training = context.knowledge.training()
+        assert bool(training.graph.fixed) is once
+        episode = next(supervised_episodes(context, training))
+        losses.append(episode.loss(pack, torch.tensor([1, 2]))[0])
+    torch.testing.assert_close(*losses, rtol=1e-3, atol=1e-3)
