@@ -62,11 +62,11 @@ class Settles(Method):
         """Return the statistics that no step of a session changes. Steps find them in `view.settled`."""
 
 
-class Consolidates(Method):
+class Finishes(Method):
     """A method that changes its parameters once more after the gradient steps of a session."""
 
     @abstractmethod
-    def consolidate(self, shared: Shared, view: View, task: Task) -> Parameters:
+    def finish(self, shared: Shared, view: View, task: Task) -> Parameters:
         """Return the parameters that change after the steps of a session. Under `released` none change."""
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
-from hagmeta.methods.parts import Consolidates, Settles
+from hagmeta.methods.parts import Finishes, Settles
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
 from hagmeta.packs.pack import Parameters
@@ -58,7 +58,7 @@ class Encoded(NamedTuple):
     view: View
 
 
-class Tap(Settles, Consolidates):
+class Tap(Settles, Finishes):
     """Cosine prototypes over an encoder that is trained on three views of the graph.
 
     After the steps of a session, the weights become 5 % new and 95 % old ones. Old prototypes follow the
@@ -162,7 +162,7 @@ class Tap(Settles, Consolidates):
         # Steps change parameters in place, so these are copies.
         return embedded.detach(), *(value.detach().clone() for value in self.parameters())
 
-    def consolidate(self, shared: Shared, view: View, task: Task) -> Parameters:
+    def finish(self, shared: Shared, view: View, task: Task) -> Parameters:
         before = view.settled[1:]
         return {
             name: self.new * now + (1 - self.new) * then
