@@ -42,7 +42,7 @@ class TapSettings(MethodSettings):
         at_least=0,
         at_most=1,
     )
-    calibration: float = setting(
+    neighbour_share: float = setting(
         0.7,
         "share of the neighbourhood's mean in a new prototype, in each round of the calibration (0: off)",
         at_least=0,
@@ -87,7 +87,7 @@ class Tap(Settles, Finishes):
 
     own_settings = TapSettings
     defaults: ClassVar = {"classifier": "cosine"}
-    differs: ClassVar = (*COMMON, "cosface_scale", "cosface_margin", "weight_share", "calibration")
+    differs: ClassVar = (*COMMON, "cosface_scale", "cosface_margin", "weight_share", "neighbour_share")
     traits: ClassVar = MethodTraits(
         title="TAP",
         citation="Yayong Li, Peyman Moghadam, Can Peng, Nan Ye and Piotr Koniusz. Inductive Graph Few-shot"
@@ -102,19 +102,19 @@ class Tap(Settles, Finishes):
 
     def __init__(self, settings: TapSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.ways, self.calibrates = sizes.n_way, settings.calibration > 0
+        self.ways, self.calibrates = sizes.n_way, settings.neighbour_share > 0
         hold(
             self,
             scale=settings.cosface_scale,
             margin=settings.cosface_margin,
             new=settings.weight_share,
-            moved=settings.calibration,
+            moved=settings.neighbour_share,
         )
 
     @classmethod
     def traits_of(cls, settings: TapSettings) -> MethodTraits:
         traits = super().traits_of(settings)
-        return traits if settings.calibration else replace(traits, transductive="")
+        return traits if settings.neighbour_share else replace(traits, transductive="")
 
     @classmethod
     def passes(cls, settings: TapSettings) -> int:

@@ -55,7 +55,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "cosface_scale": (15.0, 1.0, 40.0),
     "cosface_margin": (0.1, 0.0, 0.5),
     "weight_share": (0.05, 1.0, 0.5),
-    "calibration": (0.7, 0.1, 1.0),
+    "neighbour_share": (0.7, 0.1, 1.0),
 }
 
 

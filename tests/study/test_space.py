@@ -144,7 +144,7 @@ OWN_SAMPLED = {
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
     "geometer": {"base_uniformity", "uniformity", "separability", "teacher"},
-    "tap": {"cosface_scale", "cosface_margin", "weight_share", "calibration"},
+    "tap": {"cosface_scale", "cosface_margin", "weight_share", "neighbour_share"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
     "sgc-lda": OF_FEATURES | {"shrinkage"},
