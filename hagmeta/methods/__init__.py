@@ -10,6 +10,7 @@ from hagmeta.methods.cec import Cec
 from hagmeta.methods.er_gnn import ErGnn
 from hagmeta.methods.ewc import Ewc
 from hagmeta.methods.fecam import FeCam
+from hagmeta.methods.geometer import Geometer
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
@@ -21,6 +22,7 @@ from hagmeta.methods.ranpac import RanPac
 from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
 from hagmeta.methods.teen import Teen
 from hagmeta.methods.tlp import Tlp
+from hagmeta.methods.tap import Tap
 
 __all__ = [
     "METHODS",
@@ -53,6 +55,8 @@ _METHODS: dict[str, type[Method]] = {
     "tlp": Tlp,
     "lwf": Lwf,
     "ewc": Ewc,
+    "geometer": Geometer,
+    "tap": Tap,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

@@ -74,6 +74,14 @@ class Settles(Method):
         """Return the statistics that no step of a session changes. Steps find them in `view.settled`."""
 
 
+class Finishes(Method):
+    """A method that changes its parameters once more after the gradient steps of a session."""
+
+    @abstractmethod
+    def finish(self, shared: Shared, view: View, task: Task) -> Parameters:
+        """Return the parameters that change after the steps of a session. Under `released` none change."""
+
+
 class OnNarrowInputs(Method):
     """A method that propagates the reduced inputs (`View.narrow`) without a learnt layer."""
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import SessionLearning, Shared, Task
-from hagmeta.methods.parts import Replays, Settles
+from hagmeta.methods.parts import Finishes, Replays, Settles
 from hagmeta.packs.pack import Pack, Progress, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
@@ -216,6 +216,14 @@ class _AnsweringAfterLearning(_Learner):
             return
         for steps in self.lesson.courses(self.context.settings.finetune_steps):
             self._take(steps, pack, knowledge, streams, session)
+        if issubclass(self.context.method, Finishes):
+            self._finish(pack, knowledge, streams, session)
+
+    @torch.no_grad()
+    def _finish(self, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> None:
+        """Let the method change its parameters after the steps of a session."""
+        task, shared = self._task(knowledge, streams, session)
+        pack.assign(pack.run("finish", (shared,), knowledge.view, task))
 
     def _take(
         self, number: int, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int

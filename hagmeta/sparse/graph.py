@@ -246,6 +246,23 @@ class Graph:
         return matmul(self.features.transposed, rows) * words.unsqueeze(-1)
 
     @cached_property
+    def for_other_views(self) -> Graph:
+        """Return this graph without propagated inputs, which are right for one view only."""
+        other = copy(self)
+        other.fixed = {}
+        return other
+
+    @cached_property
+    def without_edges(self) -> Graph:
+        """Return a graph with the same features whose nodes have no neighbours but themselves."""
+        other = copy(self.for_other_views)
+        for name in ("edges", "degree", "log_degree"):
+            vars(other).pop(name, None)
+        other.loops = scipy.sparse.identity(self.num_nodes, dtype=self.loops.dtype, format="csr")
+        other.adjacency = type(self.adjacency)(other.loops, self.device)
+        return other
+
+    @cached_property
     def degree(self) -> Tensor:
         """Return the number (nodes,) of neighbours in the whole graph plus one."""
         return torch.from_numpy(self.loops.sum(1).A1).to(self.device, torch.float32)

@@ -52,6 +52,14 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "probe_penalty": (1.0, 0.01, 10.0),
     "calibration": (0.5, 0.1, 1.0),
     "calibration_scale": (16.0, 1.0, 64.0),
+    "base_uniformity": (0.1, 0.0, 1.0),
+    "uniformity": (1.0, 0.0, 0.3),
+    "separability": (2.0, 0.0, 0.5),
+    "teacher": (2.0, 0.0, 10.0),
+    "cosface_scale": (15.0, 1.0, 40.0),
+    "cosface_margin": (0.1, 0.0, 0.5),
+    "weight_share": (0.05, 1.0, 0.5),
+    "neighbour_share": (0.7, 0.1, 1.0),
 }
 
 

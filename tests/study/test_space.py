@@ -147,6 +147,8 @@ OWN_SAMPLED = {
     "tlp": {"probe_penalty"},
     "ewc": {"consolidation"},
     "lwf": {"distillation", "temperature", "distil_on"},
+    "geometer": {"base_uniformity", "uniformity", "separability", "teacher"},
+    "tap": {"cosface_scale", "cosface_margin", "weight_share", "neighbour_share"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
     "sgc-lda": OF_FEATURES | {"shrinkage"},
