@@ -20,9 +20,9 @@ from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
 from hagmeta.methods.ranpac import RanPac
 from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
+from hagmeta.methods.tap import Tap
 from hagmeta.methods.teen import Teen
 from hagmeta.methods.tlp import Tlp
-from hagmeta.methods.tap import Tap
 
 __all__ = [
     "METHODS",
