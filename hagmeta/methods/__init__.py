@@ -8,6 +8,7 @@ from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLe
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec
 from hagmeta.methods.er_gnn import ErGnn
+from hagmeta.methods.fact import Fact
 from hagmeta.methods.fecam import FeCam
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
@@ -45,6 +46,7 @@ _METHODS: dict[str, type[Method]] = {
     "er-gnn": ErGnn,
     "icarl": ICarl,
     "cec": Cec,
+    "fact": Fact,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

@@ -47,6 +47,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "tukey": (0.7, 0.3, 0.9),
     "unlabelled": (0.1, 1.0, 0.01),
     "coupling": (4.0, 0.5, 1.0),
+    "virtual_weight": (0.01, 0.0, 1.0),
+    "virtual_share": (0.1, 0.0, 0.5),
     "inner_rate": (0.02, 0.2, 0.001),
 }
 
