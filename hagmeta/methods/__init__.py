@@ -13,6 +13,7 @@ from hagmeta.methods.fecam import FeCam
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
+from hagmeta.methods.lpmc import Lpmc
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
@@ -47,6 +48,7 @@ _METHODS: dict[str, type[Method]] = {
     "icarl": ICarl,
     "cec": Cec,
     "fact": Fact,
+    "lpmc": Lpmc,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

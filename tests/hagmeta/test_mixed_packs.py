@@ -49,6 +49,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "coupling": (4.0, 0.5, 1.0),
     "virtual_weight": (0.01, 0.0, 1.0),
     "virtual_share": (0.1, 0.0, 0.5),
+    "cluster_distance": (0.5, 0.1, 0.9),
+    "cluster_nodes": (5, 2, 3),
     "inner_rate": (0.02, 0.2, 0.001),
 }
 
