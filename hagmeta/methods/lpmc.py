@@ -7,17 +7,17 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from hagmeta.common.settings import MOST_NODES, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
-from hagmeta.packs.randomness import seeded
 from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 MOST = 64  # nodes per class that are clustered
+GOLDEN = 2654435769  # multiples of it, modulo 2^32, are all different and spread evenly
 TEMPERATURE = 0.07  # of the cosines, as in the authors' code
 ROUNDING = 1e-3  # of a sum of weights
 
@@ -51,7 +51,8 @@ class Lpmc(Method):
       clusters are found again in each step, and gradients flow through their centres.
     - The paper updates stored centres, sums, counts and radii as nodes arrive. Here the clusters of a class
       are computed from all its readable labels, so radii are not needed.
-    - A class is clustered by at most 64 labelled nodes, drawn once per seed. They are compared pairwise.
+    - At most 64 labelled nodes of a class are clustered, because DBSCAN compares all pairs. They are chosen
+      by a fixed hash of the node number.
     - There is no distillation. Its default weight in the authors' code is 0.00001.
 
     The authors' code counts the nodes outside all clusters a second time, as one more cluster. We do not
@@ -76,12 +77,6 @@ class Lpmc(Method):
 
     def __init__(self, settings: LpmcSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        # Of the nodes of a class, those with the highest priority are clustered.
-        self.priority = seeded(
-            seed,
-            "init/lpmc",
-            lambda: nn.Parameter(torch.randperm(sizes.nodes, dtype=torch.float32), requires_grad=False),
-        )
         hold(self, cluster_distance=settings.cluster_distance, cluster_nodes=settings.cluster_nodes)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
@@ -119,13 +114,15 @@ class Lpmc(Method):
         found = []
         if len(task.averaged):
             known = shared.class_means.shares(task.averaged) > 0
-            priority, nodes = torch.where(known, self.priority, -1).topk(min(MOST, known.shape[-1]))
-            found.append((nodes, (priority >= 0).to(self.priority.dtype)))
+            every = torch.arange(known.shape[-1], device=known.device)
+            spread = torch.where(known, every * GOLDEN % 2**32, -1)
+            number, nodes = spread.topk(min(MOST, len(every)))
+            found.append((nodes, (number >= 0).to(torch.float32)))
         if len(task.support):
             shots = task.support.shape[-1]
             some = torch.arange(min(MOST, shots), device=task.support.device) * shots // min(MOST, shots)
             nodes = task.support[:, some]
-            found.append((nodes, once(nodes).to(self.priority.dtype)))
+            found.append((nodes, once(nodes)))
         return found
 
 

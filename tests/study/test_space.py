@@ -143,6 +143,8 @@ OWN_SAMPLED = {
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
+    "fact": {"virtual_classes", "virtual_weight", "virtual_share"},
+    "lpmc": {"cluster_distance", "cluster_nodes"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
     "sgc-lda": OF_FEATURES | {"shrinkage"},
@@ -161,7 +163,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
         (name, method, "half") for name in EMBEDDED
     ]
     learns = METHODS[method].session_learning is not SessionLearning.NONE
-    stays = {"frozen", "cec", "meta-gnn", *CLOSED} - {"posterior-means"}
+    stays = {"frozen", "cec", "fact", "meta-gnn", *CLOSED} - {"posterior-means"}
     assert learns == (method not in stays)
     steps = {"finetune_steps", "finetune_rate"} if learns else set()
     own = OWN_SAMPLED.get(method, set())
