@@ -66,9 +66,9 @@ class Fact(Grows):
     - Predictions mix the softmax over the classes with a path through the virtual prototypes: the sum over
       these of p(prototype | node) p(class | prototype). Both factors are softmaxes of scaled cosines.
 
-    The authors' code differs from their paper in three points, which we do not follow. It trains a second
-    copy of the virtual prototypes on the mixtures. It lets three random base classes use each of them. Its
-    path has unscaled cosines to the closest 40 prototypes.
+    We do not follow three details of the authors' code. It trains a second copy of the virtual prototypes on
+    the mixtures. It lets only three random base classes use each of them. Its path has unscaled cosines to
+    the closest 40 prototypes.
 
     Labels: the train nodes of known classes, and the supports of new ones. Means of earlier classes are over
     the labels that `rehearsal` allows. With `rehearsal: none` they stay as computed in their session. Under

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
+from hagmeta.methods import lpmc
 from hagmeta.methods.lpmc import class_vectors, dbscan, once
 from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import prepare, pretrain
+from hagmeta.protocol.scenario import TRAIN
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -98,3 +100,22 @@ def test_a_new_class_is_one_cluster_or_its_supports(dataset: Dataset, small: Sma
     expected = unit(rows.mean(1)) if least == 3 else unit(rows).mean(1)
     torch.testing.assert_close(vectors[0, -2:], expected)
     assert vectors.shape[1] == task.classes.shape[1] and (vectors.norm(dim=-1) < 1.0001).all()
+
+
+def test_at_most_some_train_nodes_of_a_class_are_clustered(
+    dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lpmc, "MOST", 40)
+    context = prepare(small(method="lpmc"), [0, 5], dataset, CPU)
+    pack = pretrain(context, None, no_progress)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.knowledge.session(streams, 1)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    task = context.tasks.session(streams, 1)
+    (nodes, weight), _ = pack.run(lambda method, *given: method._labelled(*given), (shared,), task)
+    for seed, scenario in enumerate(context.scenarios):
+        for known, of_class, each in zip(streams[seed].known, nodes[seed], weight[seed], strict=True):
+            train = scenario.nodes_of(np.array([known]), TRAIN)
+            chosen = of_class[each > 0].numpy()
+            assert len(set(chosen)) == len(chosen) == min(40, len(train)) and np.isin(chosen, train).all()
+            assert chosen.max() > np.median(train) > chosen.min()  # not only the first ones
