@@ -9,11 +9,13 @@ from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec
 from hagmeta.methods.er_gnn import ErGnn
 from hagmeta.methods.ewc import Ewc
+from hagmeta.methods.fact import Fact
 from hagmeta.methods.fecam import FeCam
 from hagmeta.methods.geometer import Geometer
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
+from hagmeta.methods.lpmc import Lpmc
 from hagmeta.methods.lwf import Lwf
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.posterior_means import PosteriorMeans
@@ -57,6 +59,8 @@ _METHODS: dict[str, type[Method]] = {
     "ewc": Ewc,
     "geometer": Geometer,
     "tap": Tap,
+    "fact": Fact,
+    "lpmc": Lpmc,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

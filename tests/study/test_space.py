@@ -149,6 +149,8 @@ OWN_SAMPLED = {
     "lwf": {"distillation", "temperature", "distil_on"},
     "geometer": {"base_uniformity", "uniformity", "separability", "teacher"},
     "tap": {"cosface_scale", "cosface_margin", "weight_share", "neighbour_share"},
+    "fact": {"virtual_classes", "virtual_weight", "virtual_share"},
+    "lpmc": {"cluster_distance", "cluster_nodes"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
     "sgc-lda": OF_FEATURES | {"shrinkage"},
@@ -168,6 +170,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
     ]
     learns = METHODS[method].session_learning is not SessionLearning.NONE
     stays = {"frozen", "cec", "meta-gnn", "teen", "tlp", *CLOSED} - {"posterior-means"}
+    stays = {"frozen", "cec", "fact", "meta-gnn", *CLOSED} - {"posterior-means"}
     assert learns == (method not in stays)
     steps = {"finetune_steps", "finetune_rate"} if learns else set()
     own = OWN_SAMPLED.get(method, set())
