@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hagmeta.common.registry import Registry
 from hagmeta.common.settings import check_settings
+from hagmeta.methods.amm_gnn import AmmGnn
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec
@@ -45,6 +46,7 @@ _METHODS: dict[str, type[Method]] = {
     "er-gnn": ErGnn,
     "icarl": ICarl,
     "cec": Cec,
+    "amm-gnn": AmmGnn,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

@@ -48,6 +48,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "unlabelled": (0.1, 1.0, 0.01),
     "coupling": (4.0, 0.5, 1.0),
     "inner_rate": (0.02, 0.2, 0.001),
+    "matching": (0.01, 0.5, 0.1),
+    "agreement": (0.01, 0.0, 1.0),
 }
 
 
