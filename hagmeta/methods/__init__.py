@@ -16,6 +16,7 @@ from hagmeta.methods.icarl import ICarl
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
+from hagmeta.methods.rale import Rale
 from hagmeta.methods.ranpac import RanPac
 from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
 
@@ -47,6 +48,7 @@ _METHODS: dict[str, type[Method]] = {
     "icarl": ICarl,
     "cec": Cec,
     "amm-gnn": AmmGnn,
+    "rale": Rale,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,
