@@ -14,7 +14,6 @@ from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.meta_gnn import MetaGnn, MetaGnnSettings
 from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.gcn import GCN
-from hagmeta.packs.randomness import seeded
 from hagmeta.packs.sums import sum_rows
 from hagmeta.packs.values import hold, like
 from hagmeta.sparse.graph import Graph, View
@@ -74,6 +73,8 @@ class AmmGnn(MetaGnn):
     - The inner steps are those of Meta-GNN: 5 steps at 0.02, differentiated. The re-implementation takes 20
       first-order steps at 0.1. Inner steps do not change the map.
     - The encoder is a GCN, because the scale and the shift are applied in its first layer.
+    - The map starts at 0, so training starts from Meta-GNN. A random shift would outweigh the few words of a
+      node, because it enters thousands of columns.
     - A task without supports, such as session 0, gets the constant part of the map.
 
     Labels are read as in Meta-GNN. With `rehearsal: none` the scale and the shift come from the supports of
@@ -93,7 +94,9 @@ class AmmGnn(MetaGnn):
 
     def __init__(self, settings: AmmGnnSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.matcher = seeded(seed, "init/matcher", lambda: nn.Linear(1, 2))  # to alpha and beta
+        self.matcher = nn.Linear(1, 2)  # to alpha and beta
+        for parameter in self.matcher.parameters():
+            nn.init.zeros_(parameter)
         hold(self, matching=settings.matching, agreement=settings.agreement)
 
     @classmethod
