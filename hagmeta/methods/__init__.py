@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hagmeta.common.registry import Registry
 from hagmeta.common.settings import check_settings
+from hagmeta.methods.amm_gnn import AmmGnn
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.cec import Cec
@@ -20,6 +21,7 @@ from hagmeta.methods.lwf import Lwf
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
+from hagmeta.methods.rale import Rale
 from hagmeta.methods.ranpac import RanPac
 from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
 from hagmeta.methods.tap import Tap
@@ -61,6 +63,8 @@ _METHODS: dict[str, type[Method]] = {
     "tap": Tap,
     "fact": Fact,
     "lpmc": Lpmc,
+    "amm-gnn": AmmGnn,
+    "rale": Rale,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

@@ -122,6 +122,14 @@ class Graph:
         weight = words @ weight if words.dim() == 2 else weight * words.unsqueeze(-1)
         return matmul(self.features, weight, needed) * rows.unsqueeze(-1)
 
+    def summed(self, weights: Tensor, view: View) -> Tensor:
+        """Return weighted sums of inputs over all nodes: weights (nodes, sums) to (inputs, sums)."""
+        if not view.inputs:
+            return matmul(self.features.transposed, weights)
+        words, rows = view.inputs
+        sums = matmul(self.features.transposed, weights * rows.unsqueeze(-1))
+        return words.mT @ sums if words.dim() == 2 else sums * words.unsqueeze(-1)
+
     def aggregated_inputs(self, weight: Tensor, view: View) -> Tensor:
         """Return `aggregate` of `mapped`, (nodes, width)."""
         if AGGREGATED in self.fixed:

@@ -18,12 +18,21 @@ class PlainMatrix(ABC):
     def product(self, dense: Tensor) -> Tensor:
         """Multiply (columns, width) to (rows, width). The product is differentiable any number of times."""
 
+    @property
+    @abstractmethod
+    def transposed(self) -> PlainMatrix:
+        """Return the transposed matrix."""
+
 
 class PlainDenseMatrix(PlainMatrix):
     """A dense matrix."""
 
     def __init__(self, matrix: Tensor) -> None:
         self._matrix = matrix
+
+    @property
+    def transposed(self) -> PlainDenseMatrix:
+        return PlainDenseMatrix(self._matrix.T)
 
     def product(self, dense: Tensor) -> Tensor:
         return self._matrix @ dense

@@ -64,6 +64,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "cosface_margin": (0.1, 0.0, 0.5),
     "weight_share": (0.05, 1.0, 0.5),
     "neighbour_share": (0.7, 0.1, 1.0),
+    "matching": (0.01, 0.5, 0.1),
+    "agreement": (0.01, 0.0, 1.0),
 }
 
 
