@@ -12,7 +12,7 @@ from hagmeta.methods.fecam import FeCam
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
-from hagmeta.methods.mecoin import Mecoin
+from hagmeta.methods.mecoin import MeCoin
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
@@ -46,7 +46,7 @@ _METHODS: dict[str, type[Method]] = {
     "er-gnn": ErGnn,
     "icarl": ICarl,
     "cec": Cec,
-    "mecoin": Mecoin,
+    "mecoin": MeCoin,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

@@ -6,7 +6,6 @@ import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
-from hagmeta.methods.parts import CachesFeatures, Grows, HasOwnSteps, OwnSteps, Replays
+from hagmeta.methods.parts import CachesFeatures, Grows, HasOwnSteps, OwnSteps
 from hagmeta.nn.encoder import Embedding, EveryNode
 from hagmeta.nn.head import LABEL_SMOOTHING, LinearHead
 from hagmeta.nn.prototypes import mean_prototypes
@@ -34,12 +33,6 @@ class MecoinSettings(MethodSettings):
 
     codebooks: int = setting(100, "number of random projections that vote", at_least=1, at_most=10_000)
     key_width: int = setting(14, "width of a random projection", at_least=1, at_most=4096)
-    key_decay: float = setting(
-        0.95,
-        "weight of the old key when a session updates the key of an earlier class",
-        at_least=0,
-        at_most=1,
-    )
     value_start: float = setting(
         1.0, "logit of its own class in the value of a new key", at_least=0, at_most=HIGHEST_WEIGHT
     )
@@ -48,7 +41,7 @@ class MecoinSettings(MethodSettings):
     )
 
 
-class Mecoin(CachesFeatures, Grows, HasOwnSteps, Replays):
+class MeCoin(CachesFeatures, Grows, HasOwnSteps):
     """A frozen encoder, and a memory of keys and values that predicts.
 
     A key is a class prototype. Every codebook has a random projection. In it, a node retrieves the value of
@@ -57,9 +50,8 @@ class Mecoin(CachesFeatures, Grows, HasOwnSteps, Replays):
 
     We made these choices to adapt it:
 
-    - Every class has one key: the mean of its labelled nodes. Projections are linear, so one mean serves all
-      codebooks. Keys are moving averages, with one update per session. At 0.95 per epoch, 2000 epochs leave
-      nothing of an old key, so `key_decay` is 0 by default.
+    - Every class has one key: the mean of its labelled nodes. Published keys are moving averages. At 0.95 per
+      epoch, nothing is left of an old key after the 2000 epochs of a session, so the average is the mean.
     - Values and MLP first learn from all train nodes of base and novel-train classes. The published code
       gives these classes five labels each, like all others.
     - The value of a new key starts with a logit for its own class. Published values start at 0 and learn for
@@ -69,18 +61,20 @@ class Mecoin(CachesFeatures, Grows, HasOwnSteps, Replays):
       stays a random map. It also makes predictions depend on the other queries.
     - Only classes that have arrived have outputs. The published values and MLP have outputs for all classes
       of the stream from the start.
+    - Steps predict one held-out support per class and train nodes of known classes, like other methods here.
     - The last step of a session counts. The published code chooses the best epoch by validation nodes of
       novel classes. These are a fifth of each class, and their labels are not available here.
 
     The published code also differs from the paper in its keys. They are not class prototypes. It finds 800
     per codebook by vector quantisation of base-class nodes, and sessions do not change them.
 
-    Labels: a session reads its supports, and nodes of earlier classes as far as `rehearsal` allows. With
-    `rehearsal: none` nothing is replayed, and earlier keys do not move.
+    Labels: in a session, keys and steps read the supports of the session. Of earlier classes they read the
+    train nodes and supports that `rehearsal` allows: all, or M per class. With `rehearsal: none` earlier keys
+    stay as their session left them, and only the held-out supports of the session are predicted in its steps.
     """
 
     own_settings = MecoinSettings
-    differs: ClassVar = (*COMMON, "key_decay", "value_start", "interaction")
+    differs: ClassVar = (*COMMON, "value_start", "interaction")
     traits: ClassVar = MethodTraits(
         title="Mecoin",
         citation="Dong Li, Aijia Zhang, Junqi Gao and Biqing Qi. An Efficient Memory Module for Graph"
@@ -88,7 +82,6 @@ class Mecoin(CachesFeatures, Grows, HasOwnSteps, Replays):
     )
     meta_training = MetaTraining.SUPERVISED
     freezes_encoder = True
-    key_decay: Tensor
     value_start: Tensor
     interaction: Tensor
 
@@ -97,14 +90,12 @@ class Mecoin(CachesFeatures, Grows, HasOwnSteps, Replays):
         books, width, classes = settings.codebooks, settings.embedding, sizes.classes
         drawn = seeded(seed, "init/mecoin", lambda: torch.randn(books, width, settings.key_width))
         self.projections = nn.Parameter(drawn / settings.key_width**0.5, requires_grad=False)
-        self.keys = nn.Parameter(torch.zeros(classes, width), requires_grad=False)
         self.values = nn.Parameter(torch.zeros(classes, classes, books))  # key, predicted class, codebook
         self.hidden = seeded(seed, "init/mecoin-mlp", lambda: nn.Linear(width, MLP_WIDTH))
         self.head = LinearHead(classes, MLP_WIDTH)
         self.dropout = Rate(settings.dropout)
         hold(
             self,
-            key_decay=settings.key_decay,
             value_start=settings.value_start,
             interaction=settings.interaction,
         )
@@ -123,66 +114,44 @@ class Mecoin(CachesFeatures, Grows, HasOwnSteps, Replays):
         return self.encoder.embedding(shared.graph, view, propagated)
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
-        return votes(encoded.at(task.query), *self._memory(task.classes), at_once=1)
+        return self._votes(shared, encoded, task, at_once=1)
 
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        rows = self.encode(shared, view, None).at(task.query)
-        answers = votes(rows, *self._memory(task.classes), at_once=len(self.projections))
-        learnt = self.head(self._hidden(dropout(rows, self.dropout, key)), task.classes)
+        embedding = self.encode(shared, view, None)
+        answers = self._votes(shared, embedding, task, at_once=len(self.projections))
+        learnt = self.head(self._hidden(dropout(embedding.at(task.query), self.dropout, key)), task.classes)
         mistakes = F.cross_entropy(learnt, target, label_smoothing=LABEL_SMOOTHING)
         distance = interaction_loss(answers, learnt)
         return mistakes + like(self.interaction, distance) * distance, answers
 
     def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
-        embedding = self.encode(shared, view, None)
-        readable = task.classes[-(len(task.averaged) + len(task.support)) :]
         arriving = task.classes[-new:]
-        means = mean_prototypes(embedding, shared.class_means, task.averaged, task.support)
-        keys = updated_keys(self.keys[readable], means, new, self.key_decay)
-        own = F.one_hot(arriving, len(self.keys)).unsqueeze(-1) * torch.ones_like(self.values[0, 0])
-        hidden = EveryNode(self._hidden(embedding.all()))
-        starts = mean_prototypes(hidden, shared.class_means, task.averaged, task.support)[-new:]
-        weight, bias = self.head.started(arriving, starts)
-        return {
-            "keys": self.keys.index_copy(0, readable, keys),
-            "values": self.values.index_copy(0, arriving, own * self.value_start),
-            "head.weight": weight,
-            "head.bias": bias,
-        }
+        own = F.one_hot(arriving, len(self.values)).unsqueeze(-1) * torch.ones_like(self.values[0, 0])
+        hidden = EveryNode(self._hidden(self.encode(shared, view, None).all()))
+        # Classes of a session are known by supports. Classes known at the start are known by averages.
+        averaged = task.averaged[:0] if len(task.support) else task.averaged[-new:]
+        means = mean_prototypes(hidden, shared.class_means, averaged, task.support[-new:])
+        weight, bias = self.head.started(arriving, means)
+        values = self.values.index_copy(0, arriving, own * self.value_start)
+        return {"values": values, "head.weight": weight, "head.bias": bias}
 
     def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """Return nothing, because keys and values are parameters."""
-        return ()
-
-    def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
-        embedded = self.encode(shared, view, None).all()
-        return embedded, self._hidden(embedded)[:, :1]  # `select` reads neither
-
-    @classmethod
-    def select(
-        cls, settings: MecoinSettings, embeddings: list[np.ndarray], logits: list[np.ndarray], size: int
-    ) -> list[np.ndarray]:
-        """Return evenly spaced positions, because the published choice is random."""
-        counts = [(len(nodes), min(len(nodes), size)) for nodes in embeddings]
-        return [np.arange(kept) * found // kept for found, kept in counts]
+        return (self._keys(shared, self.encode(shared, view, None), task),)
 
     def _hidden(self, rows: Tensor) -> Tensor:
         hidden: Tensor = F.relu(self.hidden(rows))
         return hidden
 
-    def _memory(self, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the arguments of `votes` for some classes: projections, keys and values."""
-        keys = self.keys[classes] @ self.projections
-        values = self.values[classes.unsqueeze(-1), classes].permute(2, 0, 1)
-        return self.projections, keys, values
+    def _keys(self, shared: Shared, embedding: Embedding, task: Task) -> Tensor:
+        """Return the keys (classes, embedding) before projection."""
+        return mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
 
-
-def updated_keys(keys: Tensor, means: Tensor, new: int, decay: float | Tensor) -> Tensor:
-    """Return keys (classes, width): averages of old keys and `means`, and the means of the last `new`."""
-    old = len(keys) - new
-    return torch.cat([decay * keys[:old] + (1 - decay) * means[:old], means[old:]])
+    def _votes(self, shared: Shared, embedding: Embedding, task: Task, at_once: int) -> Tensor:
+        keys = self._keys(shared, embedding, task) @ self.projections
+        values = self.values[task.classes.unsqueeze(-1), task.classes].permute(2, 0, 1)
+        return votes(embedding.at(task.query), self.projections, keys, values, at_once)
 
 
 def votes(rows: Tensor, projections: Tensor, keys: Tensor, values: Tensor, at_once: int) -> Tensor:

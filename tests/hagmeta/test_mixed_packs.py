@@ -48,7 +48,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "unlabelled": (0.1, 1.0, 0.01),
     "coupling": (4.0, 0.5, 1.0),
     "inner_rate": (0.02, 0.2, 0.001),
-    "key_decay": (0.95, 0.5, 0.0),
     "value_start": (5.0, 0.0, 2.0),
     "interaction": (1.0, 0.1, 3.0),
 }

@@ -143,6 +143,7 @@ OWN_SAMPLED = {
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
+    "mecoin": {"codebooks", "key_width", "value_start", "interaction"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
     "sgc-lda": OF_FEATURES | {"shrinkage"},

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.special
 import scipy.stats
@@ -13,11 +11,12 @@ from sklearn.neighbors import NearestCentroid
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.mecoin import Mecoin, interaction_loss, updated_keys, votes
+from hagmeta.methods.mecoin import interaction_loss, votes
 from hagmeta.packs.pack import no_progress
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
+from hagmeta.protocol.scenario import TRAIN
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -69,20 +68,24 @@ def test_distillation_is_the_mean_of_both_divergences() -> None:
     assert float(interaction_loss(one, one + 3)) == pytest.approx(0, abs=1e-6)  # softmax ignores the shift
 
 
-def test_repeated_updates_are_pandas_exponential_moving_average() -> None:
-    seen = drawn(6, 1)
-    key = seen[:1]
-    for mean in seen[1:]:
-        key = updated_keys(key, mean.unsqueeze(0), new=0, decay=0.95)
-    expected = pd.Series(seen[:, 0].numpy()).ewm(alpha=0.05, adjust=False).mean().iloc[-1]
-    assert key.item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_new_keys_are_means() -> None:
-    keys, means = drawn(5, 3), drawn(3, 5).mT
-    updated = updated_keys(keys, means, new=2, decay=0.5)
-    torch.testing.assert_close(updated[:3], (keys[:3] + means[:3]) / 2)
-    assert torch.equal(updated[3:], means[3:])
+@torch.no_grad()
+def test_a_key_is_where_2000_published_updates_end(dataset: Dataset, small: Small) -> None:
+    context = prepare(small(method="mecoin", pretrain_epochs=3), [0], dataset, CPU)
+    pack = pretrain(context, None, no_progress)
+    (scenario,) = context.scenarios
+    knowledge = context.knowledge.session([scenario.test], 1)
+    shared = context.tasks.shared(knowledge, len(scenario.test.known), 1)
+    task = context.tasks.session([scenario.test], 1)
+    ((keys,),) = pack.run("keep", (shared,), knowledge.view, task)
+    nodes = torch.arange(dataset.num_nodes).unsqueeze(0)
+    (embedded,) = pack.run("embeddings", (shared,), knowledge.view, nodes)
+    supports = scenario.test.support[0]
+    labelled = [scenario.nodes_of(np.array([c]), TRAIN) for c in scenario.test.known]
+    for key, members in zip(keys, [*labelled, *supports], strict=True):
+        average = np.zeros(keys.shape[1])
+        for _ in range(2000):
+            average = 0.95 * average + 0.05 * embedded[members].double().numpy().mean(0)
+        np.testing.assert_allclose(key, average, rtol=1e-4, atol=1e-5)
 
 
 def played(dataset: Dataset, config: RunConfig) -> list[dict[str, torch.Tensor]]:
@@ -106,26 +109,16 @@ def test_the_encoder_and_the_projections_never_move(dataset: Dataset, small: Sma
         assert same is (name in fixed), name
 
 
-@pytest.mark.parametrize(("changes", "moves"), [({}, True), ({"rehearsal": "none"}, False)])
-def test_earlier_keys_move_only_if_their_labels_may_be_read(
-    dataset: Dataset, small: Small, changes: dict[str, Any], moves: bool
-) -> None:
-    states = played(dataset, small(method="mecoin", codebooks=5, **changes))
-    first, last = (state["keys"] for state in (states[2], states[-1]))  # (classes, pack, width)
-    known = first.abs().sum(-1) > 0
-    assert 0 < known.sum() < (last.abs().sum(-1) > 0).sum()
-    assert torch.equal(first[known], last[known]) is not moves
-
-
 def test_without_interaction_values_keep_their_start(dataset: Dataset, small: Small) -> None:
     states = played(dataset, small(method="mecoin", codebooks=5, interaction=0.0, value_start=2.0))
     values = states[-1]["values"]  # (key, class, pack, codebook)
-    met = states[-1]["keys"].abs().sum(-1) > 0  # (classes, pack)
-    expected = 2.0 * torch.diag_embed(met.T.float()).permute(1, 2, 0).unsqueeze(-1).expand_as(values)
-    assert torch.equal(values, expected)
+    own = values.diagonal().permute(2, 0, 1)  # (class, pack, codebook)
+    assert set(own.unique().tolist()) <= {0.0, 2.0}  # 0 for classes that never arrive
+    assert (own == 2.0).sum() == (values != 0).sum() > 0
 
 
-def test_replayed_nodes_are_spread_over_the_labels() -> None:
-    candidates = [np.zeros((length, 2)) for length in (10, 3, 5)]
-    chosen = Mecoin.select(None, candidates, candidates, 5)  # type: ignore[arg-type]
-    assert [each.tolist() for each in chosen] == [[0, 2, 4, 6, 8], [0, 1, 2], [0, 1, 2, 3, 4]]
+def test_values_learn_in_training_and_in_sessions(dataset: Dataset, small: Small) -> None:
+    states = played(dataset, small(method="mecoin", codebooks=5))
+    trained, first, last = (states[position]["values"] for position in (1, 2, -1))
+    assert not torch.equal(trained, torch.zeros_like(trained))
+    assert torch.equal(trained, first) and not torch.equal(first, last)
