@@ -18,6 +18,7 @@ from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
 from hagmeta.methods.lpmc import Lpmc
 from hagmeta.methods.lwf import Lwf
+from hagmeta.methods.mecoin import MeCoin
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
@@ -65,6 +66,7 @@ _METHODS: dict[str, type[Method]] = {
     "lpmc": Lpmc,
     "amm-gnn": AmmGnn,
     "rale": Rale,
+    "mecoin": MeCoin,
     "sgc-ncm": SgcNcm,
     "sgc-ridge": SgcRidge,
     "sgc-lda": SgcLda,

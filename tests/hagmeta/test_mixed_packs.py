@@ -66,6 +66,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "neighbour_share": (0.7, 0.1, 1.0),
     "matching": (0.01, 0.5, 0.1),
     "agreement": (0.01, 0.0, 1.0),
+    "value_start": (5.0, 0.0, 2.0),
+    "interaction": (1.0, 0.1, 3.0),
 }
 
 

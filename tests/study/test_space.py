@@ -151,6 +151,7 @@ OWN_SAMPLED = {
     "tap": {"cosface_scale", "cosface_margin", "weight_share", "neighbour_share"},
     "fact": {"virtual_classes", "virtual_weight", "virtual_share"},
     "lpmc": {"cluster_distance", "cluster_nodes"},
+    "mecoin": {"codebooks", "key_width", "value_start", "interaction"},
     "sgc-ncm": OF_FEATURES,
     "sgc-ridge": OF_FEATURES | {"ridge"},
     "sgc-lda": OF_FEATURES | {"shrinkage"},
