@@ -14,7 +14,7 @@ from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.parts import Finishes, Settles
 from hagmeta.nn.encoder import Embedding
-from hagmeta.nn.prototypes import after_known, support_and_queries
+from hagmeta.nn.prototypes import after_known, mean_prototypes
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import dropout, part
 from hagmeta.packs.values import hold
@@ -178,13 +178,15 @@ class Tap(Settles, Finishes):
 
     def _prototypes(self, shared: Shared, encoded: Encoded, task: Task) -> Tensor:
         """Return prototypes (classes, width) before the calibration."""
-        embedding, settled = encoded.embedding, encoded.view.settled
-        support, _ = support_and_queries(embedding, task.support, task.query[:0])
-        kept = task.kept
+        embedding, settled, kept = encoded.embedding, encoded.view.settled, task.kept
+        if not len(task.support):
+            return mean_prototypes(embedding, shared.class_means, task.averaged, task.support)
+        nodes = task.support.flatten()
+        support = embedding.at(nodes)
         if kept and settled:
-            before = settled[0][task.support.flatten()]
-            kept = (drifted(kept[0], before, support.flatten(0, 1)),)
-        return after_known(support.mean(-2), embedding, shared.class_means, task.averaged, kept)
+            kept = (drifted(kept[0], settled[0][nodes], support),)
+        few = support.unflatten(0, task.support.shape).mean(-2)
+        return after_known(few, embedding, shared.class_means, task.averaged, kept)
 
     def _calibrated(self, graph: Graph, encoded: Encoded, task: Task, prototypes: Tensor) -> Tensor:
         """Return prototypes (classes, width), after the calibration of classes known by supports."""

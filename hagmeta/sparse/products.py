@@ -130,6 +130,8 @@ def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tens
 
 def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows: Tensor) -> Tensor:
     """Return ``aggregate`` for some rows (rows,) only."""
+    if not len(rows):
+        return hidden[:0]
     if adjacency.compiled is not None:
         from hagmeta.sparse import cpu_products
 

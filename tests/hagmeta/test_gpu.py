@@ -163,7 +163,7 @@ def test_other_weights_of_the_attentions_are_the_same_eagerly(
 
 
 @pytest.mark.parametrize("rehearsal", ["2", "none"])
-@pytest.mark.parametrize("method", ["hag-meta", "icarl", "meta-gnn", "cec"])
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.traits.oracle])
 def test_a_run_with_fewer_labels_is_the_same_eagerly(
     dataset: Dataset, small: Small, method: str, rehearsal: str
 ) -> None:
@@ -172,7 +172,7 @@ def test_a_run_with_fewer_labels_is_the_same_eagerly(
     replayed, eager = (
         run(config, range(8), dataset=dataset, device=GPU, eager=eager) for eager in (False, True)
     )
-    for key in ("gpil", "stream"):
+    for key in ("gpil", "stream") if method in TRAINED else ("stream",):
         values = [np.mean([record["validation"][key] for record in pack]) for pack in (replayed, eager)]
         assert abs(values[0] - values[1]) < 0.02
 
