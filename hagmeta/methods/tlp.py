@@ -60,8 +60,8 @@ class Tlp(CachesFeatures):
       With less they may stop shortly before it. The paper's solver stops by itself.
 
     The penalty is C = 1, as published. It weighs more when there are fewer labels in total. With
-    `rehearsal: M` and a small M it dominates, and classes near the centre are never predicted. A
-    `probe_penalty` of 0.01 suits such cases better.
+    `rehearsal: M` and a small M it dominates, and new classes are rarely predicted. A smaller `probe_penalty`
+    helps then.
 
     Columns are scaled to 0 to 1 over all visible nodes, queries included.
 
