@@ -57,7 +57,11 @@ class Tlp(CachesFeatures):
     - All classes have the same weight. Otherwise classes with hundreds of labels would dominate classes with
       K. The loss is that of scikit-learn's `LogisticRegression` with C = 1 and balanced class weights.
     - A fixed number of Newton steps solves it. They reach the minimum for a `probe_penalty` of 0.1 or more.
-      With much less they stop before it. The paper's solver stops by itself.
+      With less they may stop shortly before it. The paper's solver stops by itself.
+
+    The penalty is C = 1, as published. It weighs more when there are fewer labels in total. With
+    `rehearsal: M` and a small M it dominates, and new classes are rarely predicted. A smaller `probe_penalty`
+    helps then.
 
     Columns are scaled to 0 to 1 over all visible nodes, queries included.
 
