@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
@@ -84,18 +83,16 @@ class Ewc(GrowingClassifier, Consolidates):
         change = penalty(self._learning(), self.importance, self.anchor)
         return loss + like(self.consolidation, change) * change, logits
 
-    def consolidate(self, shared: Shared, view: View, task: Task, target: Tensor) -> Parameters:
+    def task_loss(self, shared: Shared, view: View, task: Task, target: Tensor) -> Tensor:
+        (logits,) = self.logits(shared, view, (task,))
+        return balanced_loss(logits, target)
+
+    def consolidate(self, slopes: Parameters) -> Parameters:
         """Return importance and anchors with the terms of the task that was just learnt."""
-        learning = self._learning()
-
-        def loss(parameters: Parameters) -> Tensor:
-            (logits,) = functional_call(self, parameters, ("logits", shared, view, (task,)))
-            return balanced_loss(logits, target)
-
         found: Parameters = {}
-        for name, slope in grad(loss)(learning).items():
+        for name, value in self._learning().items():
             key = _key(name)
-            terms = self.importance[key], self.anchor[key], slope.square(), learning[name]
+            terms = self.importance[key], self.anchor[key], slopes[name].square(), value
             found[f"importance.{key}"], found[f"anchor.{key}"] = with_task(*terms)
         return found
 
