@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -12,6 +13,8 @@ from hagmeta.nn.head import LinearHead
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import Parameters
 from hagmeta.sparse.graph import View
+
+IGNORED = -100  # the target of nodes that `F.cross_entropy` leaves out
 
 
 class GrowingClassifier(Grows):
@@ -58,3 +61,9 @@ class GrowingMethod(GrowingClassifier, Replays):
     def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
         embedded = self.encode(shared, view, None).all()
         return embedded, self.head(embedded, task.classes)
+
+
+def loss_among_new(logits: Tensor, target: Tensor, new: int) -> Tensor:
+    """Return the cross-entropy among the last `new` classes, over the nodes that belong to them."""
+    first = logits.shape[1] - new
+    return F.cross_entropy(logits[:, first:], torch.where(target < first, IGNORED, target - first))

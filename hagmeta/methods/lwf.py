@@ -6,19 +6,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.distillation import DistillationSettings, divergence
-from hagmeta.methods.growing import GrowingClassifier
+from hagmeta.methods.growing import GrowingClassifier, loss_among_new
 from hagmeta.nn.encoder import Embedding
 from hagmeta.packs.values import hold, like
 from hagmeta.sparse.graph import View
-
-IGNORED = -100  # the target of nodes that `F.cross_entropy` leaves out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +97,3 @@ class Lwf(GrowingClassifier):
         embedded = encoded.all() if self.distils_on_visible else encoded.at(task.query)
         logits: Tensor = self.head(embedded, task.classes[: -shared.task_sizes[-1]])
         return logits
-
-
-def loss_among_new(logits: Tensor, target: Tensor, new: int) -> Tensor:
-    """Return the cross-entropy among the last `new` classes, over the nodes that belong to them."""
-    first = logits.shape[1] - new
-    return F.cross_entropy(logits[:, first:], torch.where(target < first, IGNORED, target - first))

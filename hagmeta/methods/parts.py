@@ -50,12 +50,16 @@ class Consolidates(Method):
     """A method with parameters that summarise the classes learnt so far, for later sessions."""
 
     @abstractmethod
-    def consolidate(self, shared: Shared, view: View, task: Task, target: Tensor) -> Parameters:
-        """Return the parameters that change after a session.
+    def task_loss(self, shared: Shared, view: View, task: Task, target: Tensor) -> Tensor:
+        """Return the loss on what was learnt in a session, in evaluation mode.
 
         The queries of `task` are the supports of the session. In session 0 they are the labelled nodes of all
         known classes. Padding has a negative `target`.
         """
+
+    @abstractmethod
+    def consolidate(self, slopes: Parameters) -> Parameters:
+        """Return the parameters that change after a session, given the gradients of `task_loss`."""
 
 
 class CachesFeatures(Method):

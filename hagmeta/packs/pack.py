@@ -84,6 +84,15 @@ class Pack:
             ]
         )
 
+    def slopes(self, losses: Tensor) -> Parameters:
+        """Return the gradients of losses (pack,) by the trained parameters, with a leading pack axis."""
+        learning = {name: value for name, value in self.parameters.items() if value.requires_grad}
+        found = torch.autograd.grad(losses.sum(), list(learning.values()), materialize_grads=True)
+        return {name: self._leading(slope) for name, slope in zip(learning, found, strict=True)}
+
+    def _leading(self, value: Tensor) -> Tensor:
+        return value.movedim(-2, 0)
+
     def snapshot(self) -> Parameters:
         """Return a copy of all parameters."""
         return {name: value.detach().clone() for name, value in self.parameters.items()}

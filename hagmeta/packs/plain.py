@@ -40,6 +40,9 @@ class PlainPack(Pack):
         for name, value in values.items():
             self.parameters[name].copy_(_alone(value))
 
+    def _leading(self, value: Tensor) -> Tensor:
+        return _packed(value)
+
     def states(self) -> list[Parameters]:
         return [self.snapshot()]
 

@@ -18,7 +18,6 @@ from hagmeta.protocol.scenario import Scenario, Stream
 NO_TARGET = -1  # the target of padding
 
 
-@torch.no_grad()
 def consolidate(
     context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
 ) -> None:
@@ -26,7 +25,9 @@ def consolidate(
     if issubclass(context.method, Consolidates) and session < streams[0].sessions:
         shared = context.tasks.shared(knowledge, len(streams[0].known), session)
         lesson = labelled(context, streams, session)
-        pack.assign(pack.run("consolidate", (shared,), knowledge.view, *lesson))
+        slopes = pack.slopes(pack.run("task_loss", (shared,), knowledge.view, *lesson))
+        with torch.no_grad():
+            pack.assign(pack.run("consolidate", (), slopes))
 
 
 def labelled(context: Context, streams: Sequence[Stream], session: int) -> tuple[Task, Tensor]:

@@ -16,8 +16,8 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.distillation import divergence
-from hagmeta.methods.growing import GrowingClassifier
-from hagmeta.methods.lwf import Lwf, loss_among_new
+from hagmeta.methods.growing import GrowingClassifier, loss_among_new
+from hagmeta.methods.lwf import Lwf
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
