@@ -127,9 +127,11 @@ class Rale(CachesFeatures):
         return (self._located(shared, self.encode(shared, view, None), task)[1],)
 
     def _hubs(self, graph: Graph, view: View) -> Tensor:
-        """Return the hubs (hubs,)."""
-        place = pagerank(graph, view).argsort(descending=True, stable=True).argsort()
-        best = place < (HUB_SHARE * view.visible.sum()).clamp(min=self.hubs)
+        """Return the hubs (hubs,). Ranks are rounded, so that no rounding error of a device decides."""
+        visible = view.visible.sum()
+        rank = (pagerank(graph, view) * visible * 1000).round()
+        place = rank.argsort(descending=True, stable=True).argsort()
+        best = place < (HUB_SHARE * visible).clamp(min=self.hubs)
         return torch.where(best, uniform(self.key, graph.num_nodes), -1).topk(self.hubs).indices
 
     def _references(self, shared: Shared, task: Task) -> References:
