@@ -140,6 +140,8 @@ def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
 OF_FEATURES = {"features", "hops", "refitted", "tukey", "random_features"}
 OWN_SAMPLED = {
     "meta-gnn": {"inner_steps", "inner_rate"},
+    "amm-gnn": {"inner_steps", "inner_rate", "matching", "agreement"},
+    "rale": {"walk_length", "hubs", "references"},
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
