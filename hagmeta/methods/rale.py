@@ -7,17 +7,18 @@ from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
-from hagmeta.methods.parts import CachesFeatures, HasPrototypes
+from hagmeta.methods.parts import CachesFeatures
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.locations import Located, class_walks
 from hagmeta.nn.prototypes import distance_logits, mean_prototypes
 from hagmeta.nn.walks import backward_factors, one_hot, pagerank, walks_to
-from hagmeta.packs.randomness import seeded
+from hagmeta.packs.randomness import keys, seeded, uniform
+from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 HUB_SHARE = 0.05  # hubs are among this share of the visible nodes, those with the highest PageRank
@@ -51,7 +52,7 @@ class Encoded(NamedTuple):
     hubs: Tensor  # (nodes, hubs, 1 + walks) whether a node is the hub, and its walks
 
 
-class Rale(HasPrototypes, CachesFeatures):
+class Rale(CachesFeatures):
     """Prototypes of embeddings and of two locations: relative to the task's labels, and to hubs.
 
     As in the paper, a node's relative location is attention over its connections with the classes of the
@@ -87,6 +88,7 @@ class Rale(HasPrototypes, CachesFeatures):
         " Embedding for Few-Shot Node Classification on Graph. AAAI 2021.",
     )
     meta_training = MetaTraining.FEW_SHOT
+    key: Tensor  # decides which nodes are drawn
 
     def __init__(self, settings: RaleSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
@@ -95,8 +97,7 @@ class Rale(HasPrototypes, CachesFeatures):
         self.located = seeded(
             seed, "init/locations", lambda: Located(2 * settings.walk_length, settings.embedding)
         )
-        order = seeded(seed, "init/order", lambda: torch.rand(sizes.nodes))
-        self.order = nn.Parameter(order, requires_grad=False)  # decides which nodes are drawn
+        hold(self, key=int(keys([seed], "references")), dtype=torch.int64)
 
     @torch.no_grad()
     def propagate(self, graph: Graph, view: View) -> Tensor:
@@ -121,22 +122,25 @@ class Rale(HasPrototypes, CachesFeatures):
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
+    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         task = task._replace(query=task.query[:1])  # not needed here
-        return self._located(shared, self.encode(shared, view, None), task)[1]
+        return (self._located(shared, self.encode(shared, view, None), task)[1],)
 
     def _hubs(self, graph: Graph, view: View) -> Tensor:
-        """Return the hubs (hubs,)."""
-        place = pagerank(graph, view).argsort(descending=True, stable=True).argsort()
-        best = place < (HUB_SHARE * view.visible.sum()).clamp(min=self.hubs)
-        return torch.where(best, self.order, -1).topk(self.hubs).indices
+        """Return the hubs (hubs,). Ranks are rounded, so that no rounding error of a device decides."""
+        visible = view.visible.sum()
+        rank = (pagerank(graph, view) * visible * 1000).round()
+        place = rank.argsort(descending=True, stable=True).argsort()
+        best = place < (HUB_SHARE * visible).clamp(min=self.hubs)
+        return torch.where(best, uniform(self.key, graph.num_nodes), -1).topk(self.hubs).indices
 
     def _references(self, shared: Shared, task: Task) -> References:
         """Return the references of the classes known by averages, then of those known by supports."""
         parts = []  # nodes and whether they count, both (classes, references)
         if len(task.averaged):
             labelled = shared.class_means.shares(task.averaged) > 0
-            drawn = torch.where(labelled, self.order, -1).topk(self.references)
+            order = uniform(self.key, shared.graph.num_nodes)
+            drawn = torch.where(labelled, order, -1).topk(self.references)
             parts.append((drawn.indices, drawn.values >= 0))
         if len(task.support):
             chosen = spaced(task.support, self.references)

@@ -54,6 +54,12 @@ def part(key: Tensor | None, number: int) -> Tensor | None:
     return None if key is None else fold(key, number)
 
 
+def uniform(key: Tensor, count: int) -> Tensor:
+    """Return numbers (count,) between 0 and 1, in double precision."""
+    words = _mix(key + torch.arange(1, count + 1, device=key.device) * GOLDEN)
+    return ((words >> 11) & (2**53 - 1)).double() / 2**53
+
+
 class Rate(nn.Module):
     """A dropout rate, rounded to 1/256. It may differ within a pack, unless it is 0."""
 

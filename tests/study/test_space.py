@@ -140,6 +140,8 @@ def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
 OF_FEATURES = {"features", "hops", "refitted", "tukey", "random_features"}
 OWN_SAMPLED = {
     "meta-gnn": {"inner_steps", "inner_rate"},
+    "amm-gnn": {"inner_steps", "inner_rate", "matching", "agreement"},
+    "rale": {"walk_length", "hubs", "references"},
     "er-gnn": {"selection"},
     "icarl": {"distillation", "temperature"},
     "cec": {"cosine_scale"},
@@ -172,6 +174,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
     learns = METHODS[method].session_learning is not SessionLearning.NONE
     stays = {"frozen", "cec", "meta-gnn", "teen", "tlp", *CLOSED} - {"posterior-means"}
     stays = {"frozen", "cec", "fact", "meta-gnn", *CLOSED} - {"posterior-means"}
+    stays = {"frozen", "cec", "meta-gnn", "amm-gnn", *CLOSED} - {"posterior-means"}
     assert learns == (method not in stays)
     steps = {"finetune_steps", "finetune_rate"} if learns else set()
     own = OWN_SAMPLED.get(method, set())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from hagmeta.packs.randomness import dropout, dropout_scale, fold, keys, relu_dropout, seeded, stream
+from hagmeta.packs.randomness import dropout, dropout_scale, fold, keys, relu_dropout, seeded, stream, uniform
 
 CPU = torch.device("cpu")
 RATE = 0.3
@@ -115,6 +115,16 @@ def test_without_a_key_or_a_rate_nothing_is_dropped() -> None:
     assert dropout(values, RATE, None) is values
     assert dropout(values, 0.0, key_of(0)) is values
     assert torch.equal(relu_dropout(values, torch.zeros(3), 0.0, key_of(0)), torch.relu(values))
+
+
+def test_uniform_numbers_fill_the_unit_interval_and_do_not_depend_on_the_pack() -> None:
+    pack = keys([4, 0], "test")
+    both = vmap(lambda key: uniform(key, 20000))(pack)
+    assert torch.equal(both[1], uniform(pack[1], 20000))
+    for numbers in both.numpy():
+        share = np.histogram(numbers, bins=10, range=(0, 1))[0] / len(numbers)
+        np.testing.assert_allclose(share, 0.1, atol=0.01)
+    assert abs(np.corrcoef(both)[0, 1]) < 0.03
 
 
 def test_folded_keys_draw_unrelated_masks() -> None:
