@@ -15,6 +15,7 @@ from analysis.across import across_tables
 from analysis.claims import claims
 from analysis.drawing import Drawing
 from analysis.findings import findings
+from analysis.followers import follower_tables
 from analysis.frame import VERSION, Results, read
 from analysis.inference import ALIKE, DIFFERENT, LEVEL, MARGIN
 from analysis.margins import margin_tables
@@ -74,8 +75,9 @@ def write_report(
             f"--compare published: the paper has no numbers for {names} in these settings. "
             "Leave the option out, or report on a dataset of the paper."
         )
+    later = follower_tables(results)
     own = (across_tables, _rated, make_tables, margin_tables, rank_tables)
-    tables = list(_named_apart([*(each for make in own for each in make(results)), *published]))
+    tables = list(_named_apart([*(each for make in own for each in make(results)), *published, *later]))
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = [path for each in tables for path in table.save(each, out / "tables")]

@@ -19,7 +19,7 @@ from hagmeta.nn.head import LABEL_SMOOTHING, LinearHead
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import Rate, dropout, seeded
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 MLP_WIDTH = 64  # as published
@@ -62,6 +62,7 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
     - Only classes that have arrived have outputs. The published values and MLP have outputs for all classes
       of the stream from the start.
     - Steps predict one held-out support per class and train nodes of known classes, like other methods here.
+      Classes have equal weight in the loss. In the published code all have five labels.
     - The last step of a session counts. The published code chooses the best epoch by validation nodes of
       novel classes. These are a fifth of each class, and their labels are not available here.
 
@@ -122,9 +123,9 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
         embedding = self.encode(shared, view, None)
         answers = self._votes(shared, embedding, task, at_once=len(self.projections))
         learnt = self.head(self._hidden(dropout(embedding.at(task.query), self.dropout, key)), task.classes)
-        mistakes = F.cross_entropy(learnt, target, label_smoothing=LABEL_SMOOTHING)
-        distance = interaction_loss(answers, learnt)
-        return mistakes + like(self.interaction, distance) * distance, answers
+        mistakes = F.cross_entropy(learnt, target, reduction="none", label_smoothing=LABEL_SMOOTHING)
+        losses = mistakes + self.interaction * divergence(answers, learnt)
+        return (class_weights(target, answers.shape[-1]) * losses).sum(), answers
 
     def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
         arriving = task.classes[-new:]
@@ -178,7 +179,13 @@ def retrieved(rows: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return chosen.to(values.dtype) @ values
 
 
-def interaction_loss(one: Tensor, other: Tensor) -> Tensor:
-    """Return the mean of both Kullback-Leibler divergences between two logits (nodes, classes)."""
+def divergence(one: Tensor, other: Tensor) -> Tensor:
+    """Return the mean (nodes,) of both Kullback-Leibler divergences between two logits (nodes, classes)."""
     one, other = one.log_softmax(-1), other.log_softmax(-1)
-    return 0.5 * ((one.exp() - other.exp()) * (one - other)).sum(-1).mean()
+    return 0.5 * ((one.exp() - other.exp()) * (one - other)).sum(-1)
+
+
+def class_weights(target: Tensor, classes: int) -> Tensor:
+    """Return weights (nodes,) that sum to 1 and to the same number for every class in `target`."""
+    counts = F.one_hot(target, classes).sum(0)
+    return 1 / (counts[target] * (counts > 0).sum())

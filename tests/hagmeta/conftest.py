@@ -49,6 +49,7 @@ def small() -> Callable[..., RunConfig]:
             "inner_steps": 2,
             "memory": 4,
             "projection": 40,
+            "codebooks": 6,
         }
         return RunConfig(**(settings | changes))
 
@@ -81,6 +82,7 @@ def tiny() -> Callable[..., RunConfig]:
             "inner_steps": 1,
             "memory": 3,
             "projection": 40,
+            "codebooks": 6,
         }
         return RunConfig(**(settings | changes))
 

@@ -3,15 +3,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 import scipy.special
 import scipy.stats
 import torch
 from sklearn.neighbors import NearestCentroid
+from sklearn.utils.class_weight import compute_sample_weight
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.mecoin import interaction_loss, votes
+from hagmeta.methods.mecoin import class_weights, divergence, votes
 from hagmeta.packs.pack import no_progress
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
@@ -63,9 +63,15 @@ def test_only_retrieved_values_get_a_gradient() -> None:
 def test_distillation_is_the_mean_of_both_divergences() -> None:
     one, other = drawn(5, 4), 2 * drawn(5, 4).flip(0)
     p, q = (scipy.special.softmax(logits.double().numpy(), axis=1) for logits in (one, other))
-    expected = np.mean(scipy.stats.entropy(p, q, axis=1) + scipy.stats.entropy(q, p, axis=1)) / 2
-    assert float(interaction_loss(one, other)) == pytest.approx(expected, rel=1e-5)
-    assert float(interaction_loss(one, one + 3)) == pytest.approx(0, abs=1e-6)  # softmax ignores the shift
+    expected = (scipy.stats.entropy(p, q, axis=1) + scipy.stats.entropy(q, p, axis=1)) / 2
+    np.testing.assert_allclose(divergence(one, other), expected, rtol=1e-5)
+    np.testing.assert_allclose(divergence(one, one + 3), 0, atol=1e-6)  # softmax ignores the shift
+
+
+def test_classes_weigh_the_same_whatever_their_number_of_queries() -> None:
+    target = np.array([0, 0, 0, 2, 2, 3])
+    expected = compute_sample_weight("balanced", target) / len(target)
+    np.testing.assert_allclose(class_weights(torch.from_numpy(target), 5), expected, rtol=1e-6)
 
 
 @torch.no_grad()
