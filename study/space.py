@@ -345,16 +345,16 @@ def _check_search(space: Space, file: SpaceFile) -> None:
                 "set val_classes above 0 and use the strict protocol."
             )
     values = {dimension.key: _values_to_try(dimension) for dimension in space.sample}
-    if sum(map(len, values.values())) * len(space.configs) > MOST_CONFIGS:
+    sampled = {config: [dimension.key for dimension in space.dimensions(config)] for config in space.configs}
+    if sum(len(values[key]) for keys in sampled.values() for key in keys) > MOST_CONFIGS:
         raise file.top["search"].error(
             f"there are more than {MOST_CONFIGS:,} pairs of a configuration and a value of sample; "
             "use fewer configurations or values."
         )
-    for config in space.configs:
-        sampled = [dimension.key for dimension in space.dimensions(config)]
-        if not sampled:
+    for config, keys in sampled.items():
+        if not keys:
             raise file.top["sample"].error(f"no setting of sample applies to {config.method}.")
-        for key in sampled:
+        for key in keys:
             with file.top["sample"].value[key].located(f"on {config.dataset}: "):
                 for value in values[key]:
                     _feasible(replace(config, **{key: value}))

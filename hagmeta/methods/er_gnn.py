@@ -41,8 +41,8 @@ class ErGnn(GrowingMethod):
 
     - The base and novel-train classes are the first task, learnt from all their train nodes. Each session is
       another task, with K supports per class.
-    - The classifier grows and always predicts among all classes seen so far. A new row starts at the mean of
-      its supports.
+    - The classifier grows and always predicts among all classes seen so far. A new row starts in the
+      direction of the mean of its supports, with the mean length of the other rows.
     - Nodes to keep are chosen by their embeddings (MF* and CM* in the paper), after their task is learnt.
     - Coverage uses the mean distance of nodes to their class mean as its radius.
     - Influence is computed on the classifier only, with one Hessian block per class. The encoder is fixed.
@@ -58,6 +58,7 @@ class ErGnn(GrowingMethod):
         title="ER-GNN",
         citation="Fan Zhou and Chengtai Cao. Overcoming Catastrophic Forgetting in Graph Neural Networks with"
         " Experience Replay. AAAI 2021.",
+        revision=2,  # since 2, new rows are as long as trained ones, not twice the mean
     )
 
     def session_loss(

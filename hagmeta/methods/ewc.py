@@ -40,7 +40,8 @@ class Ewc(GrowingClassifier, Consolidates):
       another task, with K supports per class.
     - One classifier predicts among all classes seen so far. The new supports are learnt among the classes of
       their session only. CGLB learns them among all classes, which forgot more on held-out classes of Debian.
-    - A new row starts at the mean of its supports, before the penalty applies to it.
+    - A new row starts in the direction of the mean of its supports, with the mean length of the other rows.
+      Then the penalty applies to it.
     - F is the squared gradient of the mean loss of a task, and the penalty has no factor 1/2. This is the
       form of the graph benchmark CGLB. The paper averages the squared gradients of single examples.
     - That loss compares all classes seen so far, which count equally. It is computed without dropout; CGLB

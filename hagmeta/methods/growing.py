@@ -18,7 +18,7 @@ IGNORED = -100  # the target of nodes that `F.cross_entropy` leaves out
 
 
 class GrowingClassifier(Grows):
-    """An encoder with a linear classifier. The row of a new class starts at its class mean.
+    """An encoder with a linear classifier. The row of a new class starts in the direction of its mean.
 
     The steps of a session learn the new supports.
     """
@@ -49,7 +49,7 @@ class GrowingClassifier(Grows):
         averaged = task.averaged[:0] if len(task.support) else task.averaged[-new:]
         embedding = self.encode(shared, view, None)
         means = mean_prototypes(embedding, shared.class_means, averaged, task.support[-new:])
-        weight, bias = self.head.started(task.classes[-new:], means)
+        weight, bias = self.head.started(task.classes[-new:], means, task.classes[:-new])
         return {"head.weight": weight, "head.bias": bias}
 
 

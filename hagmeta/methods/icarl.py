@@ -46,6 +46,7 @@ class ICarl(GrowingMethod):
         title="iCaRL",
         citation="Sylvestre-Alvise Rebuffi, Alexander Kolesnikov, Georg Sperl and Christoph H. Lampert."
         " iCaRL: Incremental Classifier and Representation Learning. CVPR 2017.",
+        revision=2,  # since 2, new rows are as long as trained ones, not twice the mean
     )
 
     distillation: Tensor

@@ -38,8 +38,8 @@ class Lwf(GrowingClassifier):
       another task, with K supports per class.
     - One classifier predicts among all classes seen so far. As in the paper, the new supports are learnt
       among the classes of their session only. The earlier classes share one softmax in the distillation.
-    - The paper trains the new outputs alone before all parameters. Here, a new row starts at the mean of its
-      supports.
+    - The paper trains the new outputs alone before all parameters. Here, a new row starts in the
+      direction of the mean of its supports, with the mean length of the other rows.
     - The model before the session is run once, without dropout.
 
     No earlier node is learnt again, so steps in a session forget much. Their number and their learning rate

@@ -56,7 +56,7 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
       gives these classes five labels each, like all others.
     - The value of a new key starts with a logit for its own class. Published values start at 0 and learn for
       2000 epochs per session. Here they take few steps, with ten times the common learning rate.
-    - The output row of the MLP for a new class starts at the mean of its nodes, as in ER-GNN and iCaRL.
+    - The output row of the MLP for a new class starts in the direction of its mean, as in ER-GNN and iCaRL.
     - There is no self-attention between nodes and keys. In the published code it gets no gradient, so it
       stays a random map. It also makes predictions depend on the other queries.
     - Only classes that have arrived have outputs. The published values and MLP have outputs for all classes
@@ -134,7 +134,7 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
         # Classes of a session are known by supports. Classes known at the start are known by averages.
         averaged = task.averaged[:0] if len(task.support) else task.averaged[-new:]
         means = mean_prototypes(hidden, shared.class_means, averaged, task.support[-new:])
-        weight, bias = self.head.started(arriving, means)
+        weight, bias = self.head.started(arriving, means, task.classes[:-new])
         values = self.values.index_copy(0, arriving, own * self.value_start)
         return {"values": values, "head.weight": weight, "head.bias": bias}
 

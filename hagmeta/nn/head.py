@@ -59,12 +59,18 @@ class LinearHead(nn.Module):
         """Return logits (nodes, classes) of `embedded` nodes (nodes, width) for `classes`."""
         return embedded @ self.weight[classes].mT + self.bias[classes]
 
-    def started(self, classes: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
-        """Return weight and bias with the rows of `classes` initialised at their `means` (classes, width).
+    def started(self, classes: Tensor, means: Tensor, trained: Tensor) -> tuple[Tensor, Tensor]:
+        """Return weight and bias with the rows of `classes` initialised from their `means` (classes, width).
 
-        With twice the mean as row, and minus its squared norm as bias, a class is scored by the distance to
-        its mean.
+        Rows have the directions of the means, the mean length of the rows of the `trained` classes, and their
+        mean bias (Qi et al., CVPR 2018). So new classes compete with trained ones on equal terms. If there
+        are no trained classes, a class is scored by the distance to its mean: its row is twice the mean, and
+        its bias is minus the squared norm.
         """
-        weight = self.weight.scatter(0, classes.unsqueeze(-1).expand_as(means), 2 * means)
-        bias = self.bias.scatter(0, classes, -means.square().sum(-1))
-        return weight, bias
+        if len(trained):
+            length, bias = self.weight[trained].norm(dim=-1).mean(), self.bias[trained].mean()
+            rows, biases = length * F.normalize(means, dim=-1), bias.expand(len(classes))
+        else:
+            rows, biases = 2 * means, -means.square().sum(-1)
+        weight = self.weight.scatter(0, classes.unsqueeze(-1).expand_as(rows), rows)
+        return weight, self.bias.scatter(0, classes, biases)

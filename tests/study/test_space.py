@@ -172,9 +172,7 @@ def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) ->
         (name, method, "half") for name in EMBEDDED
     ]
     learns = METHODS[method].session_learning is not SessionLearning.NONE
-    stays = {"frozen", "cec", "meta-gnn", "teen", "tlp", *CLOSED} - {"posterior-means"}
-    stays = {"frozen", "cec", "fact", "meta-gnn", *CLOSED} - {"posterior-means"}
-    stays = {"frozen", "cec", "meta-gnn", "amm-gnn", *CLOSED} - {"posterior-means"}
+    stays = {"frozen", "cec", "meta-gnn", "amm-gnn", "teen", "tlp", "fact", *CLOSED} - {"posterior-means"}
     assert learns == (method not in stays)
     steps = {"finetune_steps", "finetune_rate"} if learns else set()
     own = OWN_SAMPLED.get(method, set())

@@ -199,16 +199,27 @@ def test_a_session_of_icarl_starts_without_distillation_loss(dataset: Dataset, s
     torch.testing.assert_close(losses[0], losses[1])
 
 
-def test_a_new_row_of_the_head_classifies_by_distance_to_its_mean() -> None:
+def test_the_first_rows_of_the_head_classify_by_distance_to_the_means() -> None:
     generator = torch.Generator().manual_seed(0)
     head, means = LinearHead(6, 4), torch.randn(3, 4, generator=generator)
     nodes, classes = torch.randn(5, 4, generator=generator), torch.tensor([4, 0, 2])
     with torch.no_grad():
-        weight, bias = head.started(classes, means)
+        weight, bias = head.started(classes, means, classes[:0])
         head.weight.copy_(weight)
         head.bias.copy_(bias)
         torch.testing.assert_close(head(nodes, classes), distance_logits(nodes, means))
         assert (head(nodes, torch.tensor([1, 3, 5])) == 0).all()
+
+
+def test_later_rows_of_the_head_are_as_long_as_trained_ones() -> None:
+    head, trained, arriving = LinearHead(4, 2), torch.tensor([3, 0]), torch.tensor([2])
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor([[0.0, 2.0], [7.0, 7.0], [7.0, 7.0], [4.0, 0.0]]))
+        head.bias.copy_(torch.tensor([1.0, 7.0, 7.0, 2.0]))
+        weight, bias = head.started(arriving, torch.tensor([[0.3, 0.4]]), trained)
+    torch.testing.assert_close(weight[2], torch.tensor([1.8, 2.4]))  # of length (2 + 4) / 2
+    assert bias.tolist() == [1.0, 7.0, 1.5, 2.0]
+    assert torch.equal(weight[[0, 1, 3]], head.weight[[0, 1, 3]])
 
 
 @pytest.mark.parametrize("method", ["er-gnn", "icarl"])
