@@ -42,9 +42,9 @@ class Lwf(GrowingClassifier):
       direction of the mean of its supports, with the mean length of the other rows.
     - The model before the session is run once, without dropout.
 
-    No earlier node is learnt again, so steps in a session forget much. Their number and their learning rate
-    matter more than the weight of the distillation. With `self_training`, the second round of steps distils
-    the model after the first.
+    No earlier node is learnt again. So nothing corrects new rows that score too high compared with trained
+    ones, as they do on Debian even before the first step. With `self_training`, the second round of steps
+    distils the model after the first.
 
     Labels: a session reads only its own K labels per class, whatever `rehearsal` allows. Distillation reads
     no labels. With `distil_on: visible`, it uses all visible nodes, and predictions are transductive.
