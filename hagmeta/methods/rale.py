@@ -74,7 +74,6 @@ class Rale(CachesFeatures):
       embedding is still the mean over all labels. No node is a reference of itself.
     - Instead of a step of MAML on the supports of a task, sessions fine-tune it like the other methods.
     - The encoder is the common one. The paper has a GraphSAGE variant with embeddings of unit length.
-      Locations are 0 before meta-training.
 
     Labels of earlier sessions are read again as `rehearsal` allows. With `rehearsal: none`, walks go to the
     supports of the session only, and older prototypes stay as computed in their session.

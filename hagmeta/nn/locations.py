@@ -15,10 +15,6 @@ class Connections(nn.Module):
         self.walks = nn.Linear(walks, width)
         self.ends = nn.Linear(width, width, bias=False)
         self.last = nn.Linear(width, width)
-        for (
-            parameter
-        ) in self.last.parameters():  # locations start at 0, and enter as far as training uses them
-            nn.init.zeros_(parameter)
 
     def forward(self, walks: Tensor, ends: Tensor) -> Tensor:
         """Return connections (nodes, references, width).
