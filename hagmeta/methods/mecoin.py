@@ -23,7 +23,7 @@ from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 MLP_WIDTH = 64  # as published
-# With it, 20 steps of 0.005 move a logit as far as 2000 steps of 0.0005, the published number and rate.
+# Times the common learning rate. Then 20 steps move a logit as far as the published 2000 steps of 0.0005.
 VALUE_STEPS = 10
 
 
@@ -50,8 +50,8 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
 
     We made these choices to adapt it:
 
-    - Every class has one key: the mean of its labelled nodes. Published keys are moving averages. At 0.95 per
-      epoch, nothing is left of an old key after the 2000 epochs of a session, so the average is the mean.
+    - Every class has one key: the mean of its labelled nodes. Published keys are moving averages with decay
+      0.95. Over the 2000 epochs of a published session, such an average ends at the mean.
     - Values and MLP first learn from all train nodes of base and novel-train classes. The published code
       gives these classes five labels each, like all others.
     - The value of a new key starts with a logit for its own class. Published values start at 0 and learn for
@@ -95,11 +95,7 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
         self.hidden = seeded(seed, "init/mecoin-mlp", lambda: nn.Linear(width, MLP_WIDTH))
         self.head = LinearHead(classes, MLP_WIDTH)
         self.dropout = Rate(settings.dropout)
-        hold(
-            self,
-            value_start=settings.value_start,
-            interaction=settings.interaction,
-        )
+        hold(self, value_start=settings.value_start, interaction=settings.interaction)
 
     @classmethod
     def own_steps(cls, settings: Any) -> dict[str, OwnSteps]:
@@ -115,14 +111,16 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
         return self.encoder.embedding(shared.graph, view, propagated)
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
-        return self._votes(shared, encoded, task, at_once=1)
+        keys, rows = self._keys(shared, encoded, task), encoded.at(task.query)
+        return self._votes(rows, keys, task.classes, at_once=1)
 
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         embedding = self.encode(shared, view, None)
-        answers = self._votes(shared, embedding, task, at_once=len(self.projections))
-        learnt = self.head(self._hidden(dropout(embedding.at(task.query), self.dropout, key)), task.classes)
+        keys, rows = self._keys(shared, embedding, task), embedding.at(task.query)
+        answers = self._votes(rows, keys, task.classes, at_once=len(self.projections))
+        learnt = self.head(self._hidden(dropout(rows, self.dropout, key)), task.classes)
         mistakes = F.cross_entropy(learnt, target, reduction="none", label_smoothing=LABEL_SMOOTHING)
         losses = mistakes + self.interaction * divergence(answers, learnt)
         return (class_weights(target, answers.shape[-1]) * losses).sum(), answers
@@ -149,10 +147,10 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
         """Return the keys (classes, embedding) before projection."""
         return mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
 
-    def _votes(self, shared: Shared, embedding: Embedding, task: Task, at_once: int) -> Tensor:
-        keys = self._keys(shared, embedding, task) @ self.projections
-        values = self.values[task.classes.unsqueeze(-1), task.classes].permute(2, 0, 1)
-        return votes(embedding.at(task.query), self.projections, keys, values, at_once)
+    def _votes(self, rows: Tensor, keys: Tensor, classes: Tensor, at_once: int) -> Tensor:
+        """Return logits (nodes, classes) of `rows` (nodes, embedding)."""
+        values = self.values[classes.unsqueeze(-1), classes].permute(2, 0, 1)
+        return votes(rows, self.projections, keys @ self.projections, values, at_once)
 
 
 def votes(rows: Tensor, projections: Tensor, keys: Tensor, values: Tensor, at_once: int) -> Tensor:
