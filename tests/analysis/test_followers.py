@@ -40,14 +40,17 @@ def test_the_number_called_the_papers_is_in_the_paper() -> None:
 
 def test_every_number_says_whether_and_why_it_is_comparable(write: Write) -> None:
     (table,) = follower_tables(read([write(CURVES, dataset="amazon-clothing")]))
-    assert [row[0].text for row in table.rows] == ["HAG-Meta", "Mecoin", "LPMC"]
-    verdicts = [row[table.columns.index("comparable")].text for row in table.rows]
+    *printed, ours = table.rows
+    assert [row[0].text for row in printed] == ["HAG-Meta", "Mecoin", "LPMC"]
+    verdicts = [row[table.columns.index("comparable")].text for row in printed]
     assert verdicts == ["only released", "no", "no"]
-    assert all(row[-1].text for row in table.rows)
+    assert all(row[-1].text for row in printed)
+    assert [cell.text for cell in ours[1:7]] == ["this study, strict", "80.0", "70.0", "60.0", "20.0", "70.0"]
+    assert ours[table.columns.index("labels per new class")].text == "5"
     assert table.notes == ["Comparable with ours: HAG-Meta: only released."]
     labels = [row[table.columns.index("labels per new class")].text for row in table.rows]
-    assert labels[-1] == "25"
-    assert table.rows[0][1 + MEASURES.index("middle")].text == ""  # not printed
+    assert labels[-2] == "25"
+    assert table.rows[0][2 + MEASURES.index("middle")].text == ""  # not printed
 
 
 def test_other_settings_have_no_such_table(write: Write) -> None:
