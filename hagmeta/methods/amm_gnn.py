@@ -69,7 +69,7 @@ class AmmGnn(MetaGnn):
       nodes, but their order is random, and our tasks have different numbers of supports.
     - Two halves of the supports are the two draws. The loss is reduced by the cosines between their scales
       and between their shifts, times `agreement`. Alpha and beta are the averages of both draws.
-    - The shift is applied, as in the paper. The re-implementation computes it and does not use it.
+    - The shift is applied. The re-implementation computes it and does not use it.
     - The inner steps are those of Meta-GNN: 5 steps at 0.02, differentiated. The re-implementation takes 20
       first-order steps at 0.1. Inner steps do not change the map.
     - The encoder is a GCN, because the scale and the shift are applied in its first layer.

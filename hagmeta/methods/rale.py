@@ -65,7 +65,7 @@ class Rale(CachesFeatures):
 
     - A connection is described by random walks of 1 to 6 steps, forward and backward. For each length, the
       probability to arrive is exact, computed by sparse products. A small network encodes it together with
-      the embedding of the reference. So the nodes between both ends do not enter.
+      the embedding of the reference, as a vector of unit length. So the nodes between both ends do not enter.
     - The 10 hubs are the same for all nodes, and are chosen again when the visible graph changes. The paper
       draws them per node, and its paths to hubs have at most 3 steps.
     - Prototypes replace the classifier, which has rows for a fixed number of classes. They are means of

@@ -17,15 +17,14 @@ class Connections(nn.Module):
         self.last = nn.Linear(width, width)
 
     def forward(self, walks: Tensor, ends: Tensor) -> Tensor:
-        """Return connections (nodes, references, width).
+        """Return connections (nodes, references, width) of unit length.
 
         Args:
             walks: The probabilities (nodes, references, walks). Square roots spread the small ones.
             ends: The embeddings (references, width).
         """
         hidden = self.walks(walks.sqrt()) + self.ends(F.normalize(ends, dim=-1))
-        connections: Tensor = self.last(F.relu(hidden))
-        return connections
+        return F.normalize(self.last(F.relu(hidden)), dim=-1)
 
 
 class LocationAttention(nn.Module):
