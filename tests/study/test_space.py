@@ -71,6 +71,7 @@ def test_all_spaces_ship() -> None:
     later = {
         "attention",
         "comparison_tuned",
+        "followers",
         "encoders",
         "labels",
         "lead",
