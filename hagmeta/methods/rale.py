@@ -180,4 +180,6 @@ class Rale(CachesFeatures):
 def spaced(support: Tensor, most: int) -> Tensor:
     """Return at most `most` of the supports (classes, shots) of each class, evenly spaced."""
     shots = support.shape[1]
-    return support if shots <= most else support[:, [place * shots // most for place in range(most)]]
+    if shots <= most:
+        return support
+    return support[:, torch.arange(most, device=support.device) * shots // most]
