@@ -650,9 +650,13 @@ def test_mutated_files_give_a_space_or_one_line(
         assert found.seeds
 
 
-def test_the_tuned_comparison_has_every_method_on_every_graph_and_no_seed_of_the_search() -> None:
+NOT_TUNED = {"teen", "tlp", "lwf", "ewc", "geometer", "tap", "fact", "lpmc", "amm-gnn", "rale", "mecoin"}
+
+
+def test_the_tuned_comparison_has_its_methods_on_every_graph_and_no_seed_of_the_search() -> None:
     found = shipped("comparison_tuned")
+    tuned = [method for method in METHODS if method not in NOT_TUNED]
     assert Counter((config.dataset, config.method) for config in found.configs) == Counter(
-        itertools.product(EMBEDDED, METHODS)
+        itertools.product(EMBEDDED, tuned)
     )
     assert not set(found.seeds) & set(shipped("tune").seeds)
