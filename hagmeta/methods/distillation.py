@@ -8,6 +8,7 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.methods.base import MethodSettings
+from hagmeta.packs.values import like
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,3 +26,8 @@ def divergence(logits: Tensor, before: Tensor, temperature: float | Tensor) -> T
     """
     now, then = (values.div(temperature).log_softmax(-1) for values in (logits, before))
     return (then.exp() * (then - now)).sum(-1)
+
+
+def distillation_loss(logits: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
+    """Return how far `logits` (nodes, classes) moved from those `before`, both softened by `temperature`."""
+    return like(temperature**2, logits) * divergence(logits, before, temperature).mean()

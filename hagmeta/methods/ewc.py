@@ -13,6 +13,7 @@ from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.growing import GrowingClassifier, loss_among_new
 from hagmeta.methods.parts import Consolidates
+from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.values import hold, like
 from hagmeta.sparse.graph import View
@@ -40,8 +41,9 @@ class Ewc(GrowingClassifier, Consolidates):
       another task, with K supports per class.
     - One classifier predicts among all classes seen so far. The new supports are learnt among the classes of
       their session only. CGLB learns them among all classes, which forgot more on held-out classes of Debian.
+      If N is 1, they are learnt among all classes, because a single class has no loss.
     - A new row starts in the direction of the mean of its supports, with the mean length of the other rows.
-      Then the penalty applies to it.
+      The penalty applies to it from the next session on.
     - F is the squared gradient of the mean loss of a task, and the penalty has no factor 1/2. This is the
       form of the graph benchmark CGLB. The paper averages the squared gradients of single examples.
     - That loss compares all classes seen so far, which count equally. It is computed without dropout; CGLB
@@ -86,7 +88,7 @@ class Ewc(GrowingClassifier, Consolidates):
 
     def task_loss(self, shared: Shared, view: View, task: Task, target: Tensor) -> Tensor:
         (logits,) = self.logits(shared, view, (task,))
-        return balanced_loss(logits, target)
+        return balanced_cross_entropy(logits, target)
 
     def consolidate(self, slopes: Parameters) -> Parameters:
         """Return importance and anchors with the terms of the task that was just learnt."""
@@ -132,13 +134,3 @@ def with_task(importance: Tensor, anchor: Tensor, fisher: Tensor, value: Tensor)
     total = importance + fisher
     share = torch.where(total > 0, fisher / total, 1.0)
     return total, torch.where(share < 1, anchor + share * (value - anchor), value)
-
-
-def balanced_loss(logits: Tensor, target: Tensor) -> Tensor:
-    """Return the mean over classes of the mean cross-entropy of their nodes.
-
-    Classes without nodes do not count, nor do nodes with a negative target.
-    """
-    members = target.unsqueeze(-1) == torch.arange(logits.shape[-1], device=target.device)
-    shares = members / members.sum(0).clamp(min=1)
-    return -(shares * logits.log_softmax(-1)).sum() / members.any(0).sum()

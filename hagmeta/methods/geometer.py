@@ -12,9 +12,10 @@ from torch import Tensor
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
-from hagmeta.methods.icarl import distillation_loss
+from hagmeta.methods.distillation import distillation_loss
 from hagmeta.methods.parts import Settles
 from hagmeta.nn.encoder import Embedding
+from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.nn.prototype_attention import PrototypeAttention
 from hagmeta.nn.prototypes import distance_logits, support_and_queries, weighted_prototypes
 from hagmeta.packs.randomness import seeded
@@ -167,10 +168,3 @@ def separability_loss(new: Tensor, old: Tensor) -> Tensor:
     """Return the mean of exp(-squared distance) from `new` prototypes to the nearest `old` one."""
     distances = (new.unsqueeze(-2) - old).square().sum(-1)  # (new, old)
     return distances.amin(-1).neg().exp().mean()
-
-
-def balanced_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """Return the mean over the classes of `target` of their mean cross-entropies."""
-    counts = (target.unsqueeze(-1) == torch.arange(logits.shape[-1], device=target.device)).sum(0)
-    weights = 1 / (counts[target] * (counts > 0).sum())
-    return (weights * F.cross_entropy(logits, target, reduction="none")).sum()

@@ -64,6 +64,10 @@ class GrowingMethod(GrowingClassifier, Replays):
 
 
 def loss_among_new(logits: Tensor, target: Tensor, new: int) -> Tensor:
-    """Return the cross-entropy among the last `new` classes, over the nodes that belong to them."""
+    """Return the cross-entropy among the last `new` classes, over the nodes that belong to them.
+
+    A single new class is learnt among all classes: alone it would have no loss.
+    """
     first = logits.shape[1] - new
-    return F.cross_entropy(logits[:, first:], torch.where(target < first, IGNORED, target - first))
+    start = first if new > 1 else 0
+    return F.cross_entropy(logits[:, start:], torch.where(target < first, IGNORED, target - start))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared, Sizes, Task
-from hagmeta.methods.distillation import DistillationSettings, divergence
+from hagmeta.methods.distillation import DistillationSettings, distillation_loss
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
@@ -88,11 +88,6 @@ class ICarl(GrowingMethod):
         support, query = support_and_queries(embedding, task.support, task.query)
         means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged, task.kept)
         return F.normalize(query, dim=-1) @ F.normalize(means, dim=-1).mT, query
-
-
-def distillation_loss(logits: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
-    """Return how far `logits` (nodes, classes) moved from those `before`, both softened by `temperature`."""
-    return like(temperature**2, logits) * divergence(logits, before, temperature).mean()
 
 
 def herding(nodes: np.ndarray, size: int) -> np.ndarray:

@@ -55,6 +55,10 @@ class Lpmc(Method):
       by a fixed hash of the node number.
     - There is no distillation. Its default weight in the authors' code is 0.00001.
 
+    The published `cluster_distance` suits an encoder trained without labels. Here, most classes are one
+    cluster at this distance, and the score is the cosine to the class mean. A smaller distance gives more
+    clusters.
+
     The authors' code counts the nodes outside all clusters a second time, as one more cluster. We do not
     follow that. Published results use 25 labelled nodes per new class, and choose the episode by test
     accuracy. Here there are K labels, and validation nodes of known classes stop the training.

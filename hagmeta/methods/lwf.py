@@ -37,7 +37,8 @@ class Lwf(GrowingClassifier):
     - The base and novel-train classes are the first task, learnt from all their train nodes. Each session is
       another task, with K supports per class.
     - One classifier predicts among all classes seen so far. As in the paper, the new supports are learnt
-      among the classes of their session only. The earlier classes share one softmax in the distillation.
+      among the classes of their session only, or among all classes if N is 1. The earlier classes share one
+      softmax in the distillation.
     - The paper trains the new outputs alone before all parameters. Here, a new row starts in the
       direction of the mean of its supports, with the mean length of the other rows.
     - The model before the session is run once, without dropout.

@@ -16,6 +16,7 @@ from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, S
 from hagmeta.methods.parts import CachesFeatures, Grows, HasOwnSteps, OwnSteps
 from hagmeta.nn.encoder import Embedding, EveryNode
 from hagmeta.nn.head import LABEL_SMOOTHING, LinearHead
+from hagmeta.nn.losses import balanced_weights
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import Rate, dropout, seeded
@@ -122,8 +123,8 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
         answers = self._votes(rows, keys, task.classes, at_once=len(self.projections))
         learnt = self.head(self._hidden(dropout(rows, self.dropout, key)), task.classes)
         mistakes = F.cross_entropy(learnt, target, reduction="none", label_smoothing=LABEL_SMOOTHING)
-        losses = mistakes + self.interaction * divergence(answers, learnt)
-        return (class_weights(target, answers.shape[-1]) * losses).sum(), answers
+        losses = mistakes + self.interaction * symmetric_divergence(answers, learnt)
+        return (balanced_weights(target, answers.shape[-1]) * losses).sum(), answers
 
     def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
         arriving = task.classes[-new:]
@@ -177,13 +178,7 @@ def retrieved(rows: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return chosen.to(values.dtype) @ values
 
 
-def divergence(one: Tensor, other: Tensor) -> Tensor:
+def symmetric_divergence(one: Tensor, other: Tensor) -> Tensor:
     """Return the mean (nodes,) of both Kullback-Leibler divergences between two logits (nodes, classes)."""
     one, other = one.log_softmax(-1), other.log_softmax(-1)
     return 0.5 * ((one.exp() - other.exp()) * (one - other)).sum(-1)
-
-
-def class_weights(target: Tensor, classes: int) -> Tensor:
-    """Return weights (nodes,) that sum to 1 and to the same number for every class in `target`."""
-    counts = F.one_hot(target, classes).sum(0)
-    return 1 / (counts[target] * (counts > 0).sum())

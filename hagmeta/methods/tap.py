@@ -74,8 +74,9 @@ class Tap(Settles, Finishes):
       groups of N classes at once, and adds 30 % random edges. Our sparse products select nodes but not
       edges, so a step shows one group, without random edges. Unlabelled nodes belong to no group.
     - The third view has no edges, as in the paper.
-    - Calibration uses the supports and their visible neighbours. These may belong to old classes here, so
-      they are divided among all classes met. Only classes known by supports move.
+    - Calibration uses the supports and their direct visible neighbours. The paper uses larger neighbourhoods.
+      Neighbours may belong to old classes here, so they are divided among all classes met. Only classes known
+      by supports move.
     - Prototypes follow the drift if they cannot be computed again, that is, with `rehearsal: none`. The
       weights of the drift are softmax weights of cosines, at the temperature of the calibration.
     - The encoder is the common one. Set `encoder: gat` for the encoder of the paper.

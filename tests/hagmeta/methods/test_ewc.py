@@ -15,8 +15,9 @@ from torch import Tensor
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods.base import Shared, Task
-from hagmeta.methods.ewc import balanced_loss, penalty, with_task
+from hagmeta.methods.ewc import penalty, with_task
 from hagmeta.methods.growing import GrowingClassifier, loss_among_new
+from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases import sessions
 from hagmeta.phases.consolidation import consolidate, labelled
@@ -83,7 +84,7 @@ def test_the_loss_behind_the_importance_is_that_of_balanced_classes() -> None:
     weight = compute_sample_weight("balanced", target)
     expected = log_loss(target, share, sample_weight=weight, labels=range(4))
     padded = [np.concatenate([logits, rng.normal(size=(5, 4))]), np.concatenate([target, np.full(5, -1)])]
-    assert balanced_loss(*map(torch.from_numpy, padded)).item() == pytest.approx(expected)
+    assert balanced_cross_entropy(*map(torch.from_numpy, padded)).item() == pytest.approx(expected)
 
 
 def test_importance_is_the_squared_gradient_at_the_end_of_each_task(tiny_graph: Dataset, tiny: Tiny) -> None:

@@ -13,7 +13,8 @@ from torch import nn
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.geometer import balanced_cross_entropy, separability_loss, uniformity_loss
+from hagmeta.methods.geometer import separability_loss, uniformity_loss
+from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.nn.prototype_attention import PrototypeAttention
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from scipy.special import log_softmax, softmax
 from torch import Tensor
 
@@ -72,6 +73,14 @@ def test_new_labels_are_learnt_among_their_session_only() -> None:
     logits = torch.tensor([[9.0, 0.0, math.log(3)], [5.0, 1.0, 1.0]])
     # The second node belongs to an earlier class; the first has probability 3/4 among the last two classes.
     torch.testing.assert_close(loss_among_new(logits, torch.tensor([2, 0]), 2), torch.tensor(0.2876821))
+
+
+def test_a_single_new_class_is_learnt_among_all_classes() -> None:
+    logits = torch.tensor([[1.0, -0.5, 0.2], [0.3, 0.1, 2.0]], requires_grad=True)
+    loss = loss_among_new(logits, torch.tensor([2, 0]), 1)
+    torch.testing.assert_close(loss, F.cross_entropy(logits[:1], torch.tensor([2])))
+    loss.backward()
+    assert (logits.grad[0].abs() > 0.1).all() and not logits.grad[1].any()
 
 
 @pytest.mark.parametrize("distil_on", ["supports", "visible"])

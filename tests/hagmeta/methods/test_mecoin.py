@@ -11,7 +11,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.mecoin import class_weights, divergence, votes
+from hagmeta.methods.mecoin import symmetric_divergence, votes
+from hagmeta.nn.losses import balanced_weights
 from hagmeta.packs.pack import no_progress
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
@@ -64,14 +65,14 @@ def test_distillation_is_the_mean_of_both_divergences() -> None:
     one, other = drawn(5, 4), 2 * drawn(5, 4).flip(0)
     p, q = (scipy.special.softmax(logits.double().numpy(), axis=1) for logits in (one, other))
     expected = (scipy.stats.entropy(p, q, axis=1) + scipy.stats.entropy(q, p, axis=1)) / 2
-    np.testing.assert_allclose(divergence(one, other), expected, rtol=1e-5)
-    np.testing.assert_allclose(divergence(one, one + 3), 0, atol=1e-6)  # softmax ignores the shift
+    np.testing.assert_allclose(symmetric_divergence(one, other), expected, rtol=1e-5)
+    np.testing.assert_allclose(symmetric_divergence(one, one + 3), 0, atol=1e-6)  # softmax ignores the shift
 
 
 def test_classes_weigh_the_same_whatever_their_number_of_queries() -> None:
     target = np.array([0, 0, 0, 2, 2, 3])
     expected = compute_sample_weight("balanced", target) / len(target)
-    np.testing.assert_allclose(class_weights(torch.from_numpy(target), 5), expected, rtol=1e-6)
+    np.testing.assert_allclose(balanced_weights(torch.from_numpy(target), 5), expected, rtol=1e-6)
 
 
 @torch.no_grad()

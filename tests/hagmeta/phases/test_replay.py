@@ -11,8 +11,9 @@ import torch.nn.functional as F
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
+from hagmeta.methods.distillation import distillation_loss
 from hagmeta.methods.er_gnn import coverage, influence, mean_of_feature, replay_weights
-from hagmeta.methods.icarl import distillation_loss, herding
+from hagmeta.methods.icarl import herding
 from hagmeta.nn.head import LinearHead
 from hagmeta.nn.prototypes import distance_logits
 from hagmeta.packs.pack import Pack, no_progress
