@@ -15,7 +15,7 @@ from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLe
 from hagmeta.methods.parts import Grows
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import cosine_logits
-from hagmeta.nn.prototypes import after_known, mean_prototypes, support_and_queries
+from hagmeta.nn.prototypes import after_known, means_of_new, support_and_queries
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import fold, part, seeded
 from hagmeta.packs.values import hold, like
@@ -128,10 +128,8 @@ class Fact(Grows):
         return F.cross_entropy(logits, target), logits
 
     def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
-        # Classes of a session are known by supports. Classes known at the start are known by averages.
-        averaged = task.averaged[:0] if len(task.support) else task.averaged[-new:]
         embedding = self.encode(shared, view, None)
-        means = mean_prototypes(embedding, shared.class_means, averaged, task.support[-new:])
+        means = means_of_new(embedding, shared.class_means, task.averaged, task.support, new)
         place = task.classes[-new:].unsqueeze(-1).expand_as(means)
         return {"rows": self.rows.scatter(0, place, F.normalize(means, dim=-1))}
 

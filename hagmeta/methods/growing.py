@@ -10,7 +10,7 @@ from hagmeta.methods.base import MetaTraining, MethodSettings, SessionLearning, 
 from hagmeta.methods.parts import Grows, Replays
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import LinearHead
-from hagmeta.nn.prototypes import mean_prototypes
+from hagmeta.nn.prototypes import means_of_new
 from hagmeta.packs.pack import Parameters
 from hagmeta.sparse.graph import View
 
@@ -45,10 +45,8 @@ class GrowingClassifier(Grows):
         return F.cross_entropy(logits, target), logits
 
     def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
-        # Classes of a session are known by supports. Classes known at the start are known by averages.
-        averaged = task.averaged[:0] if len(task.support) else task.averaged[-new:]
         embedding = self.encode(shared, view, None)
-        means = mean_prototypes(embedding, shared.class_means, averaged, task.support[-new:])
+        means = means_of_new(embedding, shared.class_means, task.averaged, task.support, new)
         weight, bias = self.head.started(task.classes[-new:], means, task.classes[:-new])
         return {"head.weight": weight, "head.bias": bias}
 

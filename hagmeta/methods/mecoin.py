@@ -17,7 +17,7 @@ from hagmeta.methods.parts import CachesFeatures, Grows, HasOwnSteps, OwnSteps
 from hagmeta.nn.encoder import Embedding, EveryNode
 from hagmeta.nn.head import LABEL_SMOOTHING, LinearHead
 from hagmeta.nn.losses import balanced_weights
-from hagmeta.nn.prototypes import mean_prototypes
+from hagmeta.nn.prototypes import mean_prototypes, means_of_new
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import Rate, dropout, seeded
 from hagmeta.packs.values import hold
@@ -130,9 +130,7 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
         arriving = task.classes[-new:]
         own = F.one_hot(arriving, len(self.values)).unsqueeze(-1) * torch.ones_like(self.values[0, 0])
         hidden = EveryNode(self._hidden(self.encode(shared, view, None).all()))
-        # Classes of a session are known by supports. Classes known at the start are known by averages.
-        averaged = task.averaged[:0] if len(task.support) else task.averaged[-new:]
-        means = mean_prototypes(hidden, shared.class_means, averaged, task.support[-new:])
+        means = means_of_new(hidden, shared.class_means, task.averaged, task.support, new)
         weight, bias = self.head.started(arriving, means, task.classes[:-new])
         values = self.values.index_copy(0, arriving, own * self.value_start)
         return {"values": values, "head.weight": weight, "head.bias": bias}

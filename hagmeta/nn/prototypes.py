@@ -56,6 +56,17 @@ def mean_prototypes(
     return after_known(few, embedding, class_means, averaged, kept)
 
 
+def means_of_new(
+    embedding: Embedding, class_means: ClassMeans, averaged: Tensor, support: Tensor, new: int
+) -> Tensor:
+    """Return the means (new, width) of the last `new` classes.
+
+    Classes of a session are known by supports. Classes known at the start are known by averages.
+    """
+    averaged = averaged[:0] if len(support) else averaged[-new:]
+    return mean_prototypes(embedding, class_means, averaged, support[-new:])
+
+
 def calibrated(few: Tensor, base: Tensor, share: float | Tensor, scale: float | Tensor) -> Tensor:
     """Return prototypes `few` (classes, width), moved by `share` towards similar ones of `base` (TEEN).
 
