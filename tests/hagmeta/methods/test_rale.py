@@ -14,7 +14,7 @@ from hagmeta.nn.locations import LocationAttention, class_walks
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import few_shot_episodes
+from hagmeta.phases.meta_training import pseudo_episodes
 from hagmeta.pipeline import prepare, pretrain
 
 CPU = torch.device("cpu")
@@ -58,7 +58,7 @@ def test_without_locations_it_classifies_by_distance_to_means(
 
 def test_both_locations_learn_from_the_first_step(tiny_graph: Dataset, tiny: Tiny) -> None:
     context, pack = pretrained(tiny(method="rale"), tiny_graph)
-    (episode,) = islice(few_shot_episodes(context, context.knowledge.training()), 1)
+    (episode,) = islice(pseudo_episodes(context, context.knowledge.training()), 1)
     losses, _ = episode.loss(pack, keys(SEEDS, "dropout"))
     for name, value in pack.parameters.items():
         if name.startswith("located.") and name.endswith("weight"):
