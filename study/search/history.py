@@ -45,8 +45,8 @@ from study.space import Dimension, Space
 from study.store import Store
 
 STARTUP = 10  # samples drawn at random, before results count
-# Samples of one search that run at once: a sample waits for all but the last 3 before it. Groups of more
-# samples run one after the other.
+# Samples of one search that run at once: a sample waits for all but the last 3 before it. Groups run one
+# after the other if two of them would have more samples.
 AT_ONCE = 4
 TRIES = 10  # to draw a sample that differs from the others of its group
 # Memory grows with these.
@@ -120,7 +120,7 @@ class SearchCell:
         values = {item: getattr(self.config, item.key) for item in self.dimensions}
         return {item.key: value for item, value in values.items() if item.holds(value)}
 
-    def beside(self, values: Mapping[str, Any]) -> tuple[Dimension, ...]:
+    def in_pack_with(self, values: Mapping[str, Any]) -> tuple[Dimension, ...]:
         """Return the dimensions of samples that can share a pack with the sample of these `values`.
 
         If there are fewer such samples than a group has, return all dimensions.
@@ -226,7 +226,7 @@ class SearchHistory:
         """Return the dimensions of a sample: all of them, unless it follows another one of its group."""
         for values in self._before_in_group(number):
             with contextlib.suppress(UserError):  # not valid together: then the next sample is the first
-                return self.cell.beside(values)
+                return self.cell.in_pack_with(values)
         return self.cell.dimensions
 
     def _pruned_trial(self, number: int, dimensions: Sequence[Dimension]) -> FrozenTrial:
