@@ -35,6 +35,7 @@ class Search:
     samples: int
     objective: str
     pruner: str = "none"  # stops samples that are significantly worse than the best one
+    group: int = 1  # samples that differ only in settings that may differ within a pack
 
 
 @dataclass(frozen=True)
@@ -263,7 +264,9 @@ def _search(top: dict[str, Node]) -> Search | None:
             with parts[key].located():
                 choose(f"search {key}", text, names)
     samples = parts["samples"].whole("samples", 1, MOST_SAMPLES)
-    return Search(**{key: node.value for key, node in parts.items()} | {"samples": samples})
+    group = parts["group"].whole("group", 1, samples) if "group" in parts else 1
+    given = {key: node.value for key, node in parts.items()}
+    return Search(**given | {"samples": samples, "group": group})
 
 
 def _sample(top: dict[str, Node]) -> tuple[Dimension, ...]:

@@ -5,13 +5,19 @@ the search, its number, and the results of samples with lower numbers. So a sear
 with the same samples, and searches that run at the same time do not affect each other. Test labels are not
 used.
 
+Samples can be proposed in groups, so that each group can run as one pack. The first sample of a group is
+drawn as without groups. The others have the same values of all settings that cannot differ within a pack.
+All samples of a group are drawn before any of them has a result.
+
 A pruner decides by the same rule: by the sample's own scores and by samples with lower numbers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +34,8 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from hagmeta.common.differences import differing
-from hagmeta.config import IDENTITY, RunConfig, resolve
+from hagmeta.common.errors import UserError
+from hagmeta.config import IDENTITY, RunConfig, may_differ, resolve, settings_of
 from study import data
 from study.naming import short_names, value_text
 from study.plan import Trial
@@ -38,7 +45,10 @@ from study.space import Dimension, Space
 from study.store import Store
 
 STARTUP = 10  # samples drawn at random, before results count
-AT_ONCE = 4  # samples of one search that run at once; a sample waits for all but the last 3 before it
+# Samples of one search that run at once: a sample waits for all but the last 3 before it. Groups run one
+# after the other if two of them would have more samples.
+AT_ONCE = 4
+TRIES = 10  # to draw a sample that differs from the others of its group
 # Memory grows with these.
 WIDTHS = ("hidden", "embedding", "query_shot", "inner_steps", "smoothing", "self_training")
 
@@ -54,6 +64,7 @@ class SearchCell:
     title: str = field(compare=False)  # for people
     graph: str = ""  # the fingerprint of the data, if another graph of this name was searched before
     pruner: str = "none"
+    group: int = 1
 
     @cached_property
     def config(self) -> RunConfig:
@@ -63,8 +74,10 @@ class SearchCell:
     def name(self) -> str:
         """The unique, readable name of the study in Optuna's storage."""
         ranges = [(item.key, item.kind, item.values) for item in self.dimensions]
-        whole = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective, self.defaults]
+        whole: list[Any] = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective]
+        whole += [self.defaults]
         whole += [self.pruner] if self.pruner != "none" else []
+        whole += [self.group] if self.group != 1 else []
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
         words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.config.dataset}-{self.config.method}").strip("-")
         return f"{words[-80:]}-{identity}" + (f"-{self.graph[:8]}" if self.graph else "")
@@ -97,7 +110,8 @@ class SearchCell:
             most: The largest number of runs in a trial of several samples.
         """
         widest = {item.key: max(item.values) for item in self.dimensions if item.key in WIDTHS}
-        members = max(len(self.seeds), min(most, STARTUP * len(self.seeds)))
+        ready = -(-STARTUP // self.group) * self.group  # samples at the beginning: whole groups
+        members = max(len(self.seeds), min(most, ready * len(self.seeds)))
         return Trial.of(self.sample(widest), range(members))
 
     @cached_property
@@ -106,9 +120,26 @@ class SearchCell:
         values = {item: getattr(self.config, item.key) for item in self.dimensions}
         return {item.key: value for item, value in values.items() if item.holds(value)}
 
-    @cached_property
-    def distributions(self) -> dict[str, BaseDistribution]:
-        return {dimension.key: _distribution(dimension) for dimension in self.dimensions}
+    def in_pack_with(self, values: Mapping[str, Any]) -> tuple[Dimension, ...]:
+        """Return the dimensions of samples that can share a pack with the sample of these `values`.
+
+        If there are fewer such samples than a group has, return all dimensions.
+
+        Args:
+            values: Values that are valid together.
+        """
+        config = self.sample(dict(values))
+        differ, settings = may_differ(config), settings_of(type(config))
+        found = []
+        for item in self.dimensions:
+            value, branches = values[item.key], settings[item.key].metadata["branches"]
+            if item.key not in differ or value in branches:
+                item = Dimension(item.key, "choice", (value,))
+            elif item.kind == "choice":
+                item = replace(item, values=tuple(each for each in item.values if each not in branches))
+            found.append(item)
+        different = math.prod(len(item.values) if item.kind == "choice" else self.group for item in found)
+        return tuple(found) if different >= self.group else self.dimensions
 
 
 class SearchHistory:
@@ -150,36 +181,61 @@ class SearchHistory:
 
     def is_ready(self, number: int) -> bool:
         """Return whether a sample can be drawn, because all samples that it depends on have ended."""
-        return self._have_ended(range(number - AT_ONCE + 1) if number >= STARTUP else range(0))
+        return self._have_ended(self._known(number))
+
+    def _known(self, number: int) -> range:
+        """Return the samples whose results the values of a sample depend on; none for random samples."""
+        group = self.cell.group
+        first = number - number % group
+        ahead = max(1, AT_ONCE // group) - 1  # groups before this one that may still be running
+        return range(first - ahead * group) if first >= STARTUP else range(0)
 
     def _have_ended(self, numbers: range) -> bool:
         return all(each in self.found or each in self.pruned or each in self.failed for each in numbers)
 
     def draw(self, number: int) -> dict[str, Any]:
         """Return the values of a sample; all samples before it must have been drawn."""
-        # Without the pruner, so that random samples are the same with and without one.
-        seed = hashlib.sha256(f"{replace(self.cell, pruner='none').name}/{number}".encode()).digest()
+        # Without pruner and group, so that random samples are the same with and without them.
+        alike = replace(self.cell, pruner="none", group=1)
+        seed = hashlib.sha256(f"{alike.name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(
             seed=int.from_bytes(seed[:4]), n_startup_trials=STARTUP - AT_ONCE + 1, constant_liar=True
         )
         past = optuna.create_study(direction="maximize", sampler=sampler)
+        dimensions, known = self._dimensions(number), self._known(number)
         for earlier in range(number):
-            if earlier > number - AT_ONCE:  # it may still be running, and always counts as running
-                past.add_trial(self._trial(earlier, state=TrialState.RUNNING))
+            if earlier not in known:  # it may still be running, and always counts as running
+                past.add_trial(self._trial(earlier, dimensions, state=TrialState.RUNNING))
             elif earlier in self.found:
-                past.add_trial(self._trial(earlier, value=self.found[earlier].value))
+                past.add_trial(self._trial(earlier, dimensions, value=self.found[earlier].value))
             elif earlier in self.pruned:
-                past.add_trial(self._pruned_trial(earlier))
+                past.add_trial(self._pruned_trial(earlier, dimensions))
         if not number:
             past.enqueue_trial(self.cell.defaults)
-        self.values[number] = past.ask(self.cell.distributions).params
+        group = self._before_in_group(number)
+        for _ in range(TRIES):
+            self.values[number] = past.ask(_distributions(dimensions)).params
+            if self.values[number] not in group:
+                break
         return self.values[number]
 
-    def _pruned_trial(self, number: int) -> FrozenTrial:
+    def _before_in_group(self, number: int) -> list[dict[str, Any]]:
+        return [self.values[earlier] for earlier in range(number - number % self.cell.group, number)]
+
+    def _dimensions(self, number: int) -> tuple[Dimension, ...]:
+        """Return the dimensions of a sample: all of them, unless it follows another one of its group."""
+        for values in self._before_in_group(number):
+            with contextlib.suppress(UserError):  # not valid together: then the next sample is the first
+                return self.cell.in_pack_with(values)
+        return self.cell.dimensions
+
+    def _pruned_trial(self, number: int, dimensions: Sequence[Dimension]) -> FrozenTrial:
         """Return a pruned sample for the sampler, which compares the last intermediate values."""
         pruned = self.pruned[number]
         step, mean = max(pruned.intermediate_values), float(pruned.value or 0)
-        return self._trial(number, state=TrialState.PRUNED, value=mean, intermediate_values={step: mean})
+        return self._trial(
+            number, dimensions, state=TrialState.PRUNED, value=mean, intermediate_values={step: mean}
+        )
 
     def go_on(self, number: int, scores: Mapping[int, Score]) -> tuple[int, ...] | None:
         """Return the seeds that a drawn sample runs next; store its result if there are none.
@@ -216,7 +272,7 @@ class SearchHistory:
         The first random samples are drawn at once, so they are compared with the defaults. Later ones are
         compared with all samples that they depend on anyway. So the decision depends on no other sample.
         """
-        return range(1) if number < STARTUP else range(number - AT_ONCE + 1)
+        return self._known(number) or range(1)
 
     def _is_worse(self, number: int, scores: Sequence[Score]) -> bool:
         found = [self.found[each] for each in self._rivals(number) if each in self.found]
@@ -251,12 +307,16 @@ class SearchHistory:
 
     def _keep(self, number: int, **how: Any) -> FrozenTrial:
         assert self._study is not None
-        trial = self._trial(number, user_attrs={"sample": number}, **how)
+        trial = self._trial(number, self.cell.dimensions, user_attrs={"sample": number}, **how)
         self._study.add_trial(trial)
         return trial
 
-    def _trial(self, number: int, **how: Any) -> FrozenTrial:
-        return create_trial(params=self.values[number], distributions=self.cell.distributions, **how)
+    def _trial(self, number: int, dimensions: Sequence[Dimension], **how: Any) -> FrozenTrial:
+        """Return a sample for Optuna, with its values inside these `dimensions`."""
+        values = self.values[number]
+        inside = [item for item in dimensions if item.holds(values[item.key])]
+        params = {item.key: values[item.key] for item in inside}
+        return create_trial(params=params, distributions=_distributions(inside), **how)
 
 
 def open_histories(space: Space, store: Store, *, make: bool = True) -> list[SearchHistory]:
@@ -285,6 +345,7 @@ def open_histories(space: Space, store: Store, *, make: bool = True) -> list[Sea
             space.search.objective,
             title,
             pruner=space.search.pruner,
+            group=space.search.group,
         )
         graph = store.graphs.get(cell.config.dataset, "")
         if storage and graph and cell.name in there:
@@ -313,6 +374,10 @@ def _dimensions(space: Space, config: RunConfig) -> tuple[Dimension, ...]:
     if any(dimension.key == "inputs" for dimension in found) and not data.load(config.dataset).has_counts:
         return tuple(dimension for dimension in found if dimension.key != "inputs")
     return found
+
+
+def _distributions(dimensions: Sequence[Dimension]) -> dict[str, BaseDistribution]:
+    return {dimension.key: _distribution(dimension) for dimension in dimensions}
 
 
 def _distribution(dimension: Dimension) -> BaseDistribution:

@@ -78,8 +78,8 @@ class Sample:
         return {(self.config.hash(), seed) for seed in self.seeds}
 
     @property
-    def group(self) -> Hashable:
-        """Samples of one search with the same group may share a pack."""
+    def kind(self) -> Hashable:
+        """Samples of one search and kind may share a pack."""
         return self.number if self.alone else (pack_key(self.config),)
 
 
@@ -183,7 +183,7 @@ class Dealer(Supply):
             if not sample.seeds or sample.keys & busy:  # drawn twice: it gets the scores of the first
                 continue
             suits = self._packing.mixes and len(sample.seeds) <= room
-            if not pack or (suits and sample.group == pack[0].group):
+            if not pack or (suits and sample.kind == pack[0].kind):
                 pack.append(sample)
                 busy |= sample.keys
                 room -= len(sample.seeds)

@@ -460,6 +460,8 @@ BAD = {
     "objective": (SEARCH.replace("val_acc", "acc") + SAMPLE, 3, "objective 'accuracy'. Did"),
     "pruner": (SEARCH.replace("accuracy}", "accuracy, pruner: wilcox}") + SAMPLE, 3, "mean 'wilcoxon'?"),
     "samples": (SEARCH.replace("2", "0") + SAMPLE, 3, "samples is 0"),
+    "group": (SEARCH.replace("samples: 2", "samples: 2, group: 0") + SAMPLE, 3, "group is 0; expected"),
+    "large group": (SEARCH.replace("samples: 2", "samples: 2, group: 3") + SAMPLE, 3, "from 1 to 2"),
     "search key": (SEARCH.replace("samples", "sample"), 3, "Did you mean 'samples'?"),
     "search lacks": (SEARCH.replace("samples: 2, ", ""), 3, "search has no samples"),
     "no val_classes": (SEARCH.replace("6", "0") + SAMPLE, 3, "val_classes above 0"),

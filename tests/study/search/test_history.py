@@ -330,3 +330,119 @@ def test_a_pruner_makes_another_search_with_the_same_random_samples(tmp_path: Pa
     )
     assert none.cell.name == without.cell.name != pruned.cell.name
     assert [pruned.draw(number) for number in range(3)] == [none.draw(number) for number in range(3)]
+
+
+GROUPED = """
+datasets: [debian]
+fixed: {val_classes: half, method: hag-meta}
+search: {algorithm: optuna, samples: 22, objective: val_accuracy, group: 4}
+sample:
+  learning_rate: {loguniform: [0.001, 0.1]}
+  hidden: {choice: [16, 32, 64]}
+  finetune_steps: {randint: [0, 9]}
+  finetune_rate: {loguniform: [0.001, 0.1]}
+  smoothing: {choice: [0.0, 0.25, 0.5, 0.75]}
+  logit_adjustment: {choice: [0.0, 0.1, 0.3, 1.0]}
+seeds: 2
+"""
+
+
+def groups_of(history: SearchHistory, size: int = 4) -> list[list[dict[str, Any]]]:
+    drawn = [history.values[number] for number in sorted(history.values)]
+    return [drawn[start : start + size] for start in range(0, len(drawn), size)]
+
+
+def test_each_group_is_one_pack_whose_samples_differ(tmp_path: Path, searched: Write) -> None:
+    store = made(tmp_path / "a")
+    (history,) = open_histories(searched(GROUPED), store)
+    machine = Machine([history], store, at_once=1, packing=Packing(most=64)).run()
+    # Three random groups, then one after the other; the last one is smaller.
+    assert sorted(len(trial.configs) for trial in machine.dealt) == [2, 4, 4, 4, 4, 4]
+    for group in groups_of(history):
+        assert len({pack_key(history.cell.sample(each)) for each in group}) == 1
+        assert len({(each["hidden"], each["finetune_steps"]) for each in group}) == 1
+        assert len({each["learning_rate"] for each in group}) == len(group)
+        assert len({each["smoothing"] == 0 for each in group}) == 1  # it would take other code
+    assert len({each["smoothing"] for group in groups_of(history) for each in group}) > 2
+    assert len({group[0]["hidden"] for group in groups_of(history)}) > 1
+    defaults = history.cell.defaults
+    assert defaults["hidden"] == 32 and defaults.items() <= history.values[0].items()
+
+
+def test_the_first_of_each_random_group_is_the_sample_of_a_search_without_groups(
+    tmp_path: Path, searched: Write
+) -> None:
+    store = made(tmp_path / "a")
+    (grouped,), (single,), (without,) = (
+        open_histories(searched(GROUPED.replace(", group: 4", text)), store, make=False)
+        for text in (", group: 4", ", group: 1", "")
+    )
+    assert single.cell.name == without.cell.name != grouped.cell.name
+    for number in range(STARTUP):
+        assert (grouped.draw(number) == without.draw(number)) == (number % 4 == 0)
+
+
+@pytest.mark.parametrize(("size", "pruner"), [(2, "none"), (4, "wilcoxon"), (6, "none")])
+def test_groups_find_the_same_with_other_workers_and_packs_killed_and_extended(
+    tmp_path: Path, searched: Write, size: int, pruner: str
+) -> None:
+    text = GROUPED.replace("group: 4", f"group: {size}, pruner: {pruner}").replace("seeds: 2", "seeds: 6")
+    (whole,) = open_histories(searched(text), made(tmp_path / "a"))
+    Machine([whole], made(tmp_path / "a"), at_once=1, packing=Packing(most=64)).run()
+    assert whole.ended == 22 and bool(whole.pruned) == (pruner == "wilcoxon")
+    for seed, (samples, most) in enumerate(((15, 3), (15, 10**6), (22, 2), (22, 10**6))):
+        asked = searched(text.replace("samples: 22", f"samples: {samples}"))
+        (killed,) = open_histories(asked, made(tmp_path / "b"))
+        Machine([killed], made(tmp_path / "b"), at_once=1 + seed, seed=seed, packing=Packing(seeds=2)).run(
+            most
+        )
+    assert values([killed]) == values([whole]) and killed.pruned.keys() == whole.pruned.keys()
+    assert killed.best() == whole.best()
+
+
+@pytest.mark.parametrize(("size", "waits_for"), [(1, 9), (2, 10), (4, 12), (5, 10)])
+def test_a_group_waits_for_the_groups_before_it(
+    tmp_path: Path, searched: Write, size: int, waits_for: int
+) -> None:
+    text = GROUPED.replace("group: 4", f"group: {size}")
+    (history,) = open_histories(searched(text), made(tmp_path / "a"))
+    for number in range(waits_for):
+        assert not history.is_ready(12)
+        history.draw(number)
+        history.tell(number, [(0.5, 0.5)] * 2)
+    assert history.is_ready(12)
+    assert history.is_ready(13) == (size != 1)
+
+
+def test_values_that_are_not_valid_do_not_bind_their_group(tmp_path: Path, searched: Write) -> None:
+    text = GROUPED.replace("hag-meta", "proto-gat").replace("[16, 32, 64]", "[16, 20]")
+    text = text.replace("  hidden:", "  heads: {choice: [4, 16]}\n  hidden:")
+    (history,) = open_histories(searched(text), made(tmp_path / "a"))
+    Machine([history], made(tmp_path / "a"), at_once=2).run()
+    assert history.failed and not history.missing[len(history.failed) :]
+    bad = 20, 16
+    groups = [[(each["hidden"], each["heads"]) for each in group] for group in groups_of(history)]
+    assert all(len(set(group) - {bad}) == 1 for group in groups)
+    assert any(group[0] == bad for group in groups)
+    assert all(bad not in group for group in groups if group[0] != bad)
+
+
+def test_settings_that_cannot_differ_in_a_pack_are_drawn_as_without_groups(
+    tmp_path: Path, searched: Write
+) -> None:
+    kept = [line for line in GROUPED.splitlines() if "rate" not in line and "smooth" not in line]
+    text = "\n".join(line for line in kept if "logit" not in line)
+    (grouped,), (without,) = (
+        open_histories(searched(each), made(tmp_path / "a"), make=False)
+        for each in (text, text.replace(", group: 4", ""))
+    )
+    for number in range(STARTUP):
+        assert grouped.draw(number) == without.draw(number)
+
+
+def test_a_group_has_no_sample_twice_as_long_as_there_are_others(tmp_path: Path, searched: Write) -> None:
+    kept = [line for line in GROUPED.splitlines() if "rate" not in line]  # 9 samples at most share a pack
+    (history,) = open_histories(searched("\n".join(kept)), made(tmp_path / "a"))
+    Machine([history], made(tmp_path / "a"), at_once=1).run()
+    for group in groups_of(history):
+        assert len({json.dumps(each) for each in group}) == len(group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import signal
 import sqlite3
@@ -13,10 +14,12 @@ from pathlib import Path
 
 import optuna
 import pytest
+import torch
 from optuna.trial import TrialState
 
-from hagmeta.config import resolve
-from study import space
+from hagmeta.config import RunConfig, resolve
+from hagmeta.pipeline import run
+from study import data, space
 from study.launch import main
 from study.store import Store
 from tests.waiting import HANG, wait_for
@@ -111,6 +114,29 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
     page = (report / "index.html").read_text()
     assert f"the best of 3 samples ({count} pruned) in 2 searches" in page
     assert "under a seed of the search" in page
+
+
+def test_each_group_of_samples_runs_as_one_pack_with_the_records_of_single_runs(tmp_path: Path) -> None:
+    text = SPACE.replace("samples: 3", "samples: 8").replace("pruner: wilcoxon", "group: 4")
+    text = text.replace("hidden: 16, ", "").replace("seeds: 6", "seeds: 2")
+    text = text.replace(
+        "  dropout:", "  hidden: {choice: [8, 16]}\n  smoothing: {choice: [0.0, 0.5]}\n  dropout:"
+    )
+    (tmp_path / "tiny.yaml").write_text(text)
+    process = start(tmp_path, "--max-concurrent", "1", "--members-per-trial", "8", "--no-report")
+    output, _ = process.communicate(timeout=HANG)
+    assert process.returncode == 0, output
+    assert "2 searches of 8 samples in groups of 4: 0 done, 16 to go" in output
+    found = Store(tmp_path / "results" / "tiny").records()
+    records = [record for record in found if record["config"]["val_classes"]]
+    assert [record["environment"]["seeds_in_pack"] for record in records] == [4 * 2] * 32
+    for method in ("hag-meta", "frozen"):
+        one = next(record for record in records if record["config"]["method"] == method)
+        config = RunConfig.from_record(one["config"])
+        (alone,) = run(config, [one["seed"]], dataset=data.load(config.dataset), device=torch.device("cpu"))
+        assert alone["config_hash"] == one["config_hash"]
+        if platform.machine() != "x86_64":  # there, packs of configurations round differently
+            assert (alone["validation"], alone["matrix"]) == (one["validation"], one["matrix"])
 
 
 def test_a_search_without_held_out_classes_is_refused(
