@@ -168,7 +168,7 @@ OWN_SAMPLED = {
 def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) -> None:
     found = space.read("tune", settings={"method": method})
     assert found.name == "tune"  # the folder of all: a search is known by its whole specification
-    assert found.search == Search("optuna", 32, "val_accuracy")
+    assert found.search == Search("optuna", 32, "val_accuracy", group=4)
     assert settings_of(found, "dataset", "method", "val_classes") == [
         (name, method, "half") for name in EMBEDDED
     ]
