@@ -12,19 +12,19 @@ import torch
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods import METHODS
 from hagmeta.phases import checkpoints as module
 from hagmeta.phases.checkpoints import Checkpoints, State
 from hagmeta.phases.snapshots import Snapshots
 from hagmeta.pipeline import run
 from hagmeta.protocol.predictions import Predictions
+from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
 EPISODES = 3
 Tiny = Callable[..., RunConfig]
-CASES: list[dict[str, Any]] = [
-    *({"method": method} for method in METHODS),
+CASES: list[Any] = [
+    *(pytest.param({"method": each.values[0]}, marks=each.marks) for each in one_of_each_kind()),
     *({"method": method, "protocol": "released"} for method in ("hag-meta", "gpn", "frozen", "icarl")),
     {"rehearsal": "none", "logit_adjustment": 1.0},
     {"method": "icarl", "rehearsal": "none"},

@@ -16,7 +16,6 @@ import torch
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods import METHODS
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
@@ -26,6 +25,7 @@ from hagmeta.protocol import PROTOCOLS, make_protocol
 from hagmeta.protocol.scenario import NEVER, TEST, TRAIN, Scenario, Stream
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
+from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -128,7 +128,7 @@ def unchanged_by_forbidden_labels(context: Context) -> bool:
     return same_parameters(pack, other_pack) and same_answers(answers, others)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", one_of_each_kind())
 def test_strict_ignores_forbidden_labels_though_their_nodes_are_there(
     tiny_graph: Dataset, tiny: Tiny, method: str
 ) -> None:
@@ -196,7 +196,7 @@ def with_noise_at(dataset: Dataset, noisy: np.ndarray) -> Dataset:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", one_of_each_kind())
 def test_nodes_of_classes_to_come_count_where_all_is_visible_and_nowhere_else(
     tiny_graph: Dataset, tiny: Tiny, method: str, protocol: str
 ) -> None:
