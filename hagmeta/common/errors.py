@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 MOST_SHOWN = 100  # characters of a value in an error message
+MOST_LISTED = 60  # choices in a message that suggests one of them
 
 
 class UserError(ValueError):
@@ -25,12 +26,16 @@ def choose(kind: str, given: str, choices: Iterable[str]) -> str:
     """Return ``given`` if it is one of ``choices``.
 
     Raises:
-        UserError: It is not. The message lists the choices and suggests the nearest one.
+        UserError: It is not. The message lists the choices and suggests the nearest one. If there are many
+            choices, it lists only those that are near.
     """
     names = sorted(choices)
     if given in names:
         return given
     given = given if isinstance(given, str) else shown(given)  # YAML reads some keys as numbers or booleans
-    near = difflib.get_close_matches(given[: 2 * MOST_SHOWN], names, n=1)
+    near = difflib.get_close_matches(given[: 2 * MOST_SHOWN], names, n=5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise UserError(f"unknown {kind} {shown(given)}.{hint} Valid: {', '.join(names)}.")
+    valid = f"Valid: {', '.join(names)}."
+    if near and len(names) > MOST_LISTED:
+        valid = f"Nearest of {len(names)} valid names: {', '.join(near)}."
+    raise UserError(f"unknown {kind} {shown(given)}.{hint} {valid}")
