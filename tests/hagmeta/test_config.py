@@ -129,7 +129,7 @@ def test_classes_are_read_in_every_spelling(given: Any) -> None:
 
 
 def test_an_unknown_key_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"unknown setting 'n_ways'\. Did you mean 'n_way'\? Valid: "):
+    with pytest.raises(UserError, match=r"unknown setting 'n_ways'\. Did you mean 'n_way'\? Nearest of "):
         RunConfig.from_mapping({"n_ways": 3})
 
 
