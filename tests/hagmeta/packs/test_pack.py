@@ -29,7 +29,10 @@ DEVICES = [
         marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     ),
 ]
-VARIANTS = [(method, protocol) for method in METHODS for protocol in ("strict", "released")]
+VARIANTS = [
+    *((method, "strict") for method in METHODS),
+    *(pytest.param(*each.values, "released", marks=each.marks) for each in one_of_each_kind()),
+]
 
 
 @pytest.mark.parametrize(("method", "protocol"), VARIANTS)

@@ -24,12 +24,16 @@ from hagmeta.phases.runtime import Runtime
 from hagmeta.pipeline import run
 from hagmeta.sparse import matrices, products
 from hagmeta.sparse.graph import View
+from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = [CPU, pytest.param(torch.device("cuda"), marks=on_gpu)]
 SEED = 3
-VARIANTS = [(method, protocol, "gcn") for method in METHODS for protocol in ("strict", "released")]
+VARIANTS: list[Any] = [
+    *((method, "strict", "gcn") for method in METHODS),
+    *(pytest.param(*each.values, "released", "gcn", marks=each.marks) for each in one_of_each_kind()),
+]
 VARIANTS += [("hag-meta", "strict", "gat"), ("meta-gnn", "strict", "gat"), ("cec", "released", "gat")]
 VARIANTS += [("hag-meta", "strict", "sage"), ("meta-gnn", "strict", "sage"), ("cec", "released", "sage")]
 VARIANTS += [("hag-meta", "strict", "sgc"), ("meta-gnn", "strict", "sgc"), ("cec", "released", "sgc")]

@@ -31,6 +31,7 @@ from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.protocol.episodes import training_pools
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario, Stream
 from hagmeta.protocol.strict import Strict
+from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -256,8 +257,13 @@ def plant_a_leak(monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str) -
         monkeypatch.setattr(Stream, "supports", first_supports)
 
 
-@pytest.mark.parametrize("rehearsal", ["2", "none"])
-@pytest.mark.parametrize("method", LIMITED)
+@pytest.mark.parametrize(
+    ("method", "rehearsal"),
+    [
+        *((method, "none") for method in LIMITED),
+        *(pytest.param(*each.values, "2", marks=each.marks) for each in one_of_each_kind(LIMITED)),
+    ],
+)
 def test_labels_that_may_not_be_read_again_change_nothing_after_their_session(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
 ) -> None:
