@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from hagmeta import datasets
 from hagmeta.datasets import npz
 from study.store import Store
@@ -14,6 +16,7 @@ from tests.study.test_launch import ROOT, SPACE
 from tests.waiting import HANG, wait_for
 
 
+@pytest.mark.slow
 def test_a_study_outlives_a_node(tmp_path: Path) -> None:
     # Nodes have neither the user's file, by a path that is relative at that, nor the same home.
     graph = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
