@@ -11,13 +11,13 @@ from torch import Tensor
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MethodSettings, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.parts import CachesFeatures
+from hagmeta.methods.frozen_encoder import FrozenEncoder
 from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
 from hagmeta.packs.randomness import seeded
 from hagmeta.packs.values import hold
-from hagmeta.sparse.graph import Graph, View
+from hagmeta.sparse.graph import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class CecSettings(MethodSettings):
     )
 
 
-class Cec(CachesFeatures):
+class Cec(FrozenEncoder):
     """A frozen encoder, and graph attention that adapts all classifier vectors to each other.
 
     We made these choices to adapt CEC to graphs:
@@ -54,7 +54,6 @@ class Cec(CachesFeatures):
         " Learning with Continually Evolved Classifiers. CVPR 2021.",
     )
     session_learning = SessionLearning.NONE
-    freezes_encoder = True
     scale: Tensor
 
     def __init__(self, settings: CecSettings, sizes: Sizes, seed: int) -> None:
@@ -63,14 +62,6 @@ class Cec(CachesFeatures):
             seed, "init/cec", lambda: ClassifierAttention(settings.embedding, settings.dropout)
         )
         hold(self, scale=settings.cosine_scale)
-
-    def propagate(self, graph: Graph, view: View) -> Tensor:
-        """Return the frozen encoder's rows (nodes, columns)."""
-        return self.encoder.propagate(graph, view, None)
-
-    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
-        (propagated,) = view.propagated or (self.propagate(shared.graph, view),)
-        return self.encoder.embedding(shared.graph, view, propagated)
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         return self._cosines(shared, encoded, task, None)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
-from hagmeta.methods.parts import CachesFeatures, Grows, HasOwnSteps, OwnSteps
+from hagmeta.methods.frozen_encoder import FrozenEncoder
+from hagmeta.methods.parts import Grows, HasOwnSteps, OwnSteps
 from hagmeta.nn.encoder import Embedding, EveryNode
 from hagmeta.nn.head import LABEL_SMOOTHING, LinearHead
 from hagmeta.nn.losses import balanced_weights
@@ -21,7 +22,7 @@ from hagmeta.nn.prototypes import mean_prototypes, means_of_new
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import Rate, dropout, seeded
 from hagmeta.packs.values import hold
-from hagmeta.sparse.graph import Graph, View
+from hagmeta.sparse.graph import View
 
 MLP_WIDTH = 64  # as published
 # Times the common learning rate. Then 20 steps move a logit as far as the published 2000 steps of 0.0005.
@@ -42,7 +43,7 @@ class MecoinSettings(MethodSettings):
     )
 
 
-class MeCoin(CachesFeatures, Grows, HasOwnSteps):
+class MeCoin(FrozenEncoder, Grows, HasOwnSteps):
     """A frozen encoder, and a memory of keys and values that predicts.
 
     A key is a class prototype. Every codebook has a random projection. In it, a node retrieves the value of
@@ -83,7 +84,6 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
         " Few-Shot Class-Incremental Learning. NeurIPS 2024.",
     )
     meta_training = MetaTraining.SUPERVISED
-    freezes_encoder = True
     value_start: Tensor
     interaction: Tensor
 
@@ -102,14 +102,6 @@ class MeCoin(CachesFeatures, Grows, HasOwnSteps):
     def own_steps(cls, settings: Any) -> dict[str, OwnSteps]:
         """Let values take larger steps, without weight decay for values that no node retrieves."""
         return {"values": OwnSteps(rate=VALUE_STEPS * settings.learning_rate, weight_decay=0.0)}
-
-    def propagate(self, graph: Graph, view: View) -> Tensor:
-        """Return the frozen encoder's rows (nodes, columns)."""
-        return self.encoder.propagate(graph, view, None)
-
-    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
-        (propagated,) = view.propagated or (self.propagate(shared.graph, view),)
-        return self.encoder.embedding(shared.graph, view, propagated)
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         keys, rows = self._keys(shared, encoded, task), encoded.at(task.query)

@@ -12,12 +12,12 @@ from torch import Tensor
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.parts import CachesFeatures
+from hagmeta.methods.frozen_encoder import FrozenEncoder
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import cosine_logits
 from hagmeta.nn.prototypes import calibrated, support_and_queries
 from hagmeta.packs.values import hold
-from hagmeta.sparse.graph import Graph, View
+from hagmeta.sparse.graph import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class TeenSettings(MethodSettings):
     )
 
 
-class Teen(CachesFeatures):
+class Teen(FrozenEncoder):
     """A frozen encoder and cosine prototypes. Those of new classes move towards similar known classes.
 
     K supports give a poor mean, and queries of new classes are often mistaken for known classes. TEEN mixes
@@ -66,21 +66,12 @@ class Teen(CachesFeatures):
     )
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
-    freezes_encoder = True
     calibration: Tensor
     scale: Tensor
 
     def __init__(self, settings: TeenSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         hold(self, calibration=settings.calibration, scale=settings.calibration_scale)
-
-    def propagate(self, graph: Graph, view: View) -> Tensor:
-        """Return the frozen encoder's rows (nodes, columns)."""
-        return self.encoder.propagate(graph, view, None)
-
-    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
-        (propagated,) = view.propagated or (self.propagate(shared.graph, view),)
-        return self.encoder.embedding(shared.graph, view, propagated)
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         support, query = support_and_queries(encoded, task.support, task.query)

@@ -3,64 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import log_loss
 from sklearn.utils.class_weight import compute_sample_weight
-from torch import Tensor
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.ewc import penalty, with_task
-from hagmeta.methods.growing import GrowingClassifier, loss_among_new
 from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases import sessions
 from hagmeta.phases.consolidation import consolidate, labelled
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge
-from hagmeta.phases.meeting import meet, meet_trained
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain, rehearse, run
+from hagmeta.phases.meeting import meet
+from hagmeta.pipeline import rehearse, run
 from hagmeta.protocol.scenario import TRAIN
-from hagmeta.sparse.graph import View
+from tests.hagmeta.methods.fine_tuning import CPU, SEEDS, FineTuning, after_sessions, prepared, same
 
-CPU = torch.device("cpu")
-SEEDS = [0, 5]
 Tiny = Callable[..., RunConfig]
-
-
-class FineTuning(GrowingClassifier):
-    """Sessions learn the new supports and nothing else."""
-
-    differs: ClassVar = ()
-
-    def session_loss(
-        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(shared, self.encode(shared, view, key), task)
-        return loss_among_new(logits, target, shared.task_sizes[-1]), logits
-
-
-def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
-    context = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
-    meet_trained(context, pack, context.knowledge.training())
-    return context, pack
-
-
-def after_sessions(config: RunConfig, dataset: Dataset) -> dict[str, Tensor]:
-    context, pack = prepared(config, dataset)
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
-    return pack.snapshot()
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return all(torch.equal(value, other[name]) for name, value in one.items())
 
 
 def test_the_penalties_of_two_tasks_are_one_up_to_a_constant() -> None:
@@ -156,11 +121,23 @@ def test_sessions_read_no_earlier_label(tiny_graph: Dataset, tiny: Tiny) -> None
         assert same(everything, after_sessions(tiny(method="ewc", rehearsal=rehearsal), tiny_graph))
 
 
-def test_validation_streams_leave_no_importance_behind(tiny_graph: Dataset, tiny: Tiny) -> None:
+def test_validation_streams_leave_no_importance_behind(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tiny(method="ewc", classes=(2, 3, 4), n_way=1, val_classes=1)
     context, pack = prepared(config, tiny_graph)
+    found: list[bool] = []
+
+    def important() -> bool:
+        return any(value.any() for name, value in pack.parameters.items() if name.startswith("importance"))
+
+    def watched(*given: Any) -> None:
+        consolidate(*given)
+        found.append(important())
+
+    monkeypatch.setattr(sessions, "consolidate", watched)
     rehearse(context, pack, no_progress)
-    assert not any(value.any() for name, value in pack.parameters.items() if name.startswith("importance"))
+    assert found and all(found) and not important()
 
 
 @pytest.mark.parametrize("protocol", ["strict", "released"])

@@ -4,62 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from scipy.special import log_softmax, softmax
-from torch import Tensor
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.distillation import divergence
-from hagmeta.methods.growing import GrowingClassifier, loss_among_new
+from hagmeta.methods.growing import loss_among_new
 from hagmeta.methods.lwf import Lwf
-from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.context import Context
 from hagmeta.phases.lessons import SupportsLesson
-from hagmeta.phases.meeting import meet, meet_trained
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain
-from hagmeta.sparse.graph import View
+from hagmeta.phases.meeting import meet
+from tests.hagmeta.methods.fine_tuning import SEEDS, FineTuning, after_sessions, prepared, same
 
-CPU = torch.device("cpu")
-SEEDS = [0, 5]
 Tiny = Callable[..., RunConfig]
-
-
-class FineTuning(GrowingClassifier):
-    """Sessions learn the new supports and nothing else."""
-
-    differs: ClassVar = ()
-
-    def session_loss(
-        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(shared, self.encode(shared, view, key), task)
-        return loss_among_new(logits, target, shared.task_sizes[-1]), logits
-
-
-def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
-    context = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
-    meet_trained(context, pack, context.knowledge.training())
-    return context, pack
-
-
-def after_sessions(config: RunConfig, dataset: Dataset) -> dict[str, Tensor]:
-    context, pack = prepared(config, dataset)
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
-    return pack.snapshot()
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return all(torch.equal(value, other[name]) for name, value in one.items())
 
 
 def test_distillation_compares_softened_softmaxes_without_a_factor() -> None:

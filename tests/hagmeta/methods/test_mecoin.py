@@ -76,7 +76,7 @@ def test_classes_weigh_the_same_whatever_their_number_of_queries() -> None:
 
 
 @torch.no_grad()
-def test_a_key_is_where_2000_published_updates_end(dataset: Dataset, small: Small) -> None:
+def test_a_key_is_the_mean_to_which_moving_averages_converge(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="mecoin", pretrain_epochs=3), [0], dataset, CPU)
     pack = pretrain(context, None, no_progress)
     (scenario,) = context.scenarios

@@ -13,10 +13,8 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.nn.prototypes import calibrated
 from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import prepare, pretrain
-from hagmeta.protocol.scenario import TRAIN
+from tests.hagmeta.methods.test_closed_form import CPU, SESSION, lived
 
-CPU = torch.device("cpu")
-SESSION = 2
 Small = Callable[..., RunConfig]
 
 
@@ -32,20 +30,9 @@ def test_calibration_by_hand() -> None:
 
 def logits_and_reference(config: RunConfig, dataset: Dataset) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the logits of a session, the cosines to plain class means, and the number of known classes."""
-    context = prepare(config, [7, 3], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
-    streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, SESSION)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), SESSION)
-    everyone = torch.arange(context.graph.num_nodes).expand(2, -1)
-    features = pack.run("embeddings", (shared,), knowledge.view, everyone)[1].double().numpy()
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, SESSION),))
-    scenario, stream = context.scenarios[1], streams[1]
-    nodes = [scenario.nodes_of(np.array([c]), TRAIN) for c in stream.known]
-    nodes += list(stream.support[:SESSION].reshape(-1, stream.support.shape[-1]))
-    queries = stream.queries[SESSION]
-    means = np.stack([features[of].mean(0) for of in nodes])
-    return logits[1, : len(queries)].numpy(), cosine_similarity(features[queries], means), len(stream.known)
+    found = lived(config, dataset)
+    means = np.stack([rows.mean(0) for rows in found.classes])
+    return found.logits, cosine_similarity(found.query, means), found.many
 
 
 def test_without_calibration_it_is_a_nearest_mean_classifier(dataset: Dataset, small: Small) -> None:

@@ -1,0 +1,24 @@
+"""Base class of methods that keep the pre-trained encoder as it is."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hagmeta.methods.base import Shared
+from hagmeta.methods.parts import CachesFeatures
+from hagmeta.nn.encoder import Embedding
+from hagmeta.sparse.graph import Graph, View
+
+
+class FrozenEncoder(CachesFeatures):
+    """A frozen encoder without dropout. Its rows are computed once per view."""
+
+    freezes_encoder = True
+
+    def propagate(self, graph: Graph, view: View) -> Tensor:
+        """Return the frozen encoder's rows (nodes, columns)."""
+        return self.encoder.propagate(graph, view, None)
+
+    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
+        (propagated,) = view.propagated or (self.propagate(shared.graph, view),)
+        return self.encoder.embedding(shared.graph, view, propagated)
