@@ -318,6 +318,8 @@ def live(
             keep if checkpoints else None,
             before["played"] if before else None,
         )
+    if context.settings.scored_on == "validation":
+        rehearsed = [_score(metrics_of(evaluator.predictions)) for evaluator in evaluators]
     pairs = zip(trained.best, rehearsed, strict=True)
     return evaluators, [{"gpil": best, **values} for best, values in pairs]
 

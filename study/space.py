@@ -339,10 +339,11 @@ def _check_search(space: Space, file: SpaceFile) -> None:
     if space.search is None:
         return
     for config in space.configs:
-        if not config.val_classes or not PROTOCOLS[config.protocol].validates:
+        scored = config.val_classes or config.scored_on == "validation"
+        if not scored or not PROTOCOLS[config.protocol].validates:
             raise file.top["search"].error(
-                f"{space.search.objective} needs held-out classes: "
-                "set val_classes above 0 and use the strict protocol."
+                f"{space.search.objective} needs validation streams: set val_classes above 0 or scored_on: "
+                "validation, and use the strict protocol."
             )
     values = {dimension.key: _values_to_try(dimension) for dimension in space.sample}
     sampled = {config: [dimension.key for dimension in space.dimensions(config)] for config in space.configs}

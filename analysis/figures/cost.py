@@ -27,8 +27,9 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 def _comparable(panel: Panel) -> bool:
     same = all(panel.runs[key].nunique(dropna=False) == 1 for key in ("device", "seeds_in_pack"))
-    searched = panel.runs["val_classes"].iloc[0] > 0
-    return same and not searched and panel.runs["device"].notna().all() and len(panel.labels) > 1
+    return (
+        same and not summary.searched(panel) and panel.runs["device"].notna().all() and len(panel.labels) > 1
+    )
 
 
 @style.styled

@@ -24,13 +24,18 @@ def estimates(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFram
     return pd.DataFrame({key: 100 * value for key, value in percent.items()}).assign(seeds=table["seeds"])
 
 
+def searched(panel: Panel) -> bool:
+    """Return whether the runs of a panel are samples of a search, which are scored on validation nodes."""
+    first = panel.runs.iloc[0]
+    return bool(first["val_classes"] > 0 or first["scored_on"] == "validation")
+
+
 def richest(panels: list[Panel], most: int) -> list[Panel]:
     """Return at most `most` panels with most configurations, strict ones first.
 
-    If no panel compares anything, return one. Samples of a search, which have validation classes, are used
-    only if there is nothing else.
+    If no panel compares anything, return one. Samples of a search are used only if there is nothing else.
     """
-    final = [panel for panel in panels if panel.runs["val_classes"].iloc[0] == 0] or panels
+    final = [panel for panel in panels if not searched(panel)] or panels
     ranked = sorted(final, key=lambda panel: (panel.leaks, -len(panel.labels), -len(panel.runs)))
     return [panel for panel in ranked if len(panel.labels) > 1][:most] or ranked[:1]
 

@@ -10,7 +10,7 @@ Config = Mapping[str, Any]
 # The task and the method: any difference counts.
 TASK = (
     *("dataset", "method", "protocol", "n_way", "k_shot"),
-    *("queries_per_class", "drop_small", "val_classes", "visibility", "mislabelled"),
+    *("queries_per_class", "drop_small", "val_classes", "scored_on", "visibility", "mislabelled"),
 )
 DECIDED_BY = {"sessions": ("n_way",), "query_shot": ("k_shot", "protocol")}  # unless set explicitly
 

@@ -74,6 +74,13 @@ class TaskSettings(Settings):
         at_least=0,
         at_most=MOST_NODES,
     )
+    scored_on: str = setting(
+        "test",
+        "nodes that test streams are scored on: test nodes, or validation nodes, for a search with streams as "
+        "long as the test's",
+        choices=("test", "validation"),
+        birth="test",
+    )
     visibility: str = setting(
         "arriving",
         "show nodes and edges when their class arrives (arriving), or all from the start (whole)",

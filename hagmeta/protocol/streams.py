@@ -34,7 +34,8 @@ def make_scenario(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Sc
     meta_classes, held_out = split.novel_train[:kept], split.novel_train[kept:]
     known = np.concatenate([split.base, split.novel_train])
     arriving = _in_sessions(split.novel_test, settings.n_way)[: settings.sessions]
-    test = _Builder(settings, nodes, "stream", seed, split.given).stream(known, known, arriving, TEST)
+    scored = VAL if settings.scored_on == "validation" else TEST
+    test = _Builder(settings, nodes, "stream", seed, split.given).stream(known, known, arriving, scored)
     builder = _Builder(settings, nodes, "validation", seed)
     if settings.val_classes:
         start = np.concatenate([split.base, meta_classes])
@@ -68,6 +69,16 @@ def check_ways(settings: ProtocolSettings) -> None:
     n_way, sessions, val_classes = settings.n_way, settings.sessions, settings.held_out
     k_shot, mislabelled = settings.k_shot, settings.mislabelled
     kept = novel_train - val_classes
+    if settings.scored_on == "validation" and not make_protocol(settings).validates:
+        raise UserError(
+            f"scored_on is validation, but {settings.protocol} has no validation nodes; "
+            "expected scored_on test, or the strict protocol."
+        )
+    if settings.scored_on == "validation" and val_classes:
+        raise UserError(
+            f"scored_on is validation and val_classes is {val_classes}; expected val_classes 0, because both "
+            "are ways to score a search."
+        )
     if mislabelled and n_way < 2:
         raise UserError(
             f"mislabelled is {mislabelled}, but with n_way 1 a session has no other class; "

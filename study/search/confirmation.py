@@ -40,7 +40,9 @@ def choices_of(histories: Sequence[SearchHistory]) -> list[Choice]:
     """Return the best sample of each search that has a successful one."""
     found = [(history, history.best()) for history in histories]
     return [
-        Choice(history, resolve(replace(best[0], val_classes=0)), best[1]) for history, best in found if best
+        Choice(history, resolve(replace(best[0], val_classes=0, scored_on="test")), best[1])
+        for history, best in found
+        if best
     ]
 
 
@@ -77,7 +79,7 @@ def overlaps(choices: Sequence[Choice], seeds: Sequence[int]) -> list[str]:
     """Return a line on the overlap for each dataset and each way in which its classes are split."""
     found: dict[tuple[Any, ...], str] = {}
     for choice in choices:
-        config = choice.config
+        config = choice.history.cell.config
         split = (
             config.dataset,
             config.protocol,

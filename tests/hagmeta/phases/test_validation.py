@@ -10,7 +10,7 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.pack import no_progress
 from hagmeta.phases.validation import Validation
-from hagmeta.pipeline import prepare, pretrain
+from hagmeta.pipeline import prepare, pretrain, run
 
 Small = Callable[..., RunConfig]
 CPU = torch.device("cpu")
@@ -38,3 +38,14 @@ def test_validation_counts_every_class_the_same(dataset: Dataset, small: Small, 
         by_hand.append(np.mean(sessions))
     with context.runtime.capture() as capture:
         assert Validation(context, pack, capture).accuracy() == pytest.approx(by_hand)
+
+
+def test_a_run_scored_on_validation_nodes_has_the_scores_of_its_streams(
+    dataset: Dataset, small: Small
+) -> None:
+    config = small(method="sgc-ncm", features="propagated", scored_on="validation")
+    (record,) = run(config, [0], dataset=dataset, device=CPU)
+    by_session = record["macro_accuracy"]
+    assert record["validation"]["last"] == by_session[-1]
+    assert record["validation"]["average"] == pytest.approx(np.mean(by_session))
+    assert record["validation"]["stream"] == record["average_accuracy"]

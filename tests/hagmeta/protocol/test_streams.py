@@ -115,6 +115,18 @@ def test_validation_on_held_out_classes_is_a_stream_of_its_own(dataset: Dataset,
     assert scenario.test.known.tolist() == [*split.base, *split.novel_train]
 
 
+def test_streams_can_be_scored_on_validation_nodes(dataset: Dataset, small: Small) -> None:
+    usual, scored = scenario_of(dataset, small()), scenario_of(dataset, small(scored_on="validation"))
+    assert np.array_equal(scored.test.arriving, usual.test.arriving)
+    assert np.array_equal(scored.test.support, usual.test.support)
+    for asked, queries in zip(usual.test.queries, scored.test.queries, strict=True):
+        assert (usual.split.role[asked] == TEST).all()
+        assert (scored.split.role[queries] == VAL).all()
+        assert set(dataset.labels[queries]) == set(dataset.labels[asked])
+    for ours, others in zip(scored.validation.queries, usual.validation.queries, strict=True):
+        assert np.array_equal(ours, others)  # early stopping reads what it reads in a test run
+
+
 def test_sessions_limits_the_test_stream(dataset: Dataset, small: Small) -> None:
     limited, whole = scenario_of(dataset, small(sessions=1)), scenario_of(dataset, small())
     assert (limited.test.sessions, whole.test.sessions) == (1, 2)
@@ -194,6 +206,8 @@ BAD_WAYS: list[tuple[Changes, str]] = [
     ),
     ({"n_way": 2, "val_classes": 9}, "n_way is 2, but only -4 classes are left"),
     ({"n_way": 2, "val_classes": 1}, "val_classes is 1; expected 0 or at least n_way = 2"),
+    ({"val_classes": 2, "scored_on": "validation"}, "scored_on is validation and val_classes is 2; expected"),
+    ({"protocol": "released", "scored_on": "validation"}, "released has no validation nodes"),
     ({"n_way": 2, "sessions": 3}, "3 sessions of 2 classes need 6 novel-test classes, but there are 5"),
 ]
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hagmeta.config import RunConfig, resolve
 from hagmeta.protocol.scenario import TEST
 from hagmeta.protocol.streams import make_scenario
@@ -36,3 +38,12 @@ def test_shares_are_those_of_a_count_by_hand() -> None:
     assert found.nodes == sum(nodes for nodes, _ in shares) / 2
     assert found.classes == sum(classes for _, classes in shares) / 2
     assert 0 < found.nodes < 1 and f"{100 * found.nodes:.0f} % of the test nodes" in str(found)
+
+
+def test_a_search_on_validation_nodes_of_all_classes_has_met_them_all() -> None:
+    graph = data.load(NAME)
+    config = replace(CONFIG, val_classes=0, scored_on="validation")
+    found = overlap(graph, config, [0], [0])
+    assert found.nodes == 0.0 and found.classes == 1.0  # its own test nodes stay unread
+    assert "novel-test classes were met there" in str(found)
+    assert overlap(graph, config, [1], [0]).nodes > overlap(graph, CONFIG, [1], [0]).nodes
