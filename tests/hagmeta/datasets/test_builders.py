@@ -1,9 +1,10 @@
-"""The builders of FOLDOC, Metamath and WordNet, on sources and packages of our own."""
+"""The builders of embedded graphs, on sources and packages of our own."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +16,16 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import build_foldoc, build_metamath, build_wordnet, package, sources
+from hagmeta.datasets import (
+    build_bible,
+    build_boost,
+    build_foldoc,
+    build_kanji,
+    build_metamath,
+    build_wordnet,
+    package,
+    sources,
+)
 from hagmeta.datasets.building import in_no_order
 from hagmeta.datasets.download import RemoteFile, sha256
 
@@ -199,6 +209,133 @@ def test_wordnet_keeps_the_best_connected() -> None:
     assert len(built.edges) == 3  # the cat, with one neighbour, is out
 
 
+VERSES = {
+    "Genesis 1:1": "In the beginning God made [the] earth.",
+    "Genesis 1:2": "# And the earth was void.",
+    "Genesis 2:1": "The earth, the genesis of John.",
+    "Jude 1:1": "In the end.",
+    "1 John 1:1": "In the beginning was God.",
+    "1 John 1:2": "And the earth.",
+}
+REFERENCES = """const s = { gen: [[["gen"]], [["1"], ["1jn 1:1", "gen 1:2"], ["gen 1:2"]], [["2"], []]],
+jud: [[["jud"]], [["1"], ["gen 1:1"]]],
+"1jn": [[["1jn"]], [["1"], ["gen 1:1", "jud 1:1"], ["gen 2:1"]]] }, c = ["gen"], h = ({ book: a }) => a;"""
+
+
+@pytest.fixture
+def small_bible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_bible, "MIN_VERSES_PER_BOOK", 2)
+    monkeypatch.setattr(build_bible, "MIN_VERSES_PER_WORD", 2)
+
+
+@pytest.mark.usefixtures("small_bible")
+def test_bible_is_built_by_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = build_bible.build(json.dumps(VERSES), REFERENCES)
+    order = in_no_order(place for place in VERSES if place != "Jude 1:1")  # its book is too small
+    assert built.class_names == ("Genesis", "1 John")  # in the order of the text
+    assert [built.class_names[label] for label in built.labels] == [
+        place.rpartition(" ")[0] for place in order
+    ]
+    # A reference in both directions is one edge; a verse does not refer to itself.
+    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
+    assert edges == {
+        ("1 John 1:1", "Genesis 1:1"),
+        ("Genesis 1:1", "Genesis 1:2"),
+        ("1 John 1:2", "Genesis 2:1"),
+    }
+    # The columns are and, beginning, earth, god, in, the, was: no words of the names of books.
+    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
+    assert rows["Genesis 1:1"] == [0, 1, 1, 1, 1, 1, 0] and rows["Genesis 2:1"] == [0, 0, 1, 0, 0, 1, 0]
+    monkeypatch.setattr(build_bible, "MAX_VERSES_PER_BOOK", 1)
+    assert np.bincount(build_bible.build(json.dumps(VERSES), REFERENCES).labels).tolist() == [1, 1]
+
+
+HEADERS = {
+    "config.hpp": "#include <vector>",
+    "any/any.hpp": "#include <boost/any/detail/cast.hpp>\n#include <vector>\n/* class\n */ std :: move(x);",
+    "any/detail/cast.hpp": '# include "../any.hpp"\nclass any; // struct\nint std_x;',
+    "mpl/a.hpp": "#include <boost/any/any.hpp>\n#include <boost/config.hpp>\nclass std::move",
+    "mpl/b.hpp": '  #include "a.hpp"\n//#include <boost/any/any.hpp>\n#include <vector>\nint x;',
+    "mpl/preprocessed/c.hpp": "#include <boost/mpl/a.hpp>",
+    "detail/a.hpp": "#include <boost/mpl/a.hpp>",
+    "detail/b.hpp": "#include <boost/mpl/a.hpp>",
+    "rare/a.hpp": "#include <boost/mpl/a.hpp>",
+}
+
+
+@pytest.fixture
+def small_boost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_boost, "MIN_HEADERS_PER_LIBRARY", 2)
+    monkeypatch.setattr(build_boost, "MIN_HEADERS_PER_FEATURE", 2)
+
+
+@pytest.mark.usefixtures("small_boost")
+def test_boost_is_built_by_its_rules() -> None:
+    built = build_boost.build(HEADERS)
+    order = in_no_order(["any/any.hpp", "any/detail/cast.hpp", "mpl/a.hpp", "mpl/b.hpp"])
+    # Left out: a header in no folder, a generated one, shared internals, a small library.
+    assert built.class_names == ("any", "mpl")
+    assert [built.class_names[label] for label in built.labels] == [path[:3] for path in order]
+    # Headers are found from the top and from their own folder; comments include nothing.
+    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
+    assert edges == {
+        ("any/any.hpp", "any/detail/cast.hpp"),
+        ("any/any.hpp", "mpl/a.hpp"),
+        ("mpl/a.hpp", "mpl/b.hpp"),
+    }
+    # The columns are <vector>, class, int, std::move: nothing of comments, no names of Boost's own.
+    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
+    assert rows["any/any.hpp"] == [1, 0, 0, 1] and rows["any/detail/cast.hpp"] == [0, 1, 1, 0]
+    assert rows["mpl/a.hpp"] == [0, 1, 0, 1] and rows["mpl/b.hpp"] == [1, 0, 1, 0]
+
+
+KANJIDIC = """\
+# KANJIDIC
+海 3324 U6d77 B85 G2 S9 Q3815.7 カイ うみ T1 あ {sea} {ocean}
+洋 4D4E U6d0b B85 S9 Q3815.1 ヨウ {ocean} {western style}
+林 4E53 U6797 B75 C99 S8 Q4499.0 リン はやし {grove}
+森 3F39 U68ee B75 S12 Q4099.4 シン リン T1 カイ {forest} {grove}
+枝 3B5E U679d B75 S8 Q4494.7 シ {bough}
+口 387D U53e3 B30 S3 Q6000.0 コウ {mouth}
+"""
+EDICT = """\
+EDICT /EDICT/
+海洋 [かいよう] /(n) ocean/
+海海森 [x] /(n) x/
+森の枝 [x] /(n) x/
+枝森 [x] /(n) 海口/
+海口 [x] /(n) x/
+"""
+
+
+@pytest.fixture
+def small_kanji(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_kanji, "MIN_CHARACTERS_PER_RADICAL", 2)
+    monkeypatch.setattr(build_kanji, "MIN_CHARACTERS_PER_FEATURE", 2)
+
+
+@pytest.mark.usefixtures("small_kanji")
+def test_kanji_is_built_by_its_rules() -> None:
+    built = build_kanji.build(KANJIDIC, EDICT)
+    order = in_no_order("海洋森枝")  # one is in no word, and one has a radical of its own
+    assert built.class_names == ("75 木", "85 水")
+    assert [built.class_names[label] for label in built.labels] == [
+        "85 水" if name in "海洋" else "75 木" for name in order
+    ]
+    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
+    assert edges == {("洋", "海"), ("枝", "森"), ("森", "海")}  # kana between two kanji separate them
+    # The columns are corner 1: 3 and 4, corner 2: 8, corner 3: 1 and 9, corner 4: 5, corner 5: 7, ocean, and
+    # strokes: 9. No reading counts: one is in hiragana, one is in names, others are rare.
+    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
+    assert rows["海"] == [1, 0, 1, 1, 0, 1, 1, 1, 1] and rows["洋"] == [1, 0, 1, 1, 0, 1, 0, 1, 1]
+    assert rows["森"] == [0, 1, 0, 0, 1, 0, 0, 0, 0] and rows["枝"] == [0, 1, 0, 0, 1, 0, 1, 0, 0]
+
+
+def test_the_classical_radical_comes_first() -> None:
+    radicals = {name: character.radical for name, character in build_kanji._characters(KANJIDIC)}
+    assert radicals == {"海": 85, "洋": 85, "林": 99, "森": 75, "枝": 75, "口": 30}
+
+
 def test_order_is_the_same_anywhere_and_none_of_the_names() -> None:
     names = ["a", "b", "c", "d", "e"]
     assert in_no_order(names) == in_no_order(reversed(names)) == ["d", "c", "b", "e", "a"]
@@ -249,6 +386,30 @@ def test_a_dictionary_is_unpacked(write_package: Callable[[dict[str, str | bytes
     assert package.read(deb, own(deb), ["usr/a.dict.dz"]) == ["zwölf"]
 
 
+def test_another_encoding_is_read(write_package: Callable[[dict[str, str | bytes]], Path]) -> None:
+    deb = write_package({"usr/a": "海".encode("euc_jp")})
+    assert package.read(deb, own(deb), ["usr/a"], "euc_jp") == ["海"]
+    with pytest.raises(UserError, match=r"own.deb: cannot be read \("):
+        package.read(deb, own(deb), ["usr/a"])
+
+
+def test_a_folder_is_read_out_of_a_package(write_package: Callable[[dict[str, str | bytes]], Path]) -> None:
+    deb = write_package({"usr/a": "one", "usr/b/c": "two", "usr/b/d/e": b"\xff", "usr/bb": "four"})
+    assert package.read_folder(deb, own(deb), "usr/b") == {"c": "two", "d/e": "\ufffd"}
+
+
+def test_a_package_of_npm_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "own.tgz"
+    with tarfile.open(path, mode="w:gz") as tar:
+        entry = tarfile.TarInfo("package/json/a.json")
+        entry.size = 2
+        tar.addfile(entry, io.BytesIO(b"{}"))
+    assert package.read(path, own(path), ["json/a.json"]) == ["{}"]
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UserError, match=r"own.tgz: cannot be read \("):
+        package.read(path, own(path), ["json/a.json"])
+
+
 @pytest.mark.parametrize("content", [b"", b"!<arch>\n", b"!<arch>\nshort", b"PK"])
 def test_what_is_no_package_is_said_in_one_line(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "bad.deb").write_bytes(content)
@@ -274,28 +435,56 @@ def test_another_version_is_refused(
     assert line.endswith(f"its SHA-256 is {sha256(deb)}; expected {sources.METAMATH.sha256}.")
 
 
+def test_two_packages_are_both_checked(
+    write_package: Callable[[dict[str, str | bytes]], Path], tmp_path: Path
+) -> None:
+    deb = str(write_package({build_kanji.CHARACTERS: KANJIDIC}))
+    result = run_builder("kanji", tmp_path, "--packages", deb, deb)
+    assert result.returncode == 2 and f"expected {sources.KANJIDIC.name} from " in result.stderr
+    assert run_builder("kanji", tmp_path, "--packages", deb).returncode == 2
+
+
 def test_a_package_that_is_absent_is_said(tmp_path: Path) -> None:
     result = run_builder("wordnet", tmp_path, "--deb", "absent.deb")
     assert result.returncode == 2 and result.stderr.startswith("absent.deb: cannot be read (")
 
 
 PROGRAM = """
+import json
 import sys
 from pathlib import Path
-from hagmeta.datasets import build_foldoc, build_metamath, build_wordnet, npz
+from hagmeta.datasets import build_bible, build_boost, build_foldoc, build_kanji, build_metamath
+from hagmeta.datasets import build_wordnet, npz
 
+build_bible.MIN_VERSES_PER_BOOK = build_bible.MIN_VERSES_PER_WORD = 2
+build_boost.MIN_HEADERS_PER_LIBRARY = build_boost.MIN_HEADERS_PER_FEATURE = 2
+build_kanji.MIN_CHARACTERS_PER_RADICAL = build_kanji.MIN_CHARACTERS_PER_FEATURE = 2
 build_foldoc.MIN_ARTICLES_PER_TAG = build_foldoc.MIN_ARTICLES_PER_WORD = 2
 build_metamath.MIN_STATEMENTS_PER_SECTION = build_metamath.MIN_STATEMENTS_PER_SYMBOL = 2
 out, name, *paths = sys.argv[1:]
 texts = [Path(path).read_text() for path in paths]
-build = {"foldoc": build_foldoc.build, "metamath": build_metamath.build}
-npz.save(Path(out), build[name](*texts) if name in build else build_wordnet.build(texts))
+build = {
+    "bible": build_bible.build,
+    "boost": lambda text: build_boost.build(json.loads(text)),
+    "foldoc": build_foldoc.build,
+    "kanji": build_kanji.build,
+    "metamath": build_metamath.build,
+    "wordnet": lambda *texts: build_wordnet.build(texts),
+}
+npz.save(Path(out), build[name](*texts))
 """
 
 
 @pytest.mark.parametrize(
     ("name", "texts"),
-    [("foldoc", foldoc()[:2]), ("metamath", [METAMATH]), ("wordnet", [NOUNS, VERBS, ADJECTIVES])],
+    [
+        ("bible", [json.dumps(VERSES), REFERENCES]),
+        ("boost", [json.dumps(HEADERS)]),
+        ("foldoc", foldoc()[:2]),
+        ("kanji", [KANJIDIC, EDICT]),
+        ("metamath", [METAMATH]),
+        ("wordnet", [NOUNS, VERBS, ADJECTIVES]),
+    ],
 )
 def test_equal_bytes_whatever_the_order_of_sets(name: str, texts: list[str], tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]

