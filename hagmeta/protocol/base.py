@@ -76,8 +76,8 @@ class TaskSettings(Settings):
     )
     scored_on: str = setting(
         "test",
-        "nodes that test streams are scored on: test nodes, or validation nodes, for a search with streams as "
-        "long as the test's",
+        "nodes that test streams are scored on: test nodes, or validation nodes, for searches on streams "
+        "as long as the test's",
         choices=("test", "validation"),
         birth="test",
     )
