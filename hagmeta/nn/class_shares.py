@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 ROUNDS = 20  # of EM, and of the search for a scale
-PSEUDO_COUNT = 1.0  # nodes that the prior adds to each class; it is a symmetric Dirichlet distribution
+PSEUDO_COUNT = 10.0  # nodes that the prior adds to each class; it is a symmetric Dirichlet distribution
 CONFIDENCE = 0.98  # mean of the largest probability of a node, before re-weighting
 WIDEST = 20.0  # scales are between 2 ** -WIDEST and 2 ** WIDEST
 
