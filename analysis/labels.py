@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.traits import Traits
 from hagmeta.common import differences
 from hagmeta.common.differences import DECIDED_BY, sort_key
-from hagmeta.common.transductive import BY_ITSELF, SELF_TRAINED, SET_BY, SMOOTHED, marks
+from hagmeta.common.transductive import BY_ITSELF, REWEIGHTED, SELF_TRAINED, SET_BY, SMOOTHED, marks
 
 # Accuracies are comparable only if all of these are equal.
 SETTING = (
@@ -27,6 +27,11 @@ TRANSDUCTIVE = {
         "Smoothed methods (smoothing above 0) have transductive predictions, not only a transductive "
         "encoder. They mix the scores of a node with those of its visible neighbours, including unlabelled "
         "nodes and queries."
+    ),
+    REWEIGHTED: (
+        "Re-weighted methods (prior: estimated) have transductive predictions. They weight classes by their "
+        "shares among visible nodes without labels, including queries. The shares are estimated from "
+        "predictions."
     ),
     SELF_TRAINED: (
         "Self-trained methods (self_training above 0) learn from visible nodes without labels, including "

@@ -449,6 +449,11 @@ def remarks(config: RunConfig) -> list[str]:
             "smoothing makes predictions transductive: the scores of a query also depend on its visible "
             "neighbours"
         )
+    if config.prior == "estimated":
+        notes.append(
+            "`prior: estimated` makes predictions transductive: it estimates class shares from visible "
+            "unlabelled nodes, including queries"
+        )
     if config.self_training:
         notes.append(
             "self_training learns from visible unlabelled nodes, including queries, with the method's own "

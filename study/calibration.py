@@ -153,7 +153,7 @@ def _size(config: RunConfig) -> tuple[Any, ...]:
     trains = METHODS[config.method].training_of(config) is not MetaTraining.NONE
     parts = trains, config.nla, config.tla, config.inputs != "raw"
     queries = config.n_way * (config.k_shot + config.self_training + config.query_shot)
-    return (*widths, queries, *parts, config.smoothing > 0)
+    return (*widths, queries, *parts, config.smoothing > 0 or config.prior == "estimated")
 
 
 def _cut_short(config: RunConfig) -> RunConfig:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-SMOOTHED, SELF_TRAINED, BY_ITSELF = "smoothed", "self-trained", "transductive"
-SET_BY = {SMOOTHED: "smoothing", SELF_TRAINED: "self_training"}  # settings of every method
+SMOOTHED, REWEIGHTED, SELF_TRAINED = "smoothed", "re-weighted", "self-trained"
+BY_ITSELF = "transductive"
+# Settings of every method.
+SET_BY = {SMOOTHED: "smoothing", REWEIGHTED: "prior", SELF_TRAINED: "self_training"}
 
 
 def marks(config: Mapping[str, Any], clause: str = "") -> list[str]:
@@ -21,4 +23,4 @@ def marks(config: Mapping[str, Any], clause: str = "") -> list[str]:
 
 
 def _is_on(value: Any) -> bool:
-    return bool(value) and value == value  # NaN is not equal to itself
+    return bool(value) and value == value and value != "equal"  # NaN is not equal to itself

@@ -1,4 +1,4 @@
-"""Turn the logits of a method into scores: logit adjustment, and smoothing over the graph."""
+"""Turn the logits of a method into scores: logit adjustment, class shares, and smoothing over the graph."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import Method, Shared, Task
+from hagmeta.nn.class_shares import share_adjustment
 from hagmeta.nn.smoothing import smoothed_scores
 from hagmeta.packs.pack import Pack, stack_padded
 from hagmeta.phases.context import Context
@@ -31,6 +32,7 @@ def smoothed(
     view: View,
     task: Task,
     adjustment: Tensor,
+    uncounted: tuple[Tensor, ...],
     labelled: Tensor,
     position: Tensor,
 ) -> Tensor:
@@ -43,43 +45,79 @@ def smoothed(
         view: the visible part of the graph.
         task: the classes and queries.
         adjustment: added to all logits (classes,).
+        uncounted: as for `everywhere`.
         labelled: the labelled nodes (labels,), whose scores are fixed.
         position: the class positions of these nodes (labels,).
     """
-    nodes = torch.arange(shared.graph.num_nodes, device=task.query.device)
-    everywhere = nodes + torch.zeros_like(task.query[:1])  # under vmap this has a row per seed, like queries
-    (scores,) = method.logits(shared, view, (task._replace(query=everywhere),))
-    scores = (scores + adjustment).softmax(-1)
+    scores = everywhere(method, shared, view, task, adjustment, uncounted).softmax(-1)
     return smoothed_scores(shared.graph, view, scores, labelled, position, share)[task.query]
 
 
+def reweighted(
+    method: Method, shared: Shared, view: View, task: Task, adjustment: Tensor, uncounted: tuple[Tensor, ...]
+) -> Tensor:
+    """Return the logits (queries, classes) of `method`, re-weighted by class shares."""
+    return everywhere(method, shared, view, task, adjustment, uncounted)[task.query]
+
+
+def everywhere(
+    method: Method, shared: Shared, view: View, task: Task, adjustment: Tensor, uncounted: tuple[Tensor, ...]
+) -> Tensor:
+    """Return the logits (nodes, classes) of all nodes.
+
+    Args:
+        method: the method of one seed.
+        shared: the graph and the class means.
+        view: the visible part of the graph.
+        task: the classes.
+        adjustment: added to all logits (classes,).
+        uncounted: nodes that do not count in the class shares; nothing if logits are not re-weighted.
+    """
+    nodes = torch.arange(shared.graph.num_nodes, device=task.query.device)
+    every = nodes + torch.zeros_like(task.query[:1])  # under vmap this has a row per seed, like queries
+    (logits,) = method.logits(shared, view, (task._replace(query=every),))
+    logits = logits + adjustment
+    for labelled in uncounted:
+        counted = view.visible.clone()
+        counted[labelled] = 0.0
+        logits = logits + share_adjustment(logits, counted)
+    return logits
+
+
 class ReadOut:
-    """Computes the scores of queries. With `smoothing` and `logit_adjustment` off they are the logits."""
+    """Computes the scores of queries. With all settings of `ReadOutSettings` off, they are the logits."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         settings, values = context.settings, context.runtime.values
         self._smooths, self._adjusts = settings.smoothing > 0, settings.logit_adjustment > 0
+        self._reweights = settings.prior == "estimated"
         self._smoothing, self._tau = values("smoothing"), values("logit_adjustment")
         # If only prototypes are kept of a class: the number of labels behind them (pack, classes).
         self.kept = np.empty((len(context.scenarios), 0), dtype=np.int64)
+        self._guessed = np.empty((len(context.scenarios), 0), dtype=np.int64)  # of the session
 
     @torch.no_grad()
     def scores(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task) -> Tensor:
         """Return scores (pack, queries, classes) after the steps of a session."""
         scores: Tensor
-        if not self._smooths:
+        asks_all = self._smooths or self._reweights
+        if not asks_all:
             (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
             if not self._adjusts:
                 return scores
         labels = list(self._labels(knowledge, task))
         adjustment = self._adjustment(labels, task)
-        if not self._smooths:
+        if not asks_all:
             return scores + adjustment.unsqueeze(1)
         device = self._context.runtime.device
+        step = knowledge.view, task, adjustment, self._uncounted(labels)
+        if not self._smooths:
+            scores = pack.run(reweighted, (shared,), *step)
+            return scores
         held = (stack_padded(part).to(device) for part in zip(*labels, strict=True))
         share = torch.from_numpy(self._smoothing).to(device).expand(pack.size)
-        scores = pack.run(smoothed, (shared,), share, knowledge.view, task, adjustment, *held)
+        scores = pack.run(smoothed, (shared,), share, *step, *held)
         return scores
 
     def confidence(self, scores: Tensor) -> Tensor:
@@ -93,15 +131,18 @@ class ReadOut:
         The result is (pack, classes, count).
         """
         nodes = torch.arange(shared.graph.num_nodes, device=self._context.runtime.device)
-        everywhere = task._replace(query=nodes.expand(pack.size, -1))
+        every = task._replace(query=nodes.expand(pack.size, -1))
+        self._guessed = self._guessed[:, :0]
         few, kept = task.support.shape[1], self.kept
-        shares = self._shares(self.scores(pack, shared, knowledge, everywhere))[..., -few:]
+        shares = self._shares(self.scores(pack, shared, knowledge, every))[..., -few:]
         self.kept = kept  # undo the update by `scores`, because the session is not finished
         free = knowledge.view.visible > 0
         for seed, each in enumerate(self._labels(knowledge, task)):
             free[seed, torch.from_numpy(each.nodes).to(free.device)] = False
         shares = shares.masked_fill(~free.unsqueeze(-1), -1.0)
-        return shares.topk(min(count, int(free.sum(-1).min())), dim=1).indices.mT
+        guesses = shares.topk(min(count, int(free.sum(-1).min())), dim=1).indices.mT
+        self._guessed = guesses.flatten(1).cpu().numpy()
+        return guesses
 
     def _shares(self, scores: Tensor) -> Tensor:
         return scores / scores.sum(-1, keepdim=True) if self._smooths else scores.softmax(-1)
@@ -117,6 +158,14 @@ class ReadOut:
             # `levelled` repeats supports.
             once, first = np.unique(every, return_index=True)
             yield Labels(once, np.concatenate([position, np.repeat(few, support.shape[1])])[first])
+
+    def _uncounted(self, labels: list[Labels]) -> tuple[Tensor, ...]:
+        """Return the labelled nodes (pack, labels) of each seed, without guesses, if shares are estimated."""
+        if not self._reweights:
+            return ()
+        pairs = zip(labels, self._guessed, strict=True)
+        nodes = [np.setdiff1d(each.nodes, guessed) for each, guessed in pairs]
+        return (stack_padded(nodes).to(self._context.runtime.device),)
 
     def _adjustment(self, labels: list[Labels], task: Task) -> Tensor:
         """Return the logit adjustment (pack, classes) of Menon et al. (ICLR 2021).

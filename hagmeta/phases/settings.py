@@ -151,6 +151,12 @@ class ReadOutSettings(Settings):
         branches=(0,),
         birth=0.0,
     )
+    prior: str = setting(
+        "equal",
+        "class shares that predictions assume: equal, or estimated from visible unlabelled nodes by EM",
+        choices=("equal", "estimated"),
+        birth="equal",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,7 @@ class Released(Protocol):
         "mislabelled": 0,  # a known class is the mean of all its nodes, which would reveal wrong supports
         "smoothing": 0.0,  # predictions come from the training pass
         "logit_adjustment": 0.0,
+        "prior": "equal",
         "self_training": 0,
         "normalisation": "whole",
         "nla_degree": "whole",

@@ -50,7 +50,7 @@ STARTUP = 10  # samples drawn at random, before results count
 AT_ONCE = 4
 TRIES = 10  # to draw a sample that differs from the others of its group
 # Memory grows with these.
-WIDTHS = ("hidden", "embedding", "query_shot", "inner_steps", "smoothing", "self_training")
+WIDTHS = ("hidden", "embedding", "query_shot", "inner_steps", "smoothing", "prior", "self_training")
 
 
 @dataclass(frozen=True)

@@ -266,6 +266,15 @@ def test_smoothed_answers_are_marked_as_transductive(write: Write) -> None:
     assert "have transductive predictions" in drawing.caption
 
 
+def test_reweighted_answers_are_marked_as_transductive(write: Write) -> None:
+    write(FULL, prior="equal")
+    write(WITHOUT, method="proto-gcn")  # as before there was this setting
+    folder = write(WITHOUT, method="gpn", prior="estimated")
+    table = next(t for t in tables(folder).values() if t.name.startswith("sessions"))
+    assert {row[0].text for row in table.rows} == {"HAG-Meta", "Proto-GCN", "GPN (re-weighted)"}
+    assert any("visible nodes without labels" in note for note in table.notes)
+
+
 def test_where_each_method_is_there_once_on_a_dataset_it_has_one_name_on_all(write: Write) -> None:
     # As where each is tuned for each dataset: other settings do not make it another method.
     write(FULL, smoothing=0.5, hidden=64)

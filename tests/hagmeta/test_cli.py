@@ -118,6 +118,13 @@ def test_smoothed_answers_are_marked(capsys: pytest.CaptureFixture[str]) -> None
     assert "frozen, smoothed, self-trained, on" in " ".join(capsys.readouterr().out.split())
 
 
+def test_reweighted_answers_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TINY, "--seeds", "1", "--method", "frozen", "--set", "prior=estimated"]) == 0
+    shown = capsys.readouterr()
+    assert "note: `prior: estimated` makes predictions transductive" in " ".join(shown.err.split())
+    assert "frozen, re-weighted, on" in " ".join(shown.out.split())
+
+
 def test_datasets_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["datasets"]) == 0

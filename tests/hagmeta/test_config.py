@@ -90,6 +90,7 @@ def test_an_unknown_method_is_refused_at_once() -> None:
         ),
         ({"method": "proto-gat"}, "encoder", "`encoder` is always gat with proto-gat"),
         ({"protocol": "released"}, "smoothing", "`smoothing` is always 0.0 with released"),
+        ({"protocol": "released"}, "prior", "`prior` is always equal with released"),
         ({}, "episodes", ""),
     ],
 )
@@ -185,6 +186,9 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("logit_adjustment", -0.5, "-0.5"),
     ("logit_adjustment", "inf", "'inf'"),
     ("logit_adjustment", None, "no value"),
+    ("prior", "uniform", "equal"),
+    ("prior", 1, "1"),
+    ("prior", None, "no value"),
     ("episodes", 1e300, "at most 1000000"),
     ("episodes", "9" * 5000, "expected a whole number"),
     ("learning_rate", 1e308, "1e+308; expected a value of at most 100"),
@@ -389,12 +393,17 @@ def test_what_is_done_instead_of_gpil_is_a_setting_only_without_gpil() -> None:
     assert RunConfig(encoder="gcn").applies("heads") and not RunConfig(method="proto-gcn").applies("heads")
 
 
-def test_smoothing_and_logit_adjustment_off_leave_every_hash_as_it_was() -> None:
+def test_smoothing_logit_adjustment_and_prior_off_leave_every_hash_as_it_was() -> None:
     plain = RunConfig()
-    assert {"smoothing", "logit_adjustment"} <= set(plain.unhashed())
-    assert RunConfig(smoothing=0, logit_adjustment=-0.0).hash() == plain.hash()
-    hashes = {plain.hash(), RunConfig(smoothing=0.5).hash(), RunConfig(logit_adjustment=0.5).hash()}
-    assert len(hashes) == 3
+    assert {"smoothing", "logit_adjustment", "prior"} <= set(plain.unhashed())
+    assert RunConfig(smoothing=0, logit_adjustment=-0.0, prior="equal").hash() == plain.hash()
+    changes: list[dict[str, Any]] = [
+        {},
+        {"smoothing": 0.5},
+        {"logit_adjustment": 0.5},
+        {"prior": "estimated"},
+    ]
+    assert len({RunConfig(**each).hash() for each in changes}) == 4
 
 
 def test_a_revision_above_the_first_changes_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,7 @@ def test_a_run_with_fewer_labels_is_the_same_eagerly(
 def test_smoothed_answers_are_those_of_the_cpu(
     dataset: Dataset, small: Small, method: str, encoder: str
 ) -> None:
-    smoothed = {"smoothing": 0.5, "logit_adjustment": 1.0}
+    smoothed: dict[str, Any] = {"smoothing": 0.5, "logit_adjustment": 1.0, "prior": "estimated"}
     config = small(method=method, encoder=encoder, pretrain_epochs=0, **smoothed)
     scores = []
     for device in (CPU, GPU):

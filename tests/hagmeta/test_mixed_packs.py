@@ -121,7 +121,7 @@ def test_a_member_is_the_same_to_the_bit_in_a_mixed_pack_and_in_one_of_seeds(
     [
         {"encoder": "mlp", "protocol": "released", "tla_gradients": "summed"},
         {"encoder": "sage", "inputs": "svd", "rehearsal": "none"},
-        {"encoder": "sgc", "tla_vectors": "relu", "self_training": 2},
+        {"encoder": "sgc", "tla_vectors": "relu", "self_training": 2, "prior": "estimated"},
     ],
     ids=lambda case: case["encoder"],
 )
@@ -194,6 +194,7 @@ APART = [
     ({"dropout": 0.0}, {"dropout": 0.1}),
     ({"smoothing": 0.0}, {"smoothing": 0.1}),
     ({"logit_adjustment": 0.0}, {"logit_adjustment": 1.0}),
+    ({"prior": "equal"}, {"prior": "estimated"}),
     ({"method": "fecam", "tukey": 1.0}, {"method": "fecam", "tukey": 0.9}),
     ({"method": "posterior-means", "unlabelled": 0.0}, {"method": "posterior-means"}),
     ({"method": "posterior-means", "coupling": 0.0}, {"method": "posterior-means"}),

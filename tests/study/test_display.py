@@ -36,6 +36,8 @@ def test_methods_are_compared_by_name_and_an_oracle_is_marked() -> None:
 def test_smoothed_answers_are_marked_next_to_their_method() -> None:
     lines = shown([record(0, method="frozen"), record(0, method="gpn", smoothing=0.5)])
     assert sum("gpn, smoothed" in line for line in lines) == sum("smoothed" in line for line in lines) == 1
+    lines = shown([record(0, method="frozen", prior="equal"), record(0, method="gpn", prior="estimated")])
+    assert sum("gpn, re-weighted" in line for line in lines) == 1 == sum("weighted" in line for line in lines)
 
 
 def test_a_setting_that_varies_is_shown_for_the_methods_that_have_it() -> None:

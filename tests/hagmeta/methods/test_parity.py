@@ -247,7 +247,15 @@ def test_our_steps_are_the_authors(seeds: int, plain: bool, device: torch.device
 
 
 # Not in these steps.
-OTHERS = ("pretrain_on", "rehearsal", "mislabelled", "smoothing", "logit_adjustment", "self_training")
+OTHERS = (
+    "pretrain_on",
+    "rehearsal",
+    "mislabelled",
+    "smoothing",
+    "logit_adjustment",
+    "prior",
+    "self_training",
+)
 SLIPS: dict[str, dict[str, Any]] = {
     "log(degree + 1)": {"nla_degree": "visible"},
     "prototypes of earlier tasks transposed": {"tla_tasks": "transposed"},

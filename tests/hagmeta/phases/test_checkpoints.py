@@ -31,6 +31,7 @@ CASES: list[Any] = [
     {"tla_gradients": "summed"},
     {"method": "proto-gcn", "self_training": 2},
     {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2, "smoothing": 0.5},
+    {"method": "frozen", "self_training": 2, "prior": "estimated"},
 ]
 
 

@@ -1,20 +1,23 @@
-"""Smoothing and logit adjustment: what they do to every method's answers; off, they do nothing."""
+"""Smoothing, logit adjustment and class shares: what they do to every method's answers; off, nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
+from scipy.special import softmax
 
 from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
+from hagmeta.nn.class_shares import CONFIDENCE
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
-from hagmeta.phases.readout import ReadOut
+from hagmeta.phases.readout import ReadOut, reweighted
 from hagmeta.pipeline import live, prepare, pretrain, run
 from hagmeta.protocol.scenario import TRAIN, Stream
 from tests.hagmeta.kinds import one_of_each_kind
@@ -23,6 +26,7 @@ CPU = torch.device("cpu")
 SEEDS = [0, 5]
 Tiny = Callable[..., RunConfig]
 BOTH: dict[str, Any] = {"smoothing": 0.5, "logit_adjustment": 1.0}
+ESTIMATED: dict[str, Any] = {"prior": "estimated"}
 HELD_OUT: dict[str, Any] = {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2}
 
 
@@ -131,6 +135,107 @@ def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, 
         np.testing.assert_allclose(scores[seed, : len(asked)], now[asked], rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("method", one_of_each_kind())
+def test_every_method_can_be_reweighted_alike_in_every_pack_and_plainly(
+    tiny_graph: Dataset, tiny: Tiny, method: str
+) -> None:
+    config = tiny(method=method, **HELD_OUT, **ESTIMATED)
+    alone = outcome(config, tiny_graph, [3])
+    assert outcome(config, tiny_graph, [7, 3, 0]) == alone
+    off = outcome(tiny(method=method, **HELD_OUT), tiny_graph, [3])
+    assert alone["validation"]["gpil"] == off["validation"]["gpil"]
+    plain = outcome(config, tiny_graph, [3], plain=True)["matrix"]
+    for one, other in zip(alone["matrix"], plain, strict=True):
+        np.testing.assert_allclose(one, other, atol=0.05)  # a query or two: sums in another order
+
+
+@torch.no_grad()
+def logits_of_all(context: Context, pack: Pack, session: int) -> torch.Tensor:
+    """Of every node (pack, nodes, classes), asked for as queries."""
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.knowledge.session(streams, session)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    nodes = torch.arange(context.graph.num_nodes).expand(len(streams), -1)
+    task = context.tasks.session(streams, session)._replace(query=nodes)
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
+    return cast(torch.Tensor, logits)
+
+
+def estimated(logits: np.ndarray) -> tuple[float, np.ndarray]:
+    """The scale by another search, and the class shares by EM as it is published."""
+
+    def excess(exponent: float) -> float:
+        return float(softmax(2**exponent * logits, axis=-1).max(-1).mean()) - CONFIDENCE
+
+    scale = 2 ** brentq(excess, -20, 20)
+    shares = np.full(8, 1 / 8)
+    for _ in range(20):
+        weighted = softmax(scale * logits, axis=-1) * shares
+        counts = (weighted / weighted.sum(1, keepdims=True)).sum(0) + 10
+        shares = counts / counts.sum()
+    return scale, shares
+
+
+@pytest.mark.parametrize("change", [{}, {"logit_adjustment": 1.0}])
+def test_shares_are_those_of_visible_nodes_without_labels(
+    tiny_graph: Dataset, tiny: Tiny, change: dict[str, Any]
+) -> None:
+    # Adjustment comes first: shares are estimated from adjusted logits.
+    context = prepare(tiny(method="proto-gcn", **change, **ESTIMATED), SEEDS, tiny_graph, CPU)
+    pack = pretrain(context, None, no_progress)
+    _, scores = read_out(context, pack, 2)
+    logits = logits_of_all(context, pack, 2)
+    for seed, scenario in enumerate(context.scenarios):
+        stream, known = scenario.test, scenario.nodes_of(scenario.test.known, TRAIN)
+        labels = np.bincount(scenario.positions(stream.met(2))[scenario.labels[known]], minlength=8)
+        labels[4:] = 2
+        adjusted = logits[seed].double()
+        if change:
+            adjusted = adjusted - torch.from_numpy(np.log(labels / labels.sum()))
+        free = context.protocol.visible(scenario, stream, 2).copy()
+        free[known] = free[stream.support[:2].ravel()] = False
+        assert 50 < free.sum() < free.size - 50
+        scale, shares = estimated(adjusted[torch.from_numpy(free)].numpy())
+        assert shares.max() > 1.3 * shares.min()
+        asked = stream.queries[2]
+        added = scale * (scores[seed, : len(asked)].double() - adjusted[torch.from_numpy(asked)])
+        np.testing.assert_allclose(added, np.log(np.tile(shares, (len(asked), 1))), rtol=0, atol=0.02)
+
+
+def test_smoothing_comes_after_class_shares(tiny_graph: Dataset, tiny: Tiny) -> None:
+    # A weight of almost nothing for neighbours: smoothed scores are the probabilities of re-weighted logits.
+    found = []
+    for smoothing in (0.0, 1e-7):
+        config = tiny(method="proto-gcn", smoothing=smoothing, **ESTIMATED)
+        context = prepare(config, SEEDS, tiny_graph, CPU)
+        logits, scores = read_out(context, pretrain(context, None, no_progress), 2)
+        found.append(scores if smoothing else scores.softmax(-1))
+    torch.testing.assert_close(*found, rtol=0, atol=2e-6)
+    assert not torch.allclose(found[0], logits.softmax(-1), rtol=0, atol=2e-5)
+
+
+def test_nodes_that_self_training_adds_still_count_in_class_shares(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[np.ndarray] = []
+    ordinary = Pack.run
+
+    def watched(self: Pack, step: Any, *arguments: Any) -> Any:
+        if step is reweighted:
+            given.append(arguments[-1][0].numpy())
+        return ordinary(self, step, *arguments)
+
+    monkeypatch.setattr(Pack, "run", watched)
+    context = prepare(tiny(method="frozen", self_training=5, **ESTIMATED), SEEDS, tiny_graph, CPU)
+    live(context, pretrain(context, None, no_progress))
+    assert len(given) == 5  # once in session 0, twice in the others
+    for seed, scenario in enumerate(context.scenarios):
+        known = scenario.nodes_of(scenario.test.known, TRAIN)
+        for nodes, session in zip(given, (0, 1, 1, 2, 2), strict=True):
+            labelled = {*known, *scenario.test.support[:session].ravel()}
+            assert set(nodes[seed]) == labelled
+
+
 def counts_of(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """By session, how many labels (pack, classes) adjustment took a class to be known by."""
     found: list[np.ndarray] = []
@@ -224,13 +329,14 @@ def test_supports_that_are_repeated_count_once(tiny_graph: Dataset, tiny: Tiny) 
 @pytest.mark.parametrize("method", METHODS)
 def test_neither_applies_to_released(method: str) -> None:
     plain = resolve(RunConfig(method=method, protocol="released"))
-    config = RunConfig(method=method, protocol="released", **BOTH)
-    for name in BOTH:
+    config = RunConfig(method=method, protocol="released", **BOTH, **ESTIMATED)
+    for name in BOTH | ESTIMATED:
         assert not config.applies(name) and name not in config.canonical()
         assert RunConfig(method=method).applies(name)
     assert resolve(config) == plain and resolve(config).hash() == plain.hash()
 
 
-def test_a_run_is_told_that_smoothing_is_transductive() -> None:
+def test_a_run_is_told_what_is_transductive() -> None:
     assert "transductive" in " ".join(remarks(resolve(RunConfig(smoothing=0.5))))
+    assert "transductive" in " ".join(remarks(resolve(RunConfig(prior="estimated"))))
     assert not remarks(resolve(RunConfig())) and not remarks(resolve(RunConfig(logit_adjustment=1.0)))

@@ -1,4 +1,4 @@
-"""Smoothing and logit adjustment read the labels that a method is handed in a session, and no others.
+"""The read-out uses the labels that a method is handed in a session, and no others.
 
 Labels that are forbidden, or gone, are replaced: no answer changes. Each check is also run on a planted leak,
 which it must find. (That they do not tell when a node arrived is in `test_arrival.py`.)
@@ -30,7 +30,7 @@ from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
-BOTH: dict[str, Any] = {"smoothing": 0.75, "logit_adjustment": 1.0, "self_training": 2}
+ALL: dict[str, Any] = {"smoothing": 0.75, "logit_adjustment": 1.0, "prior": "estimated", "self_training": 2}
 HONEST = [name for name, method in METHODS.items() if not method.traits.oracle]
 REPLAYING = [name for name, m in METHODS.items() if m.session_learning is SessionLearning.REPLAY]
 Tiny = Callable[..., RunConfig]
@@ -111,7 +111,7 @@ def unlabelled_nodes_of_novel_classes(scenario: Scenario, session: int) -> np.nd
 def test_labels_that_nobody_may_know_change_no_answer(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    life = Life(tiny(method=method, **BOTH), tiny_graph)
+    life = Life(tiny(method=method, **ALL), tiny_graph)
     other = with_other_labels(life.context)
     assert same(life.sessions(life.context), life.sessions(other))
     monkeypatch.setattr(ReadOut, "_labels", reading_more(some_queries))
@@ -119,6 +119,14 @@ def test_labels_that_nobody_may_know_change_no_answer(
     if not METHODS[method].traits.oracle:
         monkeypatch.setattr(ReadOut, "_labels", reading_more(unlabelled_nodes_of_novel_classes))
         assert not same(life.sessions(life.context), life.sessions(other))
+
+
+def test_class_shares_alone_do_not_either(tiny_graph: Dataset, tiny: Tiny) -> None:
+    life = Life(tiny(method="proto-gcn", prior="estimated"), tiny_graph)
+    off = Life(tiny(method="proto-gcn"), tiny_graph)
+    answers = life.sessions(life.context)
+    assert same(answers, life.sessions(with_other_labels(life.context)))
+    assert not same(answers, off.sessions(off.context))
 
 
 # Labels that may not be read again.
@@ -172,7 +180,7 @@ def supports_of_earlier_sessions(scenario: Scenario, session: int) -> np.ndarray
 def test_labels_that_may_not_be_read_again_change_no_answer(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
 ) -> None:
-    life = Life(tiny(method=method, rehearsal=rehearsal, **BOTH), tiny_graph)
+    life = Life(tiny(method=method, rehearsal=rehearsal, **ALL), tiny_graph)
     assert same(life.sessions(life.context), spoiled(life, monkeypatch))
     for leak in (base_train_nodes, supports_of_earlier_sessions):
         monkeypatch.setattr(ReadOut, "_labels", reading_more(leak))
