@@ -12,6 +12,7 @@ from hagmeta.methods.er_gnn import ErGnn
 from hagmeta.methods.ewc import Ewc
 from hagmeta.methods.fact import Fact
 from hagmeta.methods.fecam import FeCam
+from hagmeta.methods.fscil_calibration import FscilCalibration
 from hagmeta.methods.geometer import Geometer
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
@@ -72,6 +73,7 @@ _METHODS: dict[str, type[Method]] = {
     "sgc-lda": SgcLda,
     "ranpac": RanPac,
     "fecam": FeCam,
+    "fscil-calibration": FscilCalibration,
     "posterior-means": PosteriorMeans,
     "frozen": Frozen,
     "joint": Joint,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 
@@ -114,11 +115,31 @@ def decorrelated_prototypes(life: Lived, ridge: float) -> np.ndarray:
     return life.query @ np.linalg.inv(gram + penalty) @ means_of(life).T
 
 
-def mahalanobis_distances(life: Lived, shrinkage: float) -> np.ndarray:
+def shared_covariance(life: Lived, shrinkage: float) -> np.ndarray:
     own = [np.cov(rows.T, bias=True) for rows in life.classes[: life.many]]
+    few = [np.mean(own, axis=0)] * (len(life.classes) - life.many)
+    return mahalanobis_distances(life, means_of(life), own + few, shrinkage)
+
+
+def calibrated_gaussians(
+    life: Lived, shrinkage: float, calibration: float, calibration_scale: float
+) -> np.ndarray:
+    means = unit(means_of(life))
+    covariances = np.stack([np.cov(rows.T, bias=True) for rows in life.classes])
+    base = means[: life.many]
+    for number in range(life.many, len(means)):
+        weights = softmax(calibration_scale * base @ means[number])
+        near = unit(weights @ base)
+        means[number] = (1 - calibration) * means[number] + calibration * near
+        covariances[number] += np.tensordot(weights, covariances[: life.many], axes=1)
+    return mahalanobis_distances(life, means, covariances, shrinkage)
+
+
+def mahalanobis_distances(
+    life: Lived, means: np.ndarray, covariances: Iterable[np.ndarray], shrinkage: float
+) -> np.ndarray:
     found = []
-    for number, mean in enumerate(unit(means_of(life))):
-        covariance = own[number] if number < life.many else np.mean(own, axis=0)
+    for mean, covariance in zip(unit(means), covariances, strict=True):
         variance = np.trace(covariance) / len(covariance)
         covariance = (1 - shrinkage) * covariance + shrinkage * variance * np.eye(len(covariance))
         scale = np.sqrt(np.diag(covariance))
@@ -132,7 +153,14 @@ HEADS: dict[str, tuple[Callable[..., np.ndarray], list[dict[str, float]]]] = {
     "sgc-ridge": (ridge_regression, [{"ridge": 0.1}, {"ridge": 0.001}, {"ridge": 10.0}]),
     "sgc-lda": (discriminant_analysis, [{"shrinkage": 0.1}, {"shrinkage": 0.001}, {"shrinkage": 1.0}]),
     "ranpac": (decorrelated_prototypes, [{"ridge": 0.1}, {"ridge": 0.001}]),
-    "fecam": (mahalanobis_distances, [{"shrinkage": 0.5}, {"shrinkage": 0.01}]),
+    "fecam": (shared_covariance, [{"shrinkage": 0.5}, {"shrinkage": 0.01}]),
+    "fscil-calibration": (
+        calibrated_gaussians,
+        [
+            {"shrinkage": 0.5, "calibration": 0.1, "calibration_scale": 16.0},
+            {"shrinkage": 0.1, "calibration": 0.6, "calibration_scale": 2.0},
+        ],
+    ),
 }
 CASES = [(method, settings) for method, (_, several) in HEADS.items() for settings in several]
 
