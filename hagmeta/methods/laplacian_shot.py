@@ -18,7 +18,7 @@ from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 ROUNDS = 20  # of the bound's updates
-LEAST = 1e-12  # avoids a division by zero for nodes without unlabelled neighbours
+LEAST = 1e-6  # avoids a division by zero for nodes without unlabelled neighbours
 SCALE = 10.0  # multiplies the cosines in the weights of the rectification
 
 
@@ -52,8 +52,8 @@ class LaplacianShot(WithUnlabelled):
     - Labelled nodes are not part of W, as in the paper. Most of their labels are those of known classes,
       so new classes would lose nodes to these.
     - All visible unlabelled nodes are part of W, whether they are queries or not.
-    - `laplacian` is 2 by default. In the public code a node has two neighbours with weight 1 each. The paper
-      selects the weight on validation classes, from 0.1 to 1.5.
+    - `laplacian` is 2 by default. In the public code a node has two neighbours with weight 1 each, and
+      the weight is selected on validation classes, from 0.1 to 1.5.
     - Labelled nodes have weight 1 in the rectified means, which are divided by the sum of weights. The public
       code divides by the number of nodes, so that its means are shorter than the nodes.
     - Unlabelled nodes are not shifted to the mean of the supports. Class shares differ between labelled and

@@ -51,7 +51,7 @@ class PtMap(WithUnlabelled):
     - All classes get equal shares of the unlabelled nodes, as in the paper. There it is true, because tasks
       are balanced. Here class sizes differ, and a method may not know them.
     - The transport includes all visible unlabelled nodes, whether they are queries or not.
-    - All nodes are centred by the mean of the classes known at session 0. The paper centres supports and
+    - All nodes are centred by the mean of the classes with many labels. The paper centres supports and
       queries by their own means. Class shares differ between labelled and unlabelled nodes here.
     - The power transform (`tukey`) applies to the absolute value of a feature and keeps its sign, part by
       part. The paper transforms only outputs of ReLU.

@@ -28,16 +28,15 @@ class Known(NamedTuple):
 
     means: Tensor  # (classes, width) class means of the points
     counts: Tensor  # (classes,) labels per class
-    labels: Tensor  # (nodes, classes) 1 for each label that may be read now
     free: Tensor  # (nodes, 1) 1 for visible unlabelled nodes
 
 
 class WithUnlabelled(OnFeatures, CachesFeatures):
     """A closed-form head that predicts all visible unlabelled nodes together.
 
-    Its points are the features, minus the mean of the class means known at session 0, scaled to unit length.
-    With `rehearsal: none` this centre stays as computed, like the means and counts of earlier classes. Nodes
-    whose labels are gone then count as unlabelled.
+    Its points are the features, centred and scaled to unit length. The centre is the mean of the class means
+    that are known by many labels. With `rehearsal: none` it stays as computed at session 0, like the means
+    and counts of earlier classes. Nodes whose labels are gone then count as unlabelled.
     """
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Encoded:
@@ -46,9 +45,8 @@ class WithUnlabelled(OnFeatures, CachesFeatures):
     def classify(self, shared: Shared, encoded: Encoded, task: Task) -> Tensor:
         features, view = encoded
         means, counts, centre = self.statistics(shared, features, task)
-        labels = labels_of(shared, view, task)
-        labelled = labels.amax(-1, keepdim=True)  # not the sum: a mislabelled node can have two labels
-        known = Known(means, counts, labels, view.visible.unsqueeze(-1) * (1 - labelled))
+        labelled = labels_of(shared, view, task).amax(-1, keepdim=True)
+        known = Known(means, counts, view.visible.unsqueeze(-1) * (1 - labelled))
         return self.answer_all(shared, view, _points(features, centre), known)[task.query]
 
     def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
@@ -76,4 +74,4 @@ def _points(features: Tensor, centre: Tensor) -> Tensor:
 
 def squared_distances(points: Tensor, means: Tensor) -> Tensor:
     """Return squared distances (points, means) of `points` of unit length (points, width)."""
-    return 1 - 2 * points @ means.mT + means.square().sum(-1)
+    return 1 + means.square().sum(-1) - points @ (2 * means).mT

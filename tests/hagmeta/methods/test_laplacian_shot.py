@@ -57,9 +57,8 @@ def test_two_neighbours_by_hand() -> None:
 
 def test_rectified_means_by_hand() -> None:
     points = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.8, 0.6]])
-    labels = torch.tensor([[1.0, 0], [0, 1], [0, 0], [0, 0]])
     free = torch.tensor([[0.0], [0], [1], [0]])  # the last node is not visible
-    given = rectified(points, Known(points[:2], torch.tensor([3.0, 1.0]), labels, free))
+    given = rectified(points, Known(points[:2], torch.tensor([3.0, 1.0]), free))
     weight = np.exp(8) / (np.exp(6) + np.exp(8))  # of the third node for the second class
     expected = (np.array([0, 1]) + weight * np.array([0.6, 0.8])) / (1 + weight)
     np.testing.assert_allclose(given, [[1, 0], expected], rtol=1e-5)
@@ -76,7 +75,7 @@ def test_without_weight_it_is_the_nearest_rectified_mean(narrow: Dataset, small:
         labels[nodes, number] = 1
     means = labels.T @ points / labels.sum(0).unsqueeze(-1)
     free = torch.from_numpy(life.visible).unsqueeze(-1) * (1 - labels.amax(-1, keepdim=True))
-    found = rectified(points, Known(means, labels.sum(0), labels, free)).numpy()
+    found = rectified(points, Known(means, labels.sum(0), free)).numpy()
     model = KNeighborsClassifier(1).fit(found, np.arange(len(found)))
     assert (model.predict(points[life.queries].numpy()) == life.logits.argmax(1)).mean() > 0.995
     assert not np.allclose(found, means.numpy(), atol=0.01)
