@@ -12,16 +12,19 @@ from hagmeta.methods.er_gnn import ErGnn
 from hagmeta.methods.ewc import Ewc
 from hagmeta.methods.fact import Fact
 from hagmeta.methods.fecam import FeCam
+from hagmeta.methods.fscil_calibration import FscilCalibration
 from hagmeta.methods.geometer import Geometer
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
+from hagmeta.methods.laplacian_shot import LaplacianShot
 from hagmeta.methods.lpmc import Lpmc
 from hagmeta.methods.lwf import Lwf
 from hagmeta.methods.mecoin import MeCoin
 from hagmeta.methods.meta_gnn import MetaGnn
 from hagmeta.methods.posterior_means import PosteriorMeans
 from hagmeta.methods.proto import ProtoGat, ProtoGcn
+from hagmeta.methods.pt_map import PtMap
 from hagmeta.methods.rale import Rale
 from hagmeta.methods.ranpac import RanPac
 from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
@@ -72,6 +75,9 @@ _METHODS: dict[str, type[Method]] = {
     "sgc-lda": SgcLda,
     "ranpac": RanPac,
     "fecam": FeCam,
+    "fscil-calibration": FscilCalibration,
+    "laplacian-shot": LaplacianShot,
+    "pt-map": PtMap,
     "posterior-means": PosteriorMeans,
     "frozen": Frozen,
     "joint": Joint,

@@ -45,7 +45,7 @@ class ShrinkageSettings(ClosedFormSettings):
 
     shrinkage: float | None = setting(
         BY_METHOD,
-        "shrink covariances towards equal variances by this share (default: 0.1 for sgc-lda, 0.5 for fecam)",
+        "shrink covariances towards equal variances by this share (default: 0.1 for sgc-lda, otherwise 0.5)",
         above=0,
         at_most=1,
     )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.frozen_encoder import FrozenEncoder
@@ -24,8 +24,12 @@ from hagmeta.sparse.graph import View
 class TeenSettings(MethodSettings):
     """Settings of TEEN."""
 
-    calibration: float = setting(
-        0.5, "move the prototypes of new classes towards known classes by this share", at_least=0, at_most=1
+    calibration: float | None = setting(
+        BY_METHOD,
+        "move the prototypes of new classes towards known classes by this share (default: 0.5 for teen, 0.1"
+        " for fscil-calibration)",
+        at_least=0,
+        at_most=1,
     )
     calibration_scale: float = setting(
         16.0,
@@ -58,7 +62,7 @@ class Teen(FrozenEncoder):
 
     own_settings = TeenSettings
     differs: ClassVar = (*COMMON, "calibration", "calibration_scale")
-    defaults: ClassVar = {"classifier": "cosine"}
+    defaults: ClassVar = {"classifier": "cosine", "calibration": 0.5}
     traits: ClassVar = MethodTraits(
         title="TEEN",
         citation="Qi-Wei Wang, Da-Wei Zhou, Yi-Kai Zhang, De-Chuan Zhan and Han-Jia Ye. Few-Shot"
@@ -71,6 +75,7 @@ class Teen(FrozenEncoder):
 
     def __init__(self, settings: TeenSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
+        assert settings.calibration is not None
         hold(self, calibration=settings.calibration, scale=settings.calibration_scale)
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:

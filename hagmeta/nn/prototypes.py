@@ -74,5 +74,13 @@ def calibrated(few: Tensor, base: Tensor, share: float | Tensor, scale: float | 
     softmax that weights the base classes.
     """
     few, base = F.normalize(few, dim=-1), F.normalize(base, dim=-1)
-    near = (scale * few @ base.mT).softmax(-1) @ base
+    near = near_weights(few, base, scale) @ base
     return (1 - share) * few + share * F.normalize(near, dim=-1)
+
+
+def near_weights(few: Tensor, base: Tensor, scale: float | Tensor) -> Tensor:
+    """Return the weights (classes, base classes) of `base` for `few`: a softmax of `scale` times cosines.
+
+    All rows have unit length.
+    """
+    return (scale * few @ base.mT).softmax(-1)

@@ -160,6 +160,9 @@ OWN_SAMPLED = {
     "sgc-lda": OF_FEATURES | {"shrinkage"},
     "ranpac": OF_FEATURES | {"ridge", "projection"},
     "fecam": OF_FEATURES | {"shrinkage"},
+    "fscil-calibration": OF_FEATURES | {"shrinkage", "calibration", "calibration_scale"},
+    "laplacian-shot": OF_FEATURES | {"laplacian"},
+    "pt-map": OF_FEATURES | {"transport", "mean_share"},
     "posterior-means": OF_FEATURES | {"unlabelled", "coupling"},
 }
 
@@ -653,6 +656,7 @@ def test_mutated_files_give_a_space_or_one_line(
 
 
 NOT_TUNED = {"teen", "tlp", "lwf", "ewc", "geometer", "tap", "fact", "lpmc", "amm-gnn", "rale", "mecoin"}
+NOT_TUNED |= {"fscil-calibration", "laplacian-shot", "pt-map"}
 
 
 def test_the_tuned_comparison_has_its_methods_on_every_graph_and_no_seed_of_the_search() -> None:
