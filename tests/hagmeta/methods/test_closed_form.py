@@ -134,15 +134,19 @@ HEADS: dict[str, tuple[Callable[..., np.ndarray], list[dict[str, float]]]] = {
     "ranpac": (decorrelated_prototypes, [{"ridge": 0.1}, {"ridge": 0.001}]),
     "fecam": (mahalanobis_distances, [{"shrinkage": 0.5}, {"shrinkage": 0.01}]),
 }
-CASES = [(method, settings) for method, (_, several) in HEADS.items() for settings in several]
+CASES = [
+    (method, settings, features)
+    for method, (_, several) in HEADS.items()
+    for number, settings in enumerate(several)
+    for features in (FEATURES if number == 0 else ("both",))
+]
 
 
 def test_every_head_has_a_reference() -> None:
     assert list(HEADS) == CLOSED
 
 
-@pytest.mark.parametrize("features", FEATURES)
-@pytest.mark.parametrize(("method", "settings"), CASES)
+@pytest.mark.parametrize(("method", "settings", "features"), CASES)
 def test_a_head_is_its_reference(
     narrow: Dataset, small: Small, method: str, settings: dict[str, float], features: str
 ) -> None:
