@@ -9,7 +9,7 @@ import pytest
 
 from hagmeta.methods import METHODS
 from hagmeta.methods import parts as parts_module
-from hagmeta.methods.base import MetaTraining, Method
+from hagmeta.methods.base import MetaTraining, Method, SessionLearning
 
 PARTS = [part for part in vars(parts_module).values() if isinstance(part, type) and issubclass(part, Method)]
 
@@ -32,7 +32,9 @@ def one_of_each_kind(methods: Iterable[str] = METHODS) -> list[Any]:
 
 def _shown(method: type[Method]) -> set[Any]:
     """Return what the phases see of a method."""
-    training, frozen = method.meta_training, method.freezes_encoder
-    shown: set[Any] = {training, method.session_learning, ("oracle", method.traits.oracle)}
-    shown |= {("frozen", frozen), ("trained when frozen", frozen and training is not MetaTraining.NONE)}
+    trained, learns = method.meta_training, method.session_learning
+    untrained, frozen = trained is MetaTraining.NONE, method.freezes_encoder
+    shown: set[Any] = {trained, learns, ("frozen", frozen), ("oracle", method.traits.oracle)}
+    shown.add(("frozen but trained", frozen and not untrained))
+    shown.add(("never learns", untrained and learns is SessionLearning.NONE))
     return shown | {part for part in PARTS if issubclass(method, part)}
