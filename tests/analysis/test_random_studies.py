@@ -10,9 +10,11 @@ from tests.analysis.held import check
 from tests.analysis.random_studies import write_study
 
 COUNT = 20  # `python -m tests.analysis.random_studies 500` checks more
+FEW = 8  # in `make test`
+NUMBERS = [pytest.param(number, marks=pytest.mark.slow if number >= FEW else ()) for number in range(COUNT)]
 
 
-@pytest.mark.parametrize("number", range(COUNT))
+@pytest.mark.parametrize("number", NUMBERS)
 def test_every_sentence_is_as_its_table_says(tmp_path: Path, number: int) -> None:
     write_study(tmp_path, number)
     assert check(tmp_path).total() > 0

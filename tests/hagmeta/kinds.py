@@ -9,7 +9,7 @@ import pytest
 
 from hagmeta.methods import METHODS
 from hagmeta.methods import parts as parts_module
-from hagmeta.methods.base import Method
+from hagmeta.methods.base import MetaTraining, Method, SessionLearning
 
 PARTS = [part for part in vars(parts_module).values() if isinstance(part, type) and issubclass(part, Method)]
 
@@ -18,15 +18,23 @@ def one_of_each_kind(methods: Iterable[str] = METHODS) -> list[Any]:
     """Return `methods` as parameters of a test. Those that show nothing new to the phases are marked as slow.
 
     The phases see when a method learns and from what, whether its encoder is frozen, whether it is an oracle,
-    and which extra steps it has. Each of these comes at least once in methods that are not slow.
+    and which extra steps it has. Each of these comes at least once in methods that are not slow. These are
+    few: first the method that shows most, then the one that adds most to it, and so on.
     """
-    seen: set[Any] = set()
-    found = []
-    for name in methods:
-        method = METHODS[name]
-        shown = {method.meta_training, method.session_learning}
-        shown |= {("frozen", method.freezes_encoder), ("oracle", method.traits.oracle)}
-        shown |= {part for part in PARTS if issubclass(method, part)}
-        found.append(pytest.param(name, marks=pytest.mark.slow if shown <= seen else ()))
-        seen |= shown
-    return found
+    shown = {name: _shown(METHODS[name]) for name in methods}
+    left, quick = set[Any]().union(*shown.values()), set()
+    while left:
+        most = max(shown, key=lambda name: len(shown[name] & left))
+        quick.add(most)
+        left -= shown[most]
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in shown]
+
+
+def _shown(method: type[Method]) -> set[Any]:
+    """Return what the phases see of a method."""
+    trained, learns = method.meta_training, method.session_learning
+    untrained, frozen = trained is MetaTraining.NONE, method.freezes_encoder
+    shown: set[Any] = {trained, learns, ("frozen", frozen), ("oracle", method.traits.oracle)}
+    shown.add(("frozen but trained", frozen and not untrained))
+    shown.add(("never learns", untrained and learns is SessionLearning.NONE))
+    return shown | {part for part in PARTS if issubclass(method, part)}

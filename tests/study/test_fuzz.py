@@ -59,7 +59,7 @@ ODD_TEXTS += ["null", "1e999", "-1", "[/x]", "é", "\N{PILE OF POO}", "nla", "..
 ODD_TEXTS += ["!!python/object:os.system"]
 HUGE = "synthetic:nodes=99999999,edges=999999999,features=9,classes=9"
 OPTIONS = {
-    "--space": ["ablation", "tune", "quickly", "", ".", "/", "tiny.yaml", "/etc/passwd", "\0"],
+    "--space": ["ablation", "hyperparameters", "quickly", "", ".", "/", "tiny.yaml", "/etc/passwd", "\0"],
     "--dataset": [
         "debian",
         "npz:x",
@@ -93,7 +93,10 @@ OPTIONS = {
     "--save-embeddings": ["last", "0", "99", "x"],
     "--log": ["tensorboard", "mlflow", "x"],
 }
-FLAGS = ["--list", "--quick", "--mps", "--eager", "--no-report", "--open", "--sapce", "x", "--", "-h"]
+FLAGS = ["--quick", "--mps", "--eager", "--no-report", "--open", "--sapce", "x", "--", "-h"]
+if FULL:  # these read many configurations, which takes seconds
+    OPTIONS["--space"].append("tune")
+    FLAGS.append("--list")
 
 
 def some(few: int, full: int) -> Any:
@@ -254,6 +257,7 @@ def test_a_glance_at_a_record_finds_what_jsonschema_finds(content: bytes) -> Non
     assert (found is None or any(words in found for words in beyond)) == right, found
 
 
+@pytest.mark.slow
 def test_some_of_them_as_real_commands(tmp_path: Path) -> None:
     dice = random.Random(1)
     for number in range(100 if FULL else 3):

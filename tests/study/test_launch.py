@@ -210,7 +210,7 @@ def test_a_killed_worker_is_tried_again_while_others_watch(folder: Path, launch_
     (folder / "tiny.yaml").write_text(
         SPACE.replace("nla: [false, true], learning_rate: [0.005, 0.01]", "nla: [true]")
     )
-    options = ("--set", "episodes=250", "--set", "patience=250", "--log", "tensorboard", "--no-report")
+    options = ("--set", "episodes=60", "--set", "patience=60", "--log", "tensorboard", "--no-report")
     process = start(folder, "--max-concurrent", "1", *options)
     worker, *_ = wait_for(lambda: workers(process, "train"), process)
     worker.suspend()  # the study cannot end before the second launch has looked
@@ -391,6 +391,18 @@ def test_the_first_command_plans_the_same_with_and_without_a_network(
     assert main([*command, "--dataset", "amazon-clothing"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: cannot fetch Amazon_clothing_network from https://raw.github")
+
+
+def test_spaces_are_listed_with_their_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("smoke", "hyperparameters"):  # few: the largest take seconds
+        shutil.copy(ROOT / "search_spaces" / f"{name}.yaml", tmp_path)
+    monkeypatch.setattr("study.space.FOLDER", tmp_path)
+    assert main(["--list"]) == 0
+    output = capsys.readouterr().out
+    assert [line for line in output.splitlines() if line[:1].islower()] == ["hyperparameters", "smoke"]
+    assert "16 runs" in output and "64 samples" in output and output.count("--quick: ") == 2
 
 
 def test_text_of_users_is_shown_to_the_letter(folder: Path, launch_here: Launch) -> None:

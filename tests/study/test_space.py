@@ -28,6 +28,7 @@ TOGGLES = ("gpil", "nla", "tla")
 CLOSED = [name for name, method in METHODS.items() if issubclass(method, OnFeatures)]
 EMBEDDED = ("debian", "metamath", "wordnet")
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
+SMALLER = sorted(set(SHIPPED) - {"tune", "lead"})  # a search with fewer configurations is hyperparameters
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_paper_is_the_union_of_what_it_includes() -> None:
 @pytest.mark.parametrize("name", space.names())
 def test_no_space_downloads_anything_by_itself(name: str) -> None:
     for quick in (False, True):
-        used = {config.dataset for config in space.read(name, quick=quick).configs}
+        used = {config.dataset for config in shipped(name, quick=quick).configs}
         assert used.isdisjoint(sources.FILES) or (name == "followers" and not quick)  # whose graphs they are
         if quick:
             assert used == ({"debian"} if name != "smoke" else used)
@@ -169,29 +170,36 @@ OWN_SAMPLED = {
 
 @pytest.mark.parametrize("method", METHODS)
 def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) -> None:
-    found = space.read("tune", settings={"method": method})
-    assert found.name == "tune"  # the folder of all: a search is known by its whole specification
-    assert found.search == Search("optuna", 32, "val_accuracy", group=4)
-    assert settings_of(found, "dataset", "method", "val_classes") == [
-        (name, method, "half") for name in EMBEDDED
-    ]
+    found = shipped("tune")
+    configs = [config for config in found.configs if config.method == method]
+    assert [(config.dataset, config.val_classes) for config in configs] == [(n, "half") for n in EMBEDDED]
     learns = METHODS[method].session_learning is not SessionLearning.NONE
     stays = {"frozen", "cec", "meta-gnn", "amm-gnn", "teen", "tlp", "fact", *CLOSED} - {"posterior-means"}
     assert learns == (method not in stays)
     steps = {"finetune_steps", "finetune_rate"} if learns else set()
     own = OWN_SAMPLED.get(method, set())
-    sampled = {dimension.key for dimension in found.dimensions(found.configs[0])}
+    sampled = {dimension.key for dimension in found.dimensions(configs[0])}
     everyones = {"learning_rate", "weight_decay", "dropout", "hidden", "embedding", "pretrain_on", "inputs"}
     everyones |= {"classifier", "smoothing", "logit_adjustment"}
     trains_itself = set() if method in ("posterior-means", "joint", "icarl", "er-gnn") else {"self_training"}
     assert sampled == everyones | steps | own | trains_itself
-    assert space.read("tune", quick=True, settings={"method": method}).name == "tune-quick"
+
+
+def test_tune_searches_for_one_method_in_the_folder_of_all() -> None:
+    # A search is known by its whole specification.
+    for quick, name in ((False, "tune"), (True, "tune-quick")):
+        whole = shipped("tune", quick=quick)
+        found = space.read("tune", quick=quick, settings={"method": "cec"})
+        assert found.name == name and found.search == whole.search
+        assert found.configs == tuple(config for config in whole.configs if config.method == "cec")
+        assert found.sample == whole.sample
 
 
 def test_tune_is_a_search_for_every_method() -> None:
     for quick, names in ((False, EMBEDDED), (True, EMBEDDED[:1])):
         cells = [(name, method) for name in names for method in METHODS]
         assert settings_of(shipped("tune", quick=quick), "dataset", "method") == cells
+    assert shipped("tune").search == Search("optuna", 32, "val_accuracy", group=4)
 
 
 def test_values_given_choose_among_searches(write: Write) -> None:
@@ -632,7 +640,7 @@ def mutated_tree(tree: Any, rng: random.Random) -> Any:
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.sampled_from(sorted(SHIPPED)), seed=st.integers(0, 2**32), structural=st.booleans())
+@given(name=st.sampled_from(SMALLER), seed=st.integers(0, 2**32), structural=st.booleans())
 def test_mutated_files_give_a_space_or_one_line(
     tmp_path: Path, name: str, seed: int, structural: bool
 ) -> None:

@@ -217,15 +217,19 @@ HEADS: dict[str, tuple[Callable[..., np.ndarray], list[dict[str, float]]]] = {
     "laplacian-shot": (laplacian_regularised, [{"laplacian": 2.0}, {"laplacian": 0.0}, {"laplacian": 20.0}]),
     "pt-map": (transported, [{"transport": 10.0, "mean_share": 0.2}, {"transport": 3.0, "mean_share": 0.5}]),
 }
-CASES = [(method, settings) for method, (_, several) in HEADS.items() for settings in several]
+CASES = [
+    (method, settings, features)
+    for method, (_, several) in HEADS.items()
+    for number, settings in enumerate(several)
+    for features in (FEATURES if number == 0 else ("both",))
+]
 
 
 def test_every_head_has_a_reference() -> None:
     assert list(HEADS) == CLOSED
 
 
-@pytest.mark.parametrize("features", FEATURES)
-@pytest.mark.parametrize(("method", "settings"), CASES)
+@pytest.mark.parametrize(("method", "settings", "features"), CASES)
 def test_a_head_is_its_reference(
     narrow: Dataset, small: Small, method: str, settings: dict[str, float], features: str
 ) -> None:

@@ -72,8 +72,8 @@ class Runs:
 
 
 @pytest.fixture
-def runs(dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(dataset, small, monkeypatch)
+def runs(narrow: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(narrow, small, monkeypatch)
 
 
 @pytest.fixture(scope="module")

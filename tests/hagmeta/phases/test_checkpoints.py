@@ -21,7 +21,7 @@ from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
-EPISODES = 3
+EPISODES = 2
 Tiny = Callable[..., RunConfig]
 CASES: list[Any] = [
     *(pytest.param({"method": each.values[0]}, marks=each.marks) for each in one_of_each_kind()),

@@ -41,7 +41,7 @@ Small = Tiny = Callable[..., RunConfig]
 def test_strict_ignores_the_labels_of_test_and_unsupported_novel_nodes(
     tiny_graph: Dataset, tiny: Tiny, variant: str
 ) -> None:
-    config = tiny(**VARIANTS[variant], episodes=6, validate_every=3)
+    config = tiny(**VARIANTS[variant], episodes=2, validate_every=2)
     context = prepare(config, SEEDS, tiny_graph, CPU)
     pack, answers = live(context)
     for kind in ("permuted", "garbage"):

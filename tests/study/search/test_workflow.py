@@ -116,8 +116,10 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
     assert "under a seed of the search" in page
 
 
+@pytest.mark.slow
 def test_each_group_of_samples_runs_as_one_pack_with_the_records_of_single_runs(tmp_path: Path) -> None:
     text = SPACE.replace("samples: 3", "samples: 8").replace("pruner: wilcoxon", "group: 4")
+    text = text.replace("pretrain_epochs: 10", "pretrain_epochs: 3").replace("episodes: 20", "episodes: 4")
     text = text.replace("hidden: 16, ", "").replace("seeds: 6", "seeds: 2")
     text = text.replace(
         "  dropout:", "  hidden: {choice: [8, 16]}\n  smoothing: {choice: [0.0, 0.5]}\n  dropout:"
