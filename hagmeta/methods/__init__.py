@@ -13,9 +13,12 @@ from hagmeta.methods.ewc import Ewc
 from hagmeta.methods.fact import Fact
 from hagmeta.methods.fecam import FeCam
 from hagmeta.methods.geometer import Geometer
+from hagmeta.methods.gkeal import Gkeal
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
+from hagmeta.methods.klda import Klda
+from hagmeta.methods.loranpac import LoRanPac
 from hagmeta.methods.lpmc import Lpmc
 from hagmeta.methods.lwf import Lwf
 from hagmeta.methods.mecoin import MeCoin
@@ -72,6 +75,9 @@ _METHODS: dict[str, type[Method]] = {
     "sgc-lda": SgcLda,
     "ranpac": RanPac,
     "fecam": FeCam,
+    "klda": Klda,
+    "loranpac": LoRanPac,
+    "gkeal": Gkeal,
     "posterior-means": PosteriorMeans,
     "frozen": Frozen,
     "joint": Joint,

@@ -160,6 +160,9 @@ OWN_SAMPLED = {
     "sgc-lda": OF_FEATURES | {"shrinkage"},
     "ranpac": OF_FEATURES | {"ridge", "projection"},
     "fecam": OF_FEATURES | {"shrinkage"},
+    "klda": OF_FEATURES | {"shrinkage", "projection", "kernel_width"},
+    "loranpac": OF_FEATURES | {"lift", "truncation"},
+    "gkeal": OF_FEATURES | {"ridge", "centres", "kernel_width"},
     "posterior-means": OF_FEATURES | {"unlabelled", "coupling"},
 }
 
