@@ -43,8 +43,8 @@ class Gkeal(OnKernel):
       ones. Nodes have no such augmentation.
     - The width of the kernel (`kernel_width`) is relative to the distances between labelled nodes of the
       known classes. The paper has an absolute number, which depends on the scale of the features.
-    - The ridge penalty is relative to the mean eigenvalue of the Gram matrix, as in `ranpac`. It is smaller
-      by default, because kernels are never negative. Their mean dominates the eigenvalues.
+    - The ridge penalty is relative to the mean eigenvalue of the Gram matrix, as in `ranpac`. Its
+      default is smaller. Kernels are never negative, so one direction has most of the trace.
     - Centres are labelled nodes of the classes known in session 0. There are at most `centres`. With fewer
       such nodes, all of them are centres. The public code then adds random combinations of them.
 

@@ -656,6 +656,7 @@ def test_mutated_files_give_a_space_or_one_line(
 
 
 NOT_TUNED = {"teen", "tlp", "lwf", "ewc", "geometer", "tap", "fact", "lpmc", "amm-gnn", "rale", "mecoin"}
+NOT_TUNED |= {"klda", "loranpac", "gkeal"}
 
 
 def test_the_tuned_comparison_has_its_methods_on_every_graph_and_no_seed_of_the_search() -> None:
