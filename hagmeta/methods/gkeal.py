@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
@@ -15,7 +15,7 @@ from hagmeta.methods.base import COMMON, Sizes
 from hagmeta.methods.kernels import KernelSettings, OnKernel
 from hagmeta.methods.sgc import RidgeSettings
 from hagmeta.nn.statistics import LabelledRows, ridged, solve
-from hagmeta.packs.randomness import seeded
+from hagmeta.packs.randomness import keys, uniform
 from hagmeta.packs.values import hold
 
 
@@ -62,27 +62,23 @@ class Gkeal(OnKernel):
     )
 
     ridge: Tensor
+    key: Tensor
 
     def __init__(self, settings: GkealSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         hold(self, ridge=settings.ridge)
-        self.centres = min(settings.centres, sizes.nodes)
-        # The labelled nodes with the highest priorities become centres.
-        self.priorities = seeded(
-            seed,
-            "init/gkeal",
-            lambda: nn.Parameter(1 + torch.randperm(sizes.nodes).float(), requires_grad=False),
-        )
+        self.nodes, self.centres = sizes.nodes, min(settings.centres, sizes.nodes)
+        hold(self, key=int(keys([seed], "init/gkeal")), dtype=torch.int64)
 
     def fit(self, known: LabelledRows) -> tuple[Tensor, ...]:
         """Return the centres (centres, width), their weights (centres,), and the kernel's deviation.
 
         Centres with weight 0 fill up the array.
         """
-        priorities = (self.priorities[known.nodes] * (known.share > 0)).flatten()
+        priorities = uniform(self.key, self.nodes)[known.nodes].where(known.share > 0, -1).flatten()
         highest, places = priorities.sort(descending=True, stable=True)
         centres = known.rows(known.nodes.flatten()[places[: self.centres]])
-        weights = (highest[: self.centres] > 0).to(centres.dtype)
+        weights = (highest[: self.centres] >= 0).to(centres.dtype)
         missing = self.centres - len(centres)
         return F.pad(centres, (0, 0, 0, missing)), F.pad(weights, (0, missing)), self.deviation(known)
 

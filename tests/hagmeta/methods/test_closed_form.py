@@ -22,6 +22,7 @@ from hagmeta.methods.closed_form import OF_THE_ENCODER, ClosedForm
 from hagmeta.nn import statistics
 from hagmeta.nn.statistics import MOMENT_COLUMNS, LabelledRows, moment, ridged, shrunk, solve
 from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.randomness import keys, uniform
 from hagmeta.phases.context import Context
 from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.protocol.scenario import TRAIN
@@ -156,7 +157,8 @@ def truncated_least_squares(life: Lived, truncation: float) -> np.ndarray:
 
 
 def kernel_ridge_regression(life: Lived, ridge: float, kernel_width: float) -> np.ndarray:
-    first = np.argsort(-life.parameter("priorities")[np.concatenate(life.nodes[: life.many])])[:40]
+    priorities = uniform(keys([SEED], "init/gkeal"), life.context.graph.num_nodes).numpy()
+    first = np.argsort(-priorities[np.concatenate(life.nodes[: life.many])])[:40]
     centres, gamma = life.rows[first], 1 / (2 * deviation(life, kernel_width) ** 2)
     life = life.transformed(lambda rows: rbf_kernel(rows, centres, gamma))
     gram = (life.rows * life.shares[:, None]).T @ life.rows
