@@ -64,6 +64,8 @@ SMALL: dict[str, Any] = {  # keeps a run below one second
     "inner_steps": 1,
     "memory": 3,
     "projection": 40,
+    "lift": 40,
+    "centres": 40,
     "codebooks": 6,
 }
 TASK: dict[str, Any] = {"classes": (2, 2, 5), "n_way": 2, "k_shot": 2}  # for the small random graph

@@ -14,10 +14,13 @@ from hagmeta.methods.fact import Fact
 from hagmeta.methods.fecam import FeCam
 from hagmeta.methods.fscil_calibration import FscilCalibration
 from hagmeta.methods.geometer import Geometer
+from hagmeta.methods.gkeal import Gkeal
 from hagmeta.methods.gpn import Gpn
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.icarl import ICarl
+from hagmeta.methods.klda import Klda
 from hagmeta.methods.laplacian_shot import LaplacianShot
+from hagmeta.methods.loranpac import LoRanPac
 from hagmeta.methods.lpmc import Lpmc
 from hagmeta.methods.lwf import Lwf
 from hagmeta.methods.mecoin import MeCoin
@@ -78,6 +81,9 @@ _METHODS: dict[str, type[Method]] = {
     "fscil-calibration": FscilCalibration,
     "laplacian-shot": LaplacianShot,
     "pt-map": PtMap,
+    "klda": Klda,
+    "loranpac": LoRanPac,
+    "gkeal": Gkeal,
     "posterior-means": PosteriorMeans,
     "frozen": Frozen,
     "joint": Joint,

@@ -126,6 +126,7 @@ class Method(nn.Module, ABC):
         "classifier": "linear",
         "refitted": False,
         "tukey": 1.0,
+        "ridge": 0.1,
         "random_features": 0,
     }
     # Settings that may differ within a pack: numbers that steps read as `packs.values.hold` stores them. They

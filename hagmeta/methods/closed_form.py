@@ -235,12 +235,17 @@ class ClosedForm(OnFeatures, CachesFeatures):
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         """Return the class means (classes, width) of `task`, and the sum of the class covariances."""
-        means, scatters = [*task.kept[:1]], [*task.kept[1:]]
-        for known in self.known(shared, features, task):
-            means.append(known.means())
-            scatters.append(known.scatter(means[-1]))
-        return torch.cat(means), torch.stack(scatters).sum(0)
+        return moments(self.known(shared, features, task), task.kept)
 
     @abstractmethod
     def answer(self, statistics: Any, query: Tensor) -> Tensor:
         """Return logits (queries, classes) of transformed queries (queries, width)."""
+
+
+def moments(known: Sequence[LabelledRows], kept: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return class means (classes, width) and the sum of the class covariances; `kept` classes come first."""
+    means, scatters = [*kept[:1]], [*kept[1:]]
+    for each in known:
+        means.append(each.means())
+        scatters.append(each.scatter(means[-1]))
+    return torch.cat(means), torch.stack(scatters).sum(0)

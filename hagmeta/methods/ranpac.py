@@ -10,17 +10,22 @@ from torch import Tensor
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Sizes
-from hagmeta.methods.closed_form import ClosedForm, random_directions
+from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings, random_directions
 from hagmeta.methods.sgc import RidgeSettings
 from hagmeta.nn.statistics import ridged, solve
 from hagmeta.packs.values import hold
 
 
 @dataclass(frozen=True, kw_only=True)
-class RanPacSettings(RidgeSettings):
-    """Settings of RanPAC."""
+class ProjectionSettings(ClosedFormSettings):
+    """Settings of heads on a random projection."""
 
     projection: int = setting(2000, "width of the random projection", at_least=1, at_most=20_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanPacSettings(ProjectionSettings, RidgeSettings):
+    """Settings of RanPAC."""
 
 
 class RanPac(ClosedForm):

@@ -32,8 +32,9 @@ class RidgeSettings(ClosedFormSettings):
     """Settings of heads with ridge regression."""
 
     ridge: float = setting(
-        0.1,
-        "ridge penalty, relative to the mean eigenvalue of the matrix that is inverted",
+        BY_METHOD,
+        "ridge penalty, relative to the mean eigenvalue of the matrix that is inverted (default: 0.001 for"
+        " gkeal, otherwise 0.1)",
         above=0,
         at_most=HIGHEST_WEIGHT,
     )
@@ -45,7 +46,8 @@ class ShrinkageSettings(ClosedFormSettings):
 
     shrinkage: float | None = setting(
         BY_METHOD,
-        "shrink covariances towards equal variances by this share (default: 0.1 for sgc-lda, otherwise 0.5)",
+        "shrink covariances towards equal variances by this share (default: 0.1 for sgc-lda and klda,"
+        " otherwise 0.5)",
         above=0,
         at_most=1,
     )
@@ -125,8 +127,12 @@ class SgcLda(ClosedForm):
         hold(self, shrinkage=settings.shrinkage)
 
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
-        means, scatter = statistics
-        centre = means.mean(0)  # subtracted for accuracy: smaller numbers have smaller rounding errors
-        apart = means - centre
-        slopes = solve(shrunk(scatter / len(means), self.shrinkage), apart.mT)
-        return (query - centre) @ slopes - (apart * slopes.mT).sum(-1) / 2
+        return discriminants(*statistics, self.shrinkage, query)
+
+
+def discriminants(means: Tensor, scatter: Tensor, shrinkage: Tensor, query: Tensor) -> Tensor:
+    """Return the linear discriminants (queries, classes) of classes with one shrunk covariance."""
+    centre = means.mean(0)  # subtracted for accuracy: smaller numbers have smaller rounding errors
+    apart = means - centre
+    slopes = solve(shrunk(scatter / len(means), shrinkage), apart.mT)
+    return (query - centre) @ slopes - (apart * slopes.mT).sum(-1) / 2

@@ -49,6 +49,8 @@ def small() -> Callable[..., RunConfig]:
             "inner_steps": 2,
             "memory": 4,
             "projection": 40,
+            "lift": 40,
+            "centres": 40,
             "codebooks": 6,
         }
         return RunConfig(**(settings | changes))
@@ -82,6 +84,8 @@ def tiny() -> Callable[..., RunConfig]:
             "inner_steps": 1,
             "memory": 3,
             "projection": 40,
+            "lift": 40,
+            "centres": 40,
             "codebooks": 6,
         }
         return RunConfig(**(settings | changes))

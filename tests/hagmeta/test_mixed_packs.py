@@ -46,6 +46,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "ridge": (0.1, 3.0, 0.01),
     "shrinkage": (0.1, 1.0, 0.5),
     "tukey": (0.7, 0.3, 0.9),
+    "kernel_width": (1.0, 0.3, 3.0),
+    "truncation": (0.25, 0.0, 0.6),
     "unlabelled": (0.1, 1.0, 0.01),
     "coupling": (4.0, 0.5, 1.0),
     "virtual_weight": (0.01, 0.0, 1.0),

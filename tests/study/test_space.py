@@ -164,6 +164,9 @@ OWN_SAMPLED = {
     "fscil-calibration": OF_FEATURES | {"shrinkage", "calibration", "calibration_scale"},
     "laplacian-shot": OF_FEATURES | {"laplacian"},
     "pt-map": OF_FEATURES | {"transport", "mean_share"},
+    "klda": OF_FEATURES | {"shrinkage", "projection", "kernel_width"},
+    "loranpac": OF_FEATURES | {"lift", "truncation"},
+    "gkeal": OF_FEATURES | {"ridge", "centres", "kernel_width"},
     "posterior-means": OF_FEATURES | {"unlabelled", "coupling"},
 }
 
@@ -665,6 +668,7 @@ def test_mutated_files_give_a_space_or_one_line(
 
 NOT_TUNED = {"teen", "tlp", "lwf", "ewc", "geometer", "tap", "fact", "lpmc", "amm-gnn", "rale", "mecoin"}
 NOT_TUNED |= {"fscil-calibration", "laplacian-shot", "pt-map"}
+NOT_TUNED |= {"klda", "loranpac", "gkeal"}
 
 
 def test_the_tuned_comparison_has_its_methods_on_every_graph_and_no_seed_of_the_search() -> None:

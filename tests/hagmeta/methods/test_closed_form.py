@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 
 from hagmeta import pipeline
 from hagmeta.common.errors import UserError
@@ -24,6 +25,7 @@ from hagmeta.methods.with_unlabelled import WithUnlabelled
 from hagmeta.nn import statistics
 from hagmeta.nn.statistics import MOMENT_COLUMNS, LabelledRows, moment, ridged, shrunk, solve
 from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.randomness import keys, uniform
 from hagmeta.phases.context import Context
 from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.protocol.scenario import TRAIN
@@ -62,6 +64,10 @@ class Lived(NamedTuple):
     def shares(self) -> np.ndarray:
         """What each row counts, where every class weighs 1."""
         return np.concatenate([np.full(len(rows), 1 / len(rows)) for rows in self.classes])
+
+    def parameter(self, name: str) -> np.ndarray:
+        value: np.ndarray = self.pack.parameters[name].select(-2, 1).double().numpy()
+        return value
 
     def transformed(self, change: Callable[[np.ndarray], np.ndarray]) -> Lived:
         return self._replace(classes=[change(rows) for rows in self.classes], query=change(self.query))
@@ -116,8 +122,7 @@ def discriminant_analysis(life: Lived, shrinkage: float) -> np.ndarray:
 
 
 def decorrelated_prototypes(life: Lived, ridge: float) -> np.ndarray:
-    projection = life.pack.parameters["projection"].select(-2, 1).double().numpy()
-    life = life.transformed(lambda rows: np.maximum(rows @ projection, 0))
+    life = life.transformed(lambda rows: np.maximum(rows @ life.parameter("projection"), 0))
     gram = (life.rows * life.shares[:, None]).T @ life.rows
     penalty = ridge * np.linalg.eigvalsh(gram).mean() * np.eye(len(gram))
     return life.query @ np.linalg.inv(gram + penalty) @ means_of(life).T
@@ -201,6 +206,40 @@ def transported(life: Lived, transport: float, mean_share: float) -> np.ndarray:
     return -transport * cdist(points[life.queries], means, "sqeuclidean") + np.log(factors)
 
 
+def deviation(life: Lived, kernel_width: float) -> float:
+    """The kernel's standard deviation, from the distances between all pairs of nodes of known classes."""
+    known = life._replace(classes=life.classes[: life.many])
+    squares = euclidean_distances(known.rows, squared=True)
+    return float(kernel_width * np.sqrt(known.shares @ squares @ known.shares) / life.many)
+
+
+def kernel_discriminant_analysis(life: Lived, shrinkage: float, kernel_width: float) -> np.ndarray:
+    frequencies = life.parameter("frequencies") / deviation(life, kernel_width)
+    phases = life.parameter("phases")
+    life = life.transformed(lambda rows: np.sqrt(2 / len(phases)) * np.cos(rows @ frequencies + phases))
+    return discriminant_analysis(life, shrinkage)
+
+
+def truncated_least_squares(life: Lived, truncation: float) -> np.ndarray:
+    life = life.transformed(lambda rows: np.maximum(rows @ life.parameter("projection"), 0))
+    weights = np.sqrt(life.shares)[:, None]
+    left, values, right = np.linalg.svd(weights * life.rows, full_matrices=False)
+    rank = min(round((1 - truncation) * len(values)), int((values > 1e-6 * values[0]).sum()))
+    inverse = right[:rank].T / values[:rank] @ left[:, :rank].T
+    return life.query @ inverse @ (weights * np.eye(len(life.classes))[life.labels])
+
+
+def kernel_ridge_regression(life: Lived, ridge: float, kernel_width: float) -> np.ndarray:
+    priorities = uniform(keys([SEED], "init/gkeal"), life.context.graph.num_nodes).numpy()
+    first = np.argsort(-priorities[np.concatenate(life.nodes[: life.many])])[:40]
+    centres, gamma = life.rows[first], 1 / (2 * deviation(life, kernel_width) ** 2)
+    life = life.transformed(lambda rows: rbf_kernel(rows, centres, gamma))
+    gram = (life.rows * life.shares[:, None]).T @ life.rows
+    model = Ridge(alpha=ridge * np.trace(gram) / len(gram), fit_intercept=False)
+    model.fit(life.rows, np.eye(len(life.classes))[life.labels], sample_weight=life.shares)
+    return model.predict(life.query)
+
+
 HEADS: dict[str, tuple[Callable[..., np.ndarray], list[dict[str, float]]]] = {
     "sgc-ncm": (nearest_mean, [{}]),
     "sgc-ridge": (ridge_regression, [{"ridge": 0.1}, {"ridge": 0.001}, {"ridge": 10.0}]),
@@ -216,6 +255,15 @@ HEADS: dict[str, tuple[Callable[..., np.ndarray], list[dict[str, float]]]] = {
     ),
     "laplacian-shot": (laplacian_regularised, [{"laplacian": 2.0}, {"laplacian": 0.0}, {"laplacian": 20.0}]),
     "pt-map": (transported, [{"transport": 10.0, "mean_share": 0.2}, {"transport": 3.0, "mean_share": 0.5}]),
+    "klda": (
+        kernel_discriminant_analysis,
+        [{"shrinkage": 0.1, "kernel_width": 1.0}, {"shrinkage": 0.01, "kernel_width": 0.3}],
+    ),
+    "loranpac": (truncated_least_squares, [{"truncation": 0.25}, {"truncation": 0.6}]),
+    "gkeal": (
+        kernel_ridge_regression,
+        [{"ridge": 0.1, "kernel_width": 1.0}, {"ridge": 0.01, "kernel_width": 0.3}],
+    ),
 }
 CASES = [
     (method, settings, features)
