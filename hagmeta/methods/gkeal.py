@@ -89,6 +89,7 @@ class Gkeal(OnKernel):
         return weights * (-distances / (2 * deviation * deviation)).exp()
 
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
-        means, scatter = statistics
-        gram = scatter + means.mT @ means
-        return query @ solve(ridged(gram, self.ridge), means.mT)
+        # In double precision, because the penalty is far below the largest eigenvalue.
+        means, scatter = (each.double() for each in statistics)
+        slopes = solve(ridged(scatter + means.mT @ means, self.ridge), means.mT)
+        return (query.double() @ slopes).float()
