@@ -39,8 +39,8 @@ class Gkeal(OnKernel):
     - The backbone is the encoder, pre-trained on the known classes.
     - The paper updates the regression recursively, and the result equals that of all labels at once. Here it
       is solved again in each session, from sums over the labels.
-    - All classes have the same weight. The paper balances classes by repeating augmented images of the new
-      ones. Nodes have no such augmentation.
+    - All classes have the same weight. The paper balances old and new classes with features of augmented
+      images of the new ones. Nodes have no such augmentation. The public code leaves it out as well.
     - The width of the kernel (`kernel_width`) is relative to the distances between labelled nodes of the
       known classes. The paper has an absolute number, which depends on the scale of the features.
     - The ridge penalty is relative to the mean eigenvalue of the Gram matrix, as in `ranpac`. Its
@@ -89,6 +89,7 @@ class Gkeal(OnKernel):
         return weights * (-distances / (2 * deviation * deviation)).exp()
 
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
-        means, scatter = statistics
-        gram = scatter + means.mT @ means
-        return query @ solve(ridged(gram, self.ridge), means.mT)
+        # In double precision, because the penalty is far below the largest eigenvalue.
+        means, scatter = (each.double() for each in statistics)
+        slopes = solve(ridged(scatter + means.mT @ means, self.ridge), means.mT)
+        return (query.double() @ slopes).float()
