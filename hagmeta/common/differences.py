@@ -51,7 +51,10 @@ def _differs(key: str, configs: Sequence[Config]) -> bool:
 
 
 def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    """Return a value that equals others as `value` does. A damaged record can have lists within lists."""
+    if isinstance(value, Mapping):
+        return tuple((key, _hashable(item)) for key, item in sorted(value.items(), key=str))
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def sort_key(value: Any) -> tuple[bool, float, str]:

@@ -61,3 +61,9 @@ def test_a_setting_that_one_method_alone_has_is_no_difference() -> None:
 def test_numbers_stand_by_size_and_names_after_them() -> None:
     values = ["gcn", 10, np.float64(2.5), "gat", 3]
     assert [str(value) for value in sorted(values, key=sort_key)] == ["2.5", "3", "10", "gat", "gcn"]
+
+
+def test_values_of_a_damaged_record_are_compared_as_well() -> None:
+    nested = config(classifier=[[1, {"a": [2]}]])
+    assert differing([nested, config(classifier=[[1, {"a": [2]}]])]) == []
+    assert differing([nested, config(classifier=[[1, {"a": [3]}]])]) == ["classifier"]

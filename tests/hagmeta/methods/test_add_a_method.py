@@ -8,11 +8,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from hagmeta.__main__ import main
 from hagmeta.config import RunConfig
 from study import space
 from tests.waiting import HANG
@@ -21,7 +21,6 @@ PROJECT = Path(__file__).resolve().parents[3]
 PAGE = (PROJECT / "docs" / "guides" / "your_method.md").read_text()
 GRAPH = "synthetic:nodes=400,edges=1500,features=40,classes=8,seed=1"
 SMALL = f"--dataset {GRAPH} --classes 3 2 3 --n-way 1 --k-shot 2 --episodes 2 --seeds 0-0 --device cpu"
-WORDS = [*SMALL.split(), "--set", "pretrain_epochs=2", "--json", "records.json"]
 TEN_LINES, IN_PYTHON, WHOLE, WITH_SETTINGS, TEST = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
@@ -46,30 +45,26 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+def record_of(folder: Path, *arguments: str) -> Any:
+    words = [*SMALL.split(), "--set", "pretrain_epochs=2", "--json", "records.json", *arguments]
+    run(folder, "hagmeta", *words)
+    (record,) = json.loads((folder / "records.json").read_text())
+    return record
+
+
 def test_ten_lines_are_a_method(folder: Path) -> None:
     assert len([line for line in TEN_LINES.splitlines() if line]) <= 10
-    chosen = ("--method", "nearest_mean.py:NearestMean", "--set", "features=propagated")
-    run(folder, "hagmeta", *WORDS, *chosen)
-    (record,) = json.loads((folder / "records.json").read_text())
+    record = record_of(folder, "--method", "nearest_mean.py:NearestMean", "--set", "features=propagated")
     assert record["config"]["method"].startswith("NearestMean@")
     assert record["traits"]["title"] == "NearestMean"
     assert "hagmeta.run" in IN_PYTHON
 
 
-def test_the_settings_and_the_title_of_the_page_are_recorded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # In this process: another would import for seconds.
-    monkeypatch.setenv("HAGMETA_HOME", str(folder / "home"))
-    chosen = ["--method", "cosine_mean.py:CosineMean"]
-    assert main([*WORDS, *chosen, "--set", "cosine_start=5"]) == 0
-    (record,) = json.loads((folder / "records.json").read_text())
+def test_the_settings_and_the_title_of_the_page_are_recorded(folder: Path) -> None:
+    record = record_of(folder, "--method", "cosine_mean.py:CosineMean", "--set", "cosine_start=5")
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
     assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
-    capsys.readouterr()
-    with pytest.raises(SystemExit):
-        main([*chosen, "--help"])
-    shown = capsys.readouterr().out
+    shown = run(folder, "hagmeta", "--method", "cosine_mean.py:CosineMean", "--help").stdout
     assert re.search(
         r"settings of CosineMean:\n  cosine_start +scale of the logits before\s+training \[10\.0\]", shown
     )
