@@ -26,13 +26,8 @@ from hagmeta.common.home import home
 from hagmeta.config import RunConfig
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Method, SessionLearning, Shared, Task
-from hagmeta.methods.posterior_means import (
-    TEMPERATURE,
-    PosteriorMeans,
-    labels_of,
-    smoothed_shares,
-    taught_shares,
-)
+from hagmeta.methods.closed_form import labels_of
+from hagmeta.methods.posterior_means import TEMPERATURE, PosteriorMeans, smoothed_shares, taught_shares
 from hagmeta.nn.head import COSINE_SCALE
 from hagmeta.phases import sessions
 from hagmeta.phases.settings import SelfTrainingSettings

@@ -319,7 +319,7 @@ def live(
             before["played"] if before else None,
         )
     if context.settings.scored_on == "validation":
-        rehearsed = [_score(metrics_of(evaluator.predictions)) for evaluator in evaluators]
+        rehearsed = _scores(evaluators)
     pairs = zip(trained.best, rehearsed, strict=True)
     return evaluators, [{"gpil": best, **values} for best, values in pairs]
 
@@ -334,6 +334,10 @@ def rehearse(context: Context, pack: Pack, progress: Progress) -> list[Validatio
     streams = [scenario.validation for scenario in context.scenarios]
     evaluators = play(context, pack, streams, "validation", progress)
     pack.restore(before)
+    return _scores(evaluators)
+
+
+def _scores(evaluators: list[Evaluator]) -> list[ValidationScores]:
     return [_score(metrics_of(evaluator.predictions)) for evaluator in evaluators]
 
 

@@ -242,6 +242,15 @@ class ClosedForm(OnFeatures, CachesFeatures):
         """Return logits (queries, classes) of transformed queries (queries, width)."""
 
 
+def labels_of(shared: Shared, view: View, task: Task) -> Tensor:
+    """Return an array (nodes, classes) with 1 for each label that may be read now."""
+    nodes = torch.arange(shared.graph.num_nodes, device=view.visible.device)
+    few = (nodes[:, None, None] == task.support).any(-1)
+    many = [shared.class_means.shares(task.averaged).mT > 0] if len(task.averaged) else []
+    gone = few.new_zeros(len(nodes), len(task.classes) - len(task.averaged) - len(task.support))
+    return torch.cat([gone, *many, few], -1).to(view.visible.dtype)
+
+
 def moments(known: Sequence[LabelledRows], kept: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Return class means (classes, width) and the sum of the class covariances; `kept` classes come first."""
     means, scatters = [*kept[:1]], [*kept[1:]]

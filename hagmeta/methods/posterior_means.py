@@ -13,7 +13,7 @@ from torch import Tensor
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, random_columns
+from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
 from hagmeta.methods.parts import RereadsMany, Settles
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.statistics import LEAST, mean_variance, moment, shrunk
@@ -341,15 +341,6 @@ def _rows_of(view: View) -> Tensor:
 
 def _padded(rows: Tensor, count: int) -> Tensor:
     return F.pad(rows, (0,) * (2 * rows.dim() - 1) + (count - len(rows),))
-
-
-def labels_of(shared: Shared, view: View, task: Task) -> Tensor:
-    """Return an array (nodes, classes) with 1 for each label that may be read now."""
-    nodes = torch.arange(shared.graph.num_nodes, device=view.visible.device)
-    few = (nodes[:, None, None] == task.support).any(-1)
-    many = [shared.class_means.shares(task.averaged).mT > 0] if len(task.averaged) else []
-    gone = few.new_zeros(len(nodes), len(task.classes) - len(task.averaged) - len(task.support))
-    return torch.cat([gone, *many, few], -1).to(view.visible.dtype)
 
 
 def smoothed_shares(labels: Tensor) -> Tensor:

@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.methods.base import Shared, Task
-from hagmeta.methods.closed_form import OnFeatures
+from hagmeta.methods.closed_form import OnFeatures, labels_of
 from hagmeta.methods.parts import CachesFeatures
-from hagmeta.methods.posterior_means import labels_of
 from hagmeta.sparse.graph import View
 
 
