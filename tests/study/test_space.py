@@ -73,6 +73,7 @@ def test_all_spaces_ship() -> None:
         "attention",
         "comparison_tuned",
         "followers",
+        "followers_tuned",
         "encoders",
         "labels",
         "lead",
@@ -126,7 +127,8 @@ def test_paper_is_the_union_of_what_it_includes() -> None:
 def test_no_space_downloads_anything_by_itself(name: str) -> None:
     for quick in (False, True):
         used = {config.dataset for config in shipped(name, quick=quick).configs}
-        assert used.isdisjoint(sources.FILES) or (name == "followers" and not quick)  # whose graphs they are
+        of_others = name in ("followers", "followers_tuned") and not quick
+        assert used.isdisjoint(sources.FILES) or of_others  # whose graphs they are
         if quick:
             assert used == ({"debian"} if name != "smoke" else used)
 
@@ -666,15 +668,35 @@ def test_mutated_files_give_a_space_or_one_line(
         assert found.seeds
 
 
-NOT_TUNED = {"teen", "tlp", "lwf", "ewc", "geometer", "tap", "fact", "lpmc", "amm-gnn", "rale", "mecoin"}
-NOT_TUNED |= {"fscil-calibration", "laplacian-shot", "pt-map"}
-NOT_TUNED |= {"klda", "loranpac", "gkeal"}
+NOT_TUNED = {"fscil-calibration", "laplacian-shot", "pt-map", "klda", "loranpac", "gkeal"}
+TUNED_ON = {
+    "comparison_tuned": (*EMBEDDED, "foldoc"),
+    "followers_tuned": ("coauthor-cs", "amazon-computers"),
+}
 
 
-def test_the_tuned_comparison_has_its_methods_on_every_graph_and_no_seed_of_the_search() -> None:
-    found = shipped("comparison_tuned")
+@pytest.mark.parametrize("name", TUNED_ON)
+def test_tuned_spaces_have_their_methods_on_every_graph_and_no_seed_of_the_search(name: str) -> None:
+    found = shipped(name)
     tuned = [method for method in METHODS if method not in NOT_TUNED]
     assert Counter((config.dataset, config.method) for config in found.configs) == Counter(
-        itertools.product(EMBEDDED, tuned)
+        itertools.product(TUNED_ON[name], tuned)
     )
     assert not set(found.seeds) & set(shipped("tune").seeds)
+
+
+@pytest.mark.parametrize("name", TUNED_ON)
+def test_tuned_spaces_have_no_setting_without_effect(name: str) -> None:
+    for case in yaml.safe_load(SHIPPED[name])["cases"]:
+        chosen = resolve(RunConfig.from_mapping(case))
+        defaults = resolve(RunConfig(dataset=case["dataset"], method=case["method"])).canonical()
+        for key in case.keys() - {"dataset", "method"}:
+            assert chosen.applies(key), (case["dataset"], case["method"], key)
+            assert chosen.canonical()[key] != defaults[key], (case["dataset"], case["method"], key)
+
+
+def test_larger_search_can_be_repeated() -> None:
+    older = Path(__file__).parents[2] / "docs/older/comparison_tuned_48.yaml"
+    found = space.read(str(older))
+    assert Counter(config.dataset for config in found.configs) == dict.fromkeys(EMBEDDED, 16)
+    assert found.seeds == shipped("comparison_tuned").seeds
