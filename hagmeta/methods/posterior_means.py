@@ -140,7 +140,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
         hold(self, unlabelled=settings.unlabelled, coupling=settings.coupling)
         self.counts_unlabelled, self.hears = settings.unlabelled > 0, settings.coupling > 0
         self.plays, self.background, self.shots = settings.played, settings.background, settings.k_shot
-        self.share = nn.Parameter(torch.full((1,), torch.nan), requires_grad=False)  # NaN: not chosen
+        self.share = nn.Parameter(torch.zeros(1), requires_grad=False)  # 0: not chosen
         hold(self, key=int(keys([seed], "played_classes")), dtype=torch.int64)
         self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
@@ -226,7 +226,8 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
 
     def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
         """Return the chosen shrinkage of the within-class covariance."""
-        return {"chosen_shrinkage": self.share[0]} if self.plays else {}
+        chosen = self.share[0].where(self.share[0] > 0, torch.nan)
+        return {"chosen_shrinkage": chosen} if self.plays else {}
 
     def classify(self, shared: Shared, encoded: tuple[Tensor | None, View], task: Task) -> Tensor:
         logits, _, _ = self._answers(shared, *encoded, task)

@@ -22,7 +22,7 @@ SHARPNESS = (0.01, 0.03, 0.06, 0.09, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9)  # factors 
 def chosen_share(
     features: Tensor, labels: Tensor, columns: int, shots: int, luck: Sequence[Tensor]
 ) -> Tensor:
-    """Return the share () of `SHARES` with the lowest loss in played sessions; NaN with too few classes.
+    """Return the share () of `SHARES` with the lowest loss in played sessions; 0 with too few classes.
 
     In each fold, some classes have only `shots` labels. The covariances are estimated from the others. The
     loss is the cross-entropy of queries of both, after the best sharpness. New and other classes have the
@@ -37,7 +37,7 @@ def chosen_share(
     """
     known = labels.shape[-1]
     if known < FEWEST:
-        return features.new_full((), torch.nan)
+        return features.new_zeros(())
     order, *drawn = luck
     folds = min(FOLDS, known // 2)
     place = order.argsort().argsort()
@@ -76,8 +76,7 @@ def _fold_losses(
 
 
 def _within(labels: Tensor, known: int) -> Within:
-    nowhere = labels.new_full((), torch.nan)
-    return Within(labels, known, labels.new_ones(len(labels)), None, 1, nowhere)
+    return Within(labels, known, labels.new_ones(len(labels)), None, 1, labels.new_zeros(()))
 
 
 def _weights(asked: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class Settled(NamedTuple):
 class Within:
     """The mean within-class covariance of the known classes, mixed with the covariance of all visible nodes.
 
-    It is shrunk by `share` towards equal variances. Where that is NaN, the share is larger if there are fewer
+    It is shrunk by `share` towards equal variances. If that is 0, the share is larger if there are fewer
     labels than columns (`width`). The target is the mean variance of all columns but the encoder's. The
     encoder's columns vary little within the classes that it was trained on, but more within new classes.
     """
@@ -68,7 +68,7 @@ class Within:
         if kept:
             self.count = self.count + self._padded(torch.cat([kept.counts, kept.shots]).unsqueeze(-1))[:, 0]
         by_labels = (1 - self.count[:known].sum() / width).clamp(min=RIDGE)
-        self._equal = torch.where(share.isnan(), by_labels, share.to(by_labels.dtype))
+        self._equal = torch.where(share > 0, share.to(by_labels.dtype), by_labels)
         self._every = torch.cat([labels, visible.unsqueeze(-1)], -1).mT  # (classes + 1, nodes)
         self._chosen = [*range(known), -1]  # rows of it: the known classes and all visible nodes
         self._sizes = self._every.sum(-1, keepdim=True)

@@ -53,7 +53,7 @@ def made(each: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(  # in all more labels than columns, and fewer; and the share that was chosen
-    ("each", "chosen"), [(30, np.nan), (1, np.nan), (30, 0.4)]
+    ("each", "chosen"), [(30, 0.0), (1, 0.0), (30, 0.4)]
 )
 @pytest.mark.parametrize(  # how many columns are of an encoder, whether it learns, whether labels are gone
     ("columns", "learns", "gone"), [(0, False, False), (3, False, False), (3, True, False), (3, False, True)]
@@ -67,7 +67,7 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
     # The model, as its equations are in docs/results/our_method.md.
     means = np.stack([rows.mean(0) for rows in old])
     scatter = sum((rows - rows.mean(0)).T @ (rows - rows.mean(0)) / each for rows in old)
-    ridge = max(RIDGE, 1 - KNOWN * each / WIDTH) if np.isnan(chosen) else chosen
+    ridge = max(RIDGE, 1 - KNOWN * each / WIDTH) if chosen == 0 else chosen
     within = (1 - TOTAL) * scatter / KNOWN + TOTAL * np.cov(every.T, bias=True)
     variance = within.diagonal()[: WIDTH - columns].mean()
     within = (1 - ridge) * within + ridge * variance * np.eye(WIDTH)
