@@ -87,7 +87,7 @@ def search_tables(searches: Searches) -> Iterator[Table]:
             title=f"Chosen hyperparameters: {study}",
             caption=(
                 f"Validation is {search['objective']} in percent, averaged over seeds "
-                f"{', '.join(map(str, search['seeds']))}, on classes kept out of training. As the best of "
+                f"{', '.join(map(str, search['seeds']))}, on validation nodes. As the best of "
                 "many samples it is too optimistic. The other tables therefore use fresh seeds."
             ),
             columns=["search", "samples", "validation", *keys],

@@ -6,6 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,7 @@ OWN_SAMPLED = {
 def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) -> None:
     found = shipped("tune")
     configs = [config for config in found.configs if config.method == method]
-    assert [(config.dataset, config.val_classes) for config in configs] == [(n, "half") for n in EMBEDDED]
+    assert [(config.dataset, config.scored_on) for config in configs] == [(n, "validation") for n in EMBEDDED]
     learns = METHODS[method].session_learning is not SessionLearning.NONE
     stays = {"frozen", "cec", "meta-gnn", "amm-gnn", "teen", "tlp", "fact", *CLOSED} - {"posterior-means"}
     assert learns == (method not in stays)
@@ -202,7 +203,9 @@ def test_tune_is_a_search_for_every_method() -> None:
     for quick, names in ((False, EMBEDDED), (True, EMBEDDED[:1])):
         cells = [(name, method) for name in names for method in METHODS]
         assert settings_of(shipped("tune", quick=quick), "dataset", "method") == cells
-    assert shipped("tune").search == Search("optuna", 32, "val_accuracy", group=4)
+    search = shipped("tune").search
+    assert search and replace(search, start=()) == Search("optuna", 32, "val_accuracy", group=4)
+    assert len(search.start) == 6
 
 
 def test_values_given_choose_among_searches(write: Write) -> None:
@@ -397,7 +400,8 @@ def test_bad_requests(asked: dict[str, Any], message: str) -> None:
 DEBIAN = "datasets: [debian]\n"
 SEARCH = DEBIAN + "fixed: {val_classes: 6}\n"
 SEARCH += "search: {algorithm: optuna, samples: 2, objective: val_accuracy}\n"
-SAMPLE = "sample: {dropout: {choice: [0.5]}}"
+SAMPLE = "sample: {dropout: {choice: [0.5, 0.1]}}"
+START = SEARCH.replace("samples: 2", "samples: 9, start: [\n    {dropout: 0.5},\n    {dropout: 0.1}]")
 
 
 def test_labels_are_given_as_words_or_numbers(write: Write) -> None:
@@ -476,6 +480,20 @@ BAD = {
     "samples": (SEARCH.replace("2", "0") + SAMPLE, 3, "samples is 0"),
     "group": (SEARCH.replace("samples: 2", "samples: 2, group: 0") + SAMPLE, 3, "group is 0; expected"),
     "large group": (SEARCH.replace("samples: 2", "samples: 2, group: 3") + SAMPLE, 3, "from 1 to 2"),
+    "start": (SEARCH.replace("samples: 2", "samples: 2, start: hidden") + SAMPLE, 3, "expected a list"),
+    "empty start": (START.replace("{dropout: 0.5}", "{}") + SAMPLE, 4, "a point of start is empty"),
+    "start is text": (START.replace("{dropout: 0.5}", "dropout") + SAMPLE, 4, "start is 'dropout'; expected"),
+    "long start": (START.replace("samples: 9", "samples: 2, group: 1") + SAMPLE, 3, "samples of at least 3"),
+    "start: type": (START.replace("0.5", "high") + SAMPLE, 4, "dropout is 'high'; expected a number"),
+    "start: setting": (START.replace("dropout:", "dropuot:") + SAMPLE, 4, "Did you mean 'dropout'?"),
+    "start: not sampled": (START.replace("dropout: 0.5", "hidden: 8") + SAMPLE, 4,
+        "start sets hidden, but sample does not"),
+    "start: outside": (START.replace("0.5", "0.6") + SAMPLE, 4,
+        "start sets dropout to 0.6, outside its range {'choice': [0.5, 0.1]} (line 6)"),
+    "start: together": (
+        START.replace("dropout: 0.5", "hidden: 20, heads: 8").replace("{val", "{encoder: gat, val")
+        + "sample: {hidden: {choice: [32, 20]}, heads: {choice: [4, 8]}, dropout: {choice: [0.1]}}", 4,
+        "hag-meta on debian: hidden is 20; expected a multiple of heads"),
     "search key": (SEARCH.replace("samples", "sample"), 3, "Did you mean 'samples'?"),
     "search lacks": (SEARCH.replace("samples: 2, ", ""), 3, "search has no samples"),
     "no val_classes": (SEARCH.replace("6", "0") + SAMPLE, 3, "val_classes above 0"),
