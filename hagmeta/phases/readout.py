@@ -78,7 +78,7 @@ def everywhere(
     (logits,) = method.logits(shared, view, (task._replace(query=every),))
     logits = logits + adjustment
     for labelled in uncounted:
-        counted = view.visible.clone()
+        counted = view.learnable.clone()
         counted[labelled] = 0.0
         logits = logits + share_adjustment(logits, counted)
     return logits
@@ -126,7 +126,7 @@ class ReadOut:
 
     @torch.no_grad()
     def guesses(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task, count: int) -> Tensor:
-        """Return the `count` most confident visible unlabelled nodes of each class with supports.
+        """Return the `count` most confident learnable unlabelled nodes of each class with supports.
 
         The result is (pack, classes, count).
         """
@@ -136,7 +136,7 @@ class ReadOut:
         few, kept = task.support.shape[1], self.kept
         shares = self._shares(self.scores(pack, shared, knowledge, every))[..., -few:]
         self.kept = kept  # undo the update by `scores`, because the session is not finished
-        free = knowledge.view.visible > 0
+        free = knowledge.view.learnable > 0
         for seed, each in enumerate(self._labels(knowledge, task)):
             free[seed, torch.from_numpy(each.nodes).to(free.device)] = False
         shares = shares.masked_fill(~free.unsqueeze(-1), -1.0)
