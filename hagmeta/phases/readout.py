@@ -17,6 +17,8 @@ from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge
 from hagmeta.sparse.graph import View
 
+TINY = 1e-12  # a smoothed score can be zero
+
 
 class Labels(NamedTuple):
     """The labelled nodes of one seed in a session, without repetition, with the labels as given."""
@@ -120,9 +122,18 @@ class ReadOut:
         scores = pack.run(smoothed, (shared,), share, *step, *held)
         return scores
 
-    def confidence(self, scores: Tensor) -> Tensor:
-        """Return the probability of each prediction (pack, queries), given `scores`."""
-        return self._shares(scores).amax(-1)
+    def confidence(self, scores: Tensor, temperature: Tensor | None = None) -> Tensor:
+        """Return the probability of each prediction (pack, queries), given `scores`.
+
+        `temperature` (pack,) divides the logarithms of all probabilities, which are then normalised again.
+        """
+        if temperature is None:
+            return self._shares(scores).amax(-1)
+        return (self.log_shares(scores) / temperature[:, None, None]).softmax(-1).amax(-1)
+
+    def log_shares(self, scores: Tensor) -> Tensor:
+        """Return the logarithms of probabilities (pack, queries, classes), given `scores`."""
+        return self._shares(scores).clamp(min=TINY).log() if self._smooths else scores.log_softmax(-1)
 
     @torch.no_grad()
     def guesses(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task, count: int) -> Tensor:
