@@ -69,7 +69,11 @@ def in_words(search: Mapping[str, Any]) -> str:
     searches = "one search" if count == 1 else f"{count} searches"
     pruned = sum(cell.get("pruned", 0) for cell in search["cells"])  # older launches pruned none
     early = f" ({pruned} pruned)" if pruned else ""
-    return f"the best of {samples} samples{early} in {searches}, seeds {seeds}, by {search['objective']}"
+    points = len(search.get("start", ()))  # older launches have none
+    given = f" with {points} starting point{'s' * (points != 1)}" if points else ""
+    return (
+        f"the best of {samples} samples{early} in {searches}{given}, seeds {seeds}, by {search['objective']}"
+    )
 
 
 def search_tables(searches: Searches) -> Iterator[Table]:
