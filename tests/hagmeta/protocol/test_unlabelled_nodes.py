@@ -42,7 +42,7 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ranges": ("tlp", {}),
     "smoothing, shares and guesses": ("proto-gcn", READ_OUT),
     "shares": ("frozen", {"prior": "estimated"}),
-    "guesses": ("gpn", {"self_training": 4}),
+    "guesses": ("frozen", {"self_training": 4}),
 }
 BY_NEIGHBOURS = {  # these use unlabelled neighbours, and test nodes have none here
     "neighbours of supports": ("tap", {"neighbour_share": 0.5}),
@@ -55,9 +55,9 @@ def listening(told: Told) -> Iterator[None]:
     """Keep everything that is recorded, with the probabilities of predictions."""
     record = Evaluator.record
 
-    def kept(self: Evaluator, queries: np.ndarray, classes: np.ndarray, confidence: Any = None) -> None:
-        told.append((queries, classes, confidence))
-        record(self, queries, classes, confidence)
+    def kept(self: Evaluator, queries: np.ndarray, classes: np.ndarray, *confidence: Any) -> None:
+        told.append((queries, classes, confidence[-1]))  # with a temperature
+        record(self, queries, classes, *confidence)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Evaluator, "record", kept)
