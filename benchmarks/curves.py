@@ -1,4 +1,4 @@
-"""Draw the README's picture from a study: `python benchmarks/curves.py results/comparison_tuned OUT.png`."""
+"""Draw the README's picture: `python benchmarks/curves.py results/comparison_tuned_48 OUT.png`."""
 
 from __future__ import annotations
 

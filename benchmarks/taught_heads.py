@@ -2,7 +2,7 @@
 
     python benchmarks/taught_heads.py --dataset debian --dataset metamath [--space FILE] [--method sgc-lda]
 
-Each method in closed form with the settings chosen for it in a space (comparison_tuned), as it is, and with
+Each method in closed form with the settings chosen for it in a space (the larger search), as it is, and with
 the encoder's steps of posterior means: twenty a session, in two halves, by a cosine classifier whose rows are
 the class means. They learn the labels and those nodes that the method itself, self-trained, adds to them
 («guesses»), or, for half of each class's weight, what it answers for all other nodes, as ours («answers»).
@@ -94,7 +94,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dataset", action="append", required=True)
-    parser.add_argument("--space", type=Path, default=HERE.parent / "search_spaces/comparison_tuned.yaml")
+    parser.add_argument("--space", type=Path, default=HERE.parent / "docs/older/comparison_tuned_48.yaml")
     parser.add_argument("--method", action="append", choices=HEADS)
     parser.add_argument("--json", type=Path, help="write what was measured, a line a row")
     options = parser.parse_args()

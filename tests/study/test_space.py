@@ -30,7 +30,7 @@ TOGGLES = ("gpil", "nla", "tla")
 CLOSED = [name for name, method in METHODS.items() if issubclass(method, OnFeatures)]
 EMBEDDED = ("debian", "metamath", "wordnet")
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
-DOWNLOADING = ("followers", "preregistered")  # the graphs of other papers, and graphs of several sources
+DOWNLOADING = ("followers", "followers_tuned", "preregistered")
 # A search with fewer configurations is hyperparameters.
 SMALLER = sorted(set(SHIPPED) - {"tune", "lead", "preregistered"})
 
@@ -77,6 +77,7 @@ def test_all_spaces_ship() -> None:
         "attention",
         "comparison_tuned",
         "followers",
+        "followers_tuned",
         "encoders",
         "labels",
         "lead",
@@ -688,18 +689,38 @@ def test_mutated_files_give_a_space_or_one_line(
         assert found.seeds
 
 
-NOT_TUNED = {"teen", "tlp", "lwf", "ewc", "geometer", "tap", "fact", "lpmc", "amm-gnn", "rale", "mecoin"}
-NOT_TUNED |= {"fscil-calibration", "laplacian-shot", "pt-map"}
-NOT_TUNED |= {"klda", "loranpac", "gkeal"}
+NOT_TUNED = {"fscil-calibration", "laplacian-shot", "pt-map", "klda", "loranpac", "gkeal"}
+TUNED_ON = {
+    "comparison_tuned": (*EMBEDDED, "foldoc"),
+    "followers_tuned": ("coauthor-cs", "amazon-computers"),
+}
 
 
-def test_the_tuned_comparison_has_its_methods_on_every_graph_and_no_seed_of_the_search() -> None:
-    found = shipped("comparison_tuned")
+@pytest.mark.parametrize("name", TUNED_ON)
+def test_tuned_spaces_have_their_methods_on_every_graph_and_no_seed_of_the_search(name: str) -> None:
+    found = shipped(name)
     tuned = [method for method in METHODS if method not in NOT_TUNED]
     assert Counter((config.dataset, config.method) for config in found.configs) == Counter(
-        itertools.product(EMBEDDED, tuned)
+        itertools.product(TUNED_ON[name], tuned)
     )
     assert not set(found.seeds) & set(shipped("tune").seeds)
+
+
+@pytest.mark.parametrize("name", TUNED_ON)
+def test_tuned_spaces_have_no_setting_without_effect(name: str) -> None:
+    for case in yaml.safe_load(SHIPPED[name])["cases"]:
+        chosen = resolve(RunConfig.from_mapping(case))
+        defaults = resolve(RunConfig(dataset=case["dataset"], method=case["method"])).canonical()
+        for key in case.keys() - {"dataset", "method"}:
+            assert chosen.applies(key), (case["dataset"], case["method"], key)
+            assert chosen.canonical()[key] != defaults[key], (case["dataset"], case["method"], key)
+
+
+def test_larger_search_can_be_repeated() -> None:
+    older = Path(__file__).parents[2] / "docs/older/comparison_tuned_48.yaml"
+    found = space.read(str(older))
+    assert Counter(config.dataset for config in found.configs) == dict.fromkeys(EMBEDDED, 16)
+    assert found.seeds == shipped("comparison_tuned").seeds
 
 
 FRESH = ("bible", "boost", "kanji")
