@@ -52,6 +52,8 @@ DIAGNOSTIC_FORMULAS = {
     "over bins of confidence.",
     "tempered_calibration_error": "The same after temperature scaling. The temperature of a run is fitted to "
     "validation nodes of the classes known at session 0, and stays fixed.",
+    "chosen_shrinkage": "Share of equal variances in the covariance of posterior means, "
+    "if it was chosen at session 0.",
     "nla_entropy": "Entropy of NLA's weights over the supports of a class, divided by that of equal weights. "
     "Averaged over the classes known by supports.",
     "tla_base_share": "Share of TLA's weights that the base task receives.",

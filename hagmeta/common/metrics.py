@@ -54,6 +54,7 @@ DIAGNOSTICS = (
         higher_is_better=False,
         shown=True,
     ),
+    MetricDeclaration("chosen_shrinkage", "chosen shrinkage", by_session=True),
     MetricDeclaration("nla_entropy", "NLA's entropy", by_session=True),
     MetricDeclaration("tla_base_share", "TLA's base share", by_session=True),
     MetricDeclaration("tla_equal_share", "equal share", by_session=True),

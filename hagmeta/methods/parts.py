@@ -70,6 +70,14 @@ class CachesFeatures(Method):
         """Return the features that no step changes, a row per node. Steps find them in `view.propagated`."""
 
 
+class Chooses(Method):
+    """A method that chooses some of its parameters at session 0, from the labels of the known classes."""
+
+    @abstractmethod
+    def choose(self, shared: Shared, view: View, task: Task) -> Parameters:
+        """Return the parameters that are chosen. Under `released` none are."""
+
+
 class Settles(Method):
     """A method with statistics that no step of a session changes. They are computed once per session."""
 

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
-from hagmeta.methods.parts import RereadsMany, Settles
+from hagmeta.methods.parts import Chooses, RereadsMany, Settles
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
-from hagmeta.nn.statistics import LEAST, mean_variance, moment, shrunk
+from hagmeta.nn.played_classes import DRAWS, chosen_share
+from hagmeta.nn.statistics import LEAST
+from hagmeta.nn.two_covariances import NODES, Evidence, Settled, TwoCovariances, Within, divide
 from hagmeta.packs.one_by_one import one_by_one
+from hagmeta.packs.pack import Parameters
+from hagmeta.packs.randomness import fold, keys, uniform
 from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 TEMPERATURE = 0.3  # scales log-likelihoods, because the features of a node are strongly dependent
-TOTAL = 0.1  # share of the covariance of all visible nodes in the within-class covariance
-RIDGE = 0.02  # minimum share of equal variances in it; larger if there are fewer labels than columns
-PRIOR = 0.1  # share of the within-class covariance in the covariance of class means
+DRIFT = 0.03  # variance by which the mean of a class moves after its session, if its labels are gone
 CERTAINTY = 0.3  # scales logits, because neighbours and unlabelled nodes partly repeat the features
 MOST = 50.0  # maximum number of labels that the unlabelled nodes of a class can count as
 ROUNDS = 3  # of EM, which assigns unlabelled nodes to classes in fractions
 HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # updates by the neighbours' predictions
-NODES = 4096  # rows per chunk of a product
 TAUGHT = 0.5  # weight of unlabelled nodes in the targets of the encoder's steps
 UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that enables it
     "unlabelled": "shift its class means",
@@ -57,39 +58,22 @@ class PosteriorMeansSettings(ClosedFormSettings):
         at_most=HIGHEST_WEIGHT,
         branches=(0,),
     )
+    played: bool = setting(
+        True,
+        "choose the shrinkage of the covariance at session 0, by playing known classes as new ones; without,"
+        " or with fewer than four known classes, it depends on the number of labels",
+        birth=False,
+    )
+    background: bool = setting(
+        True,
+        "let unlabelled nodes belong to none of the classes, if a class without labels explains them better",
+        birth=False,
+    )
 
     def without_effect(self) -> Mapping[str, str]:
         # Steps of the encoder would invalidate the statistics that are kept from earlier sessions.
         stays = "features" if self.features == "propagated" else "rehearsal" if self.rehearsed == 0 else ""  # type: ignore[attr-defined]
         return dict.fromkeys(("finetune_steps", "finetune_rate"), stays) if stays else {}
-
-
-class Evidence(NamedTuple):
-    """Statistics of classes whose labels are gone: the known classes of session 0, then the others."""
-
-    means: Tensor  # (known, width)
-    counts: Tensor  # (known,) labels per class
-    scatter: Tensor  # (width, width) sum of the covariances of the known classes
-    agreement: Tensor  # (1,) how often labelled neighbours share a class: 0 is chance level, 1 is always
-    sums: Tensor  # (others, width) sums over the labelled nodes of each class
-    shots: Tensor  # (others,) labels per class
-
-
-class Settled(NamedTuple):
-    """Features in whitened coordinates, where the within-class covariance is the identity.
-
-    Rows are visible nodes in ascending order. Behind them, arrays are padded to the number of all nodes.
-    """
-
-    points: Tensor  # (nodes, width)
-    inner: Tensor  # (nodes, classes) products of the points with `sums`
-    length: Tensor  # (nodes,) squared lengths of the points
-    sums: Tensor  # (classes, width) sums of the points over the labels of each class
-    middles: Tensor  # (known + 1, width) means of the points of each known class, and of all visible nodes
-    centre: Tensor  # (width,) mean of the known class means, subtracted from the features
-    root: Tensor  # (width, width) Cholesky factor of the covariance, by which the features were divided
-    variance: Tensor  # () target of the shrinkage: mean variance of all columns but the encoder's, or NaN
-    traces: Tensor  # (2,) sum of the shrunk variances, and sum of squares of the known class means
 
 
 def transductive_clause(names: Iterable[str]) -> str:
@@ -99,7 +83,7 @@ def transductive_clause(names: Iterable[str]) -> str:
     return f"visible unlabelled nodes, including queries, {done}" if done else ""
 
 
-class PosteriorMeans(OnFeatures, Settles, RereadsMany):
+class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
     """Gaussian classes whose means are drawn from another Gaussian; predictions are posteriors.
 
     The classes known at session 0 have many labels. From them the method estimates how features vary within
@@ -107,15 +91,18 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     class with K labels has a posterior. It is shrunk towards the mean of all classes, most strongly in
     directions where classes hardly differ. Its remaining uncertainty widens the class.
 
-    Visible unlabelled nodes then count as labels of their likely classes, in fractions (EM). Nodes also use
-    the predictions of their neighbours, weighted by how often labelled neighbours share a class. In a session
-    the encoder takes a few steps towards these predictions, which are then computed again.
-    docs/results/our_method.md has the derivation.
+    At session 0 it chooses how far to shrink the within-class covariance. For this it plays some of the known
+    classes as new ones, with K labels each.
+
+    Visible unlabelled nodes then count as labels of their likely classes, in fractions (EM). A class without
+    labels takes those that fit no class. Nodes also use the predictions of their neighbours, weighted by how
+    often labelled neighbours share a class. In a session the encoder takes a few steps towards these
+    predictions, which are then computed again. docs/results/our_method.md has the derivation.
 
     Labels: as in the other closed-form methods; the encoder's steps read the same labels. If fewer than 50
     labels per class may be read again, the method keeps the sums, counts and covariances of earlier sessions.
-    These stay as computed on the graph of that time, and the encoder does not learn. The method ignores the
-    time at which a node became visible.
+    These stay as computed on the graph of that time, and the encoder does not learn. As the graph grows,
+    class means move, so kept labels count less. The method ignores the time at which a node became visible.
     """
 
     own_settings = PosteriorMeansSettings
@@ -137,19 +124,24 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
         # read again, earlier statistics are kept. 5: the encoder's steps are taken in two halves. 6: random
         # features stay the same after the encoder's steps, and variances are shrunk to the mean of all
         # columns but the encoder's. 7: the signs of refitted columns, and the choice among eigenvectors of
-        # equal eigenvalues, no longer depend on the device.
-        revision=7,
+        # equal eigenvalues, no longer depend on the device. 8: shrinkage is chosen with played classes, some
+        # unlabelled nodes belong to no class, and kept labels count less.
+        revision=8,
     )
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
     rereads_from = 50
     unlabelled: Tensor
     coupling: Tensor
+    key: Tensor
 
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         hold(self, unlabelled=settings.unlabelled, coupling=settings.coupling)
         self.counts_unlabelled, self.hears = settings.unlabelled > 0, settings.coupling > 0
+        self.plays, self.background, self.shots = settings.played, settings.background, settings.k_shot
+        self.share = nn.Parameter(torch.full((1,), torch.nan), requires_grad=False)  # NaN: not chosen
+        hold(self, key=int(keys([seed], "played_classes")), dtype=torch.int64)
         self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
         self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
@@ -168,6 +160,26 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
     def teaches_encoder(cls, settings: Any) -> bool:
         """Return whether the encoder of a configuration takes steps in sessions."""
         return settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
+
+    def choose(self, shared: Shared, view: View, task: Task) -> Parameters:
+        """Return the share of equal variances in the within-class covariance."""
+        if not self.plays:
+            return {}
+        sources = tuple(source.detach() for source in self.sources(shared.graph, view))
+        labels = labels_of(shared, view, task)
+        (share,) = one_by_one(self, "choose_one", shared.graph, _bare(view), labels, sources)
+        return {"share": share}
+
+    def choose_one(
+        self, graph: Graph, view: View, labels: Tensor, sources: tuple[Tensor, ...]
+    ) -> tuple[Tensor]:
+        """Return the share (1,) of one seed."""
+        rows = view.learnable.nonzero().squeeze(-1)
+        features = self.narrow_features(graph, view, sources, rows)
+        luck = [uniform(fold(self.key, number), len(labels))[rows] for number in range(1 + DRAWS)]
+        order = uniform(fold(self.key, len(luck)), labels.shape[-1])
+        share = chosen_share(features, labels[rows], self.of_encoder, self.shots, [order, *luck])
+        return (share.view(1),)
 
     def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return `Settled` for all features but those of an encoder that learns, and their sources.
@@ -211,6 +223,10 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
         if not self.learns:
             return None, view
         return self._scaled(self.encoder(shared.graph, view, None).all()).detach(), view
+
+    def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
+        """Return the chosen shrinkage of the within-class covariance."""
+        return {"chosen_shrinkage": self.share[0]} if self.plays else {}
 
     def classify(self, shared: Shared, encoded: tuple[Tensor | None, View], task: Task) -> Tensor:
         logits, _, _ = self._answers(shared, *encoded, task)
@@ -279,28 +295,35 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
         found = self._recovered(graph, view, settled, rows)
         model = TwoCovariances(within, found, None if learnt is None else learnt[rows])
         known, count, total = within.known, within.count, model.total
-        likely = labels.new_zeros(labels.shape)  # of nodes that are not visible it is not used
-        likely[rows] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
+        likely = labels.new_zeros(len(labels), len(count) + self.background)  # not used for hidden nodes
+        likely[rows, : len(count)] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
+        if self.background:  # the last column: a class without labels
+            none = count.new_zeros(1), total.new_zeros(1, total.shape[-1])
+            likely[rows, len(count) :] = TEMPERATURE * model.log_likelihood(*none)
         neighbours = Neighbours(graph, view)
         agreement = within.kept.agreement if within.kept else neighbours.agreement(labels[:, :known])
         heeded = self.coupling * agreement
         labelled = labels.amax(-1, keepdim=True)  # not the sum: a mislabelled node can have two labels
         free = view.learnable.unsqueeze(-1) * (1 - labelled)
+        told = F.pad(labels, (0, int(self.background)))
 
         def answers(times: int) -> Tensor:
-            """Return logits (nodes, classes) after `times` updates by the neighbours' predictions."""
+            """Return logits (nodes, columns) after `times` updates by the neighbours' predictions."""
             logits = likely
             for _ in range(times if self.hears else 0):
-                heard = neighbours.mean(logits.softmax(-1).mul_(free).add_(labels))
+                heard = neighbours.mean(logits.softmax(-1).mul_(free).add_(told))
                 logits = torch.addcmul(likely, heard, heeded)
             return logits
 
-        sure = 0 if self.few_of_all else known  # the first classes, which need no unlabelled nodes
+        # The first classes need no unlabelled nodes, if their many labels can be read today.
+        sure = 0 if self.few_of_all or within.kept else known
         for _ in range(ROUNDS if self.counts_unlabelled and len(count) > sure else 0):
-            soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure:]
+            soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure : len(count)]
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
             sums = total[sure:] + model.sums(soft[rows])
-            likely[rows, sure:] = TEMPERATURE * model.log_likelihood(count[sure:] + soft.sum(0), sums)
+            counts = count[sure:] + soft.sum(0)
+            likely[rows, sure : len(count)] = TEMPERATURE * model.log_likelihood(counts, sums)
+        likely, told = likely[:, : len(count)], labels
         return answers(HEARD_AT_LAST), free
 
     def _recovered(self, graph: Graph, view: View, settled: tuple[Tensor, ...], rows: Tensor) -> Settled:
@@ -309,15 +332,15 @@ class PosteriorMeans(OnFeatures, Settles, RereadsMany):
         found, sources = Settled(*settled[:count]), settled[count:]
         if sources:
             points = self._fixed_features(graph, view, sources, rows).sub_(found.centre)
-            _divide(points, found.root)
+            divide(points, found.root)
         else:
             points = found.points[: len(rows)]
         return found._replace(points=points, inner=found.inner[: len(rows)], length=found.length[: len(rows)])
 
     def _within(self, labels: Tensor, visible: Tensor, task: Task) -> Within:
-        kept = Evidence(*task.kept) if task.kept else None
+        kept = Evidence(*task.kept).aged(DRIFT) if task.kept else None
         known = len(kept.means) if kept else len(task.averaged)
-        return Within(labels, known, visible, kept, self.width)
+        return Within(labels, known, visible, kept, self.width, self.share[0])
 
 
 def _bare(view: View) -> View:
@@ -355,171 +378,6 @@ def taught_shares(told: Tensor, found: Tensor) -> Tensor:
     All are (nodes, classes).
     """
     return (1 - TAUGHT) * told + TAUGHT * found / found.sum(0).clamp(min=1)
-
-
-class Within:
-    """The mean within-class covariance of the known classes, mixed with the covariance of all visible nodes.
-
-    It is shrunk towards equal variances, more strongly if there are fewer labels than columns. The target is
-    the mean variance of all columns but the encoder's. The encoder's columns vary little within the classes
-    that it was trained on, but more within new classes.
-    """
-
-    def __init__(
-        self, labels: Tensor, known: int, visible: Tensor, kept: Evidence | None, width: int
-    ) -> None:
-        self.labels, self.known, self.kept = labels, known, kept
-        self.count = labels.sum(0)  # (classes,) labels per class
-        if kept:
-            self.count = self.count + self._padded(torch.cat([kept.counts, kept.shots]).unsqueeze(-1))[:, 0]
-        self._equal = (1 - self.count[:known].sum() / width).clamp(min=RIDGE)
-        self._every = torch.cat([labels, visible.unsqueeze(-1)], -1).mT  # (classes + 1, nodes)
-        self._chosen = [*range(known), -1]  # rows of it: the known classes and all visible nodes
-        self._sizes = self._every.sum(-1, keepdim=True)
-        self._shares = self._every[self._chosen] / self._sizes[self._chosen].clamp(min=1)
-        self._weights = torch.full_like(self._shares[:, :1], (1 - TOTAL) / known)
-        self._weights[-1] = TOTAL
-        self._weight = (self._weights * self._shares).sum(0)  # (nodes,)
-
-    def _padded(self, rows: Tensor) -> Tensor:
-        """Return `rows` of the first classes, padded with zeros for the other classes."""
-        return torch.cat([rows, rows.new_zeros(self.labels.shape[-1] - len(rows), rows.shape[-1])])
-
-    def settled(self, features: Tensor, columns: int) -> Settled:
-        """Whiten `features` (nodes, width) in place, of which the last `columns` are the encoder's."""
-        sums = self._every @ features
-        means = self.kept.means if self.kept else sums[: self.known] / self._sizes[: self.known]
-        centre = means.mean(0)
-        sums, means = sums - self._sizes * centre, means - centre
-        middles = sums[self._chosen] / self._sizes[self._chosen].clamp(min=1)
-        covariance = moment(features.sub_(centre), self._weight) - (self._weights * middles).mT @ middles
-        if self.kept:
-            covariance = covariance + (1 - TOTAL) * self.kept.scatter / self.known
-        others = features.shape[-1] - columns
-        variance = mean_variance(covariance[:others, :others] if others else covariance)
-        covariance = shrunk(covariance, self._equal, variance)
-        root = torch.linalg.cholesky_ex(covariance).L
-        _divide(features, root)
-        total = _divided(sums[:-1], root) + self._kept_sums(centre, root)
-        return Settled(
-            points=features,
-            inner=features @ total.mT,
-            length=features.square().sum(-1),
-            sums=total,
-            middles=_divided(middles, root),
-            centre=centre,
-            root=root,
-            variance=variance,
-            traces=_traces(covariance, means),
-        )
-
-    def residuals(self, settled: Settled, learnt: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the whitened residuals of the `learnt` features given the settled ones, and the new traces.
-
-        The residuals are (nodes, columns): the part that the settled features do not predict.
-        """
-        middles = self._shares @ learnt
-        means, centre = middles[:-1], middles[:-1].mean(0)
-        learnt, middles = learnt - centre, self._weights * (middles - centre)
-        weighed = self._weight.unsqueeze(-1) * learnt
-        told = (1 - self._equal) * (settled.points.mT @ weighed - settled.middles.mT @ middles)
-        variance = settled.variance if len(told) else None  # None: there are only the encoder's columns
-        covariance = learnt.mT @ weighed - (middles / self._weights).mT @ middles
-        covariance = shrunk(covariance, self._equal, variance)
-        root = torch.linalg.cholesky_ex(covariance - told.mT @ told).L
-        points = learnt.addmm_(settled.points, told, alpha=-1)
-        _divide(points, root)
-        return points, settled.traces + _traces(covariance, means - centre)
-
-    def _kept_sums(self, centre: Tensor, root: Tensor) -> Tensor | float:
-        """Return the kept sums over labels that are gone (classes, width), in the whitened coordinates."""
-        if not self.kept:
-            return 0.0
-        of_known = self.kept.means * self.kept.counts.unsqueeze(-1)
-        sums, counts = torch.cat([of_known, self.kept.sums]), torch.cat([self.kept.counts, self.kept.shots])
-        return self._padded(_divided(sums - counts.unsqueeze(-1) * centre, root))
-
-
-def _traces(covariance: Tensor, means: Tensor) -> Tensor:
-    return torch.stack([covariance.diagonal().sum(), means.square().sum()])
-
-
-def _divided(rows: Tensor, root: Tensor) -> Tensor:
-    return torch.linalg.solve_triangular(root, rows.mT, upper=False).mT
-
-
-def _divide(rows: Tensor, root: Tensor) -> None:
-    """Replace `rows` by `_divided`, in chunks: a copy of all rows would double the memory."""
-    for some in rows.split(NODES):
-        some.copy_(_divided(some, root))
-
-
-class TwoCovariances:
-    """The two-covariance model, in coordinates where the within-class covariance is the identity.
-
-    The covariance of class means is `floor` in all directions, and larger in directions spanned by the known
-    class means. With fewer known classes than features, other directions cannot be distinguished.
-    """
-
-    def __init__(self, within: Within, settled: Settled, learnt: Tensor | None) -> None:
-        self._points, traces = [settled.points], settled.traces
-        self.total, self.inner, length = settled.sums, settled.inner, settled.length  # over labels
-        if learnt is not None:
-            points, traces = within.residuals(settled, learnt)
-            sums = within.labels.mT @ points
-            self._points.append(points)
-            self.total = torch.cat([self.total, sums], -1)
-            self.inner = torch.addmm(self.inner, points, sums.mT)
-            length = length + points.square().sum(-1)
-        known, freedom = within.known, max(within.known - 1, 1)
-        share = 1 / within.count[:known].unsqueeze(-1) / freedom**0.5
-        spread = self.total[:known] * share
-        values, vectors = torch.linalg.eigh(spread @ spread.mT)
-        values, vectors = values[1:].clamp(min=LEAST), vectors[:, 1:]  # centred means lose one dimension
-        turned = vectors / values.sqrt()
-        self._axes = spread.mT @ turned  # (width, known - 1)
-        self._floor = PRIOR * traces[1] / freedom / traces[0]
-        self._spread = self._floor + (1 - PRIOR) * values  # (known - 1,)
-        self._others = self.total.shape[-1] - known + 1
-        self._along = self.inner[:, :known] @ (share * turned)  # the products of points and axes
-        self._squares = self._along.square()
-        self._aside = (length - self._squares.sum(-1)).unsqueeze(-1)
-
-    def sums(self, shares: Tensor) -> Tensor:
-        """Return sums (classes, width) over the nodes, weighted by `shares` (nodes, classes)."""
-        return torch.cat([shares.mT @ points for points in self._points], -1)
-
-    def _times(self, rows: Tensor) -> Tensor:
-        """Return the products (nodes, rows) of all points with `rows` (rows, width)."""
-        parts = rows.split([points.shape[-1] for points in self._points], -1)
-        return sum((p @ r.mT for p, r in zip(self._points, parts, strict=True)), rows.new_zeros(()))
-
-    def log_likelihood(self, counts: Tensor, sums: Tensor, inner: Tensor | None = None) -> Tensor:
-        """Return the log-likelihood (nodes, classes) of each node in each class.
-
-        `counts` (classes,) and `sums` (classes, width) describe the labelled nodes of the classes. `inner`
-        (nodes, classes) are the products of the points with the sums, if they are known.
-        """
-        along = sums @ self._axes
-        # After n nodes, a class mean has the variance b / (1 + n b), and its mean is that times their sum.
-        rest = self._floor / (1 + counts * self._floor)
-        variance = self._spread / (1 + counts.unsqueeze(-1) * self._spread)
-        mean, width = variance * along, 1 + variance
-        length = sums.square().sum(-1) - along.square().sum(-1)
-        inner = self._times(sums) if inner is None else inner
-        # The distance in the directions of the axes, and in all others. One array holds the sum.
-        pull = rest / (1 + rest)
-        distance = torch.addmm(
-            (mean.square() / width + width.log()).sum(-1)
-            + rest.square() * length / (1 + rest)
-            + self._others * rest.log1p(),
-            self._squares,
-            (1 / width).mT,
-        )
-        distance.addmm_(self._along, (mean / width - pull.unsqueeze(-1) * along).mT, alpha=-2)
-        distance.addcmul_(self._aside, 1 / (1 + rest))
-        distance.addcmul_(inner, pull, value=-2)
-        return distance.mul_(-0.5)
 
 
 class Neighbours:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import SessionLearning, Shared, Task
-from hagmeta.methods.parts import Finishes, Replays, Settles
+from hagmeta.methods.parts import Chooses, Finishes, Replays, Settles
 from hagmeta.packs.pack import Pack, Progress, stack, stack_padded
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
@@ -168,7 +168,10 @@ class _AnsweringAfterLearning(_Learner):
         self.step = 0
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
-        knowledge = self._settled(pack, self.context.knowledge.propagated(pack, knowledge), session)
+        knowledge = self.context.knowledge.propagated(pack, knowledge)
+        if session == 0 and issubclass(self.context.method, Chooses):
+            self._choose(pack, knowledge)
+        knowledge = self._settled(pack, knowledge, session)
         streams = self.streams
         if session > 0:
             self._learn(pack, knowledge, streams, session)
@@ -181,6 +184,12 @@ class _AnsweringAfterLearning(_Learner):
                 kept = self.memory.nodes(), self.memory.labels(session)
                 knowledge = self.context.knowledge.known_by(self.streams, session, *kept)
         return self._answer(pack, knowledge, streams, session)
+
+    @torch.no_grad()
+    def _choose(self, pack: Pack, knowledge: Knowledge) -> None:
+        """Let the method choose parameters from the labels of the known classes."""
+        task, shared = self._task(knowledge, self.streams, 0)
+        pack.assign(pack.run("choose", (shared,), knowledge.view, task))
 
     @torch.no_grad()
     def _settled(self, pack: Pack, knowledge: Knowledge, session: int) -> Knowledge:

@@ -19,7 +19,7 @@ import torch
 from hagmeta.common.transductive import marks
 from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods import METHODS
+from hagmeta.methods import METHODS, posterior_means
 from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.protocol.evaluator import Evaluator
@@ -136,6 +136,29 @@ def test_hubs_are_train_nodes(tiny_graph: Dataset, tiny: Tiny) -> None:
         hubs = pretrain(context, None, no_progress).run("_hubs", (context.graph,), view)
         roles = [scenario.split.role[each] for scenario, each in zip(context.scenarios, hubs, strict=True)]
         assert (np.stack(roles) == TRAIN).all() == (name == "training")
+
+
+def test_the_shrinkage_is_chosen_on_train_nodes(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A choice among few values: other features rarely change it, so this looks at the nodes that decide.
+    seen: list[int] = []
+    choose = posterior_means.chosen_share
+
+    def watched(features: torch.Tensor, *others: Any) -> torch.Tensor:
+        seen.append(len(features))
+        return choose(features, *others)
+
+    monkeypatch.setattr(posterior_means, "chosen_share", watched)
+    for name in ("all", "training"):
+        context = prepare(
+            tiny(method="posterior-means", random_features=12, unlabelled_nodes=name), [0], tiny_graph, CPU
+        )
+        (scenario,) = context.scenarios
+        live(context)
+        there = scenario.test.arrived(0)
+        expected = there if name == "all" else there & (scenario.split.role == TRAIN)
+        assert seen.pop() == expected.sum() and not seen
 
 
 def test_the_pool_has_visible_train_nodes_alone(tiny_graph: Dataset, tiny: Tiny) -> None:
