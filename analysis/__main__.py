@@ -39,7 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="METHOD",
         help="compare all others with this method, or with the configuration that has this label",
     )
-    add("--where", action="append", default=[], metavar="KEY=VALUE", help="use only runs with this setting")
+    add(
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="use only runs with this setting; repeat it with the same KEY to allow several values",
+    )
     add("--by", metavar="KEY", help="compare the values of this setting, and separate all other settings")
     add("--open", action="store_true", help="open the report in a browser")
     try:
@@ -56,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             compare=options.compare is not None,
             metric=options.metric,
             margin=_margin(options.margin),
-            where=dict(_condition(text) for text in options.where),
+            where=_conditions(options.where),
             by=options.by,
             baseline=options.baseline,
             command=shlex.join([*prog.split(), *arguments]),
@@ -76,11 +82,15 @@ def _margin(points: float) -> float:
     return points / 100
 
 
-def _condition(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise UserError(f"--where {text!r}: expected KEY=VALUE, such as protocol=strict.")
-    return key, value
+def _conditions(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values that are allowed for each setting."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--where {text!r}: expected KEY=VALUE, such as protocol=strict.")
+        found.setdefault(key, []).append(value)
+    return found
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ PRETRAINING = (
         "drop_small",
         "val_classes",
         "visibility",
+        "unlabelled_nodes",
         "inputs",
         "seed",
         "device",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import comb
 
 from analysis.across import across_words
+from analysis.against_control import control_words
 from analysis.bounds import exceeded, oracle_words
 from analysis.claims import MOMENTS, Claims, best_of, claims
 from analysis.designs import TRAINING_PAIRS, Factorial, factorials, one_at_a_time, protocol_pairs, shots
@@ -40,6 +41,7 @@ def findings(results: Results) -> list[str]:
         *(_margins(found) for found in margins(results)),
         *across_words(results),
         *over_datasets_words(results),
+        *control_words(results),
         *_some(text for panel in panels for text in _training(panel, told, several)),
         *_some(text for panel in panels for text in _ablation(panel, told, several)),
         *_some(text for panel in panels for text in _ranking(panel, told, several)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -49,11 +49,11 @@ class Lost:
     words: str
     config: dict[str, Any]
 
-    def meets(self, conditions: dict[str, str]) -> bool:
+    def meets(self, conditions: Mapping[str, Sequence[str]]) -> bool:
         """Return whether the run meets `conditions`; settings that are not known count as met."""
         return all(
-            key not in self.config or readable(_plain(self.config[key])).lower() == _as_read(value)
-            for key, value in conditions.items()
+            key not in self.config or readable(_plain(self.config[key])).lower() in map(_as_read, values)
+            for key, values in conditions.items()
         )
 
 
@@ -133,17 +133,17 @@ class Results:
         words += [f"{key} {readable(first[key])}" for key in parting]
         return Panel(", ".join(words), runs, sessions, self.keys, self.labels)
 
-    def where(self, conditions: dict[str, str]) -> Results:
-        """Return only the runs whose settings have these values; raise `UserError` if there are none."""
+    def where(self, conditions: Mapping[str, Sequence[str]]) -> Results:
+        """Return the runs whose settings have one of these values; raise `UserError` if there are none."""
         chosen = pd.Series(True, index=self.runs.index)
-        for key, value in conditions.items():
+        for key, values in conditions.items():
             choose("setting", key, [*self.keys, "seed"])
             column = self.runs[key].map(readable)
-            asked = _as_read(value)
-            if asked not in set(column.str.lower()):
-                there = ", ".join(sorted(set(column)))
-                raise UserError(f"--where {key}={value}: no run has this value; expected one of {there}.")
-            chosen &= column.str.lower() == asked
+            for value in values:
+                if _as_read(value) not in set(column.str.lower()):
+                    there = ", ".join(sorted(set(column)))
+                    raise UserError(f"--where {key}={value}: no run has this value; expected one of {there}.")
+            chosen &= column.str.lower().isin([_as_read(value) for value in values])
         if not chosen.any():
             raise UserError("--where: no run meets all conditions together. Leave one of them out.")
         named = labelled(self.runs[chosen], naming(self.keys, self.runs["study"], self.searches))

@@ -16,7 +16,8 @@ from hagmeta.common.transductive import BY_ITSELF, REWEIGHTED, SELF_TRAINED, SET
 # Accuracies are comparable only if all of these are equal.
 SETTING = (
     *("dataset", "protocol", "n_way", "k_shot", "classes", "sessions"),
-    *("queries_per_class", "drop_small", "val_classes", "scored_on", "visibility", "mislabelled", "revision"),
+    *("queries_per_class", "drop_small", "val_classes", "scored_on", "visibility", "mislabelled"),
+    *("unlabelled_nodes", "revision"),
 )
 TOGGLES = ("gpil", "nla", "tla")
 SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings that an ablation varies

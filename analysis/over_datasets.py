@@ -43,10 +43,14 @@ class OverDatasets:
         return list(next(iter(self.scores.values())).columns)
 
     @cached_property
+    def means(self) -> pd.DataFrame:
+        """Return means over seeds (datasets, methods), adjusted for missing seeds."""
+        return pd.DataFrame({name: adjusted_means(table) for name, table in self.scores.items()}).T
+
+    @cached_property
     def ranks(self) -> pd.DataFrame:
-        """Return ranks (datasets, methods) of means adjusted for missing seeds; ties share a rank."""
-        means = pd.DataFrame({name: adjusted_means(table) for name, table in self.scores.items()}).T
-        return means.round(10).rank(axis=1, ascending=False)
+        """Return ranks (datasets, methods) of the means; ties share a rank."""
+        return self.means.round(10).rank(axis=1, ascending=False)
 
     @cached_property
     def wins(self) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis import figures, table
 from analysis.across import across_tables
+from analysis.against_control import control_table, why_no_tests
 from analysis.claims import claims
 from analysis.drawing import Drawing
 from analysis.findings import findings
@@ -40,7 +41,7 @@ def write_report(
     compare: bool = False,
     metric: str | None = None,
     margin: float = MARGIN,
-    where: dict[str, str] | None = None,
+    where: Mapping[str, Sequence[str]] | None = None,
     by: str | None = None,
     baseline: str | None = None,
     command: str | None = None,
@@ -53,7 +54,7 @@ def write_report(
         compare: fail if the paper has no numbers for these datasets and settings.
         metric: the score that headlines, tests and figures use; macro accuracy by default.
         margin: differences below it count as equivalent, as a share (0.01 is one point).
-        where: use only the runs with these settings.
+        where: use only the runs whose settings have one of these values.
         by: compare the values of this setting, and separate all other settings.
         baseline: the method or configuration that all others are compared with.
         command: the command to show on the page.
@@ -113,8 +114,7 @@ def _named_apart(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _rated(results: Results) -> list[table.Table]:
-    found = rating_table(results)
-    return [found] if found else []
+    return [each for each in (rating_table(results), control_table(results)) if each]
 
 
 def facts(results: Results) -> list[Fact]:
@@ -134,7 +134,7 @@ def facts(results: Results) -> list[Fact]:
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
         Fact("accuracy", _metric_words(results)),
         Fact("tests", _claim_words(results)),
-        Fact("over datasets", why_not(results)),
+        Fact("over datasets", why_not(results) or why_no_tests(results)),
         Fact("compute time", f"{hours:.2f} hours of training and evaluation"),
         Fact("device", _listed(runs["device"])),
         Fact("torch", _listed(runs["torch"])),

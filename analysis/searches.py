@@ -69,7 +69,11 @@ def in_words(search: Mapping[str, Any]) -> str:
     searches = "one search" if count == 1 else f"{count} searches"
     pruned = sum(cell.get("pruned", 0) for cell in search["cells"])  # older launches pruned none
     early = f" ({pruned} pruned)" if pruned else ""
-    return f"the best of {samples} samples{early} in {searches}, seeds {seeds}, by {search['objective']}"
+    points = len(search.get("start", ()))  # older launches have none
+    given = f" with {points} starting point{'s' * (points != 1)}" if points else ""
+    return (
+        f"the best of {samples} samples{early} in {searches}{given}, seeds {seeds}, by {search['objective']}"
+    )
 
 
 def search_tables(searches: Searches) -> Iterator[Table]:
@@ -87,7 +91,7 @@ def search_tables(searches: Searches) -> Iterator[Table]:
             title=f"Chosen hyperparameters: {study}",
             caption=(
                 f"Validation is {search['objective']} in percent, averaged over seeds "
-                f"{', '.join(map(str, search['seeds']))}, on classes kept out of training. As the best of "
+                f"{', '.join(map(str, search['seeds']))}, on validation nodes. As the best of "
                 "many samples it is too optimistic. The other tables therefore use fresh seeds."
             ),
             columns=["search", "samples", "validation", *keys],

@@ -42,6 +42,11 @@ ABOUT_CALIBRATION = (
     " Calibration error is the mean gap between the confidence and the accuracy of predictions, over bins of "
     "confidence (lower is better)."
 )
+TEMPERED = "calibration error, tempered"
+ABOUT_TEMPERED = (
+    " The tempered one uses a temperature per run, fitted to validation nodes of the classes known at "
+    "session 0."
+)
 DIFFERENCES = "Differences are in points; an asterisk marks ahead or behind."
 LEAKS = "The released protocol leaks: it trains on the queries that it is scored on."
 
@@ -209,6 +214,7 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
             "task, averaged over tasks (lower is better). BWT (backward transfer) is the final accuracy of "
             "each earlier task minus its accuracy when it arrived, averaged over tasks."
             f"{ABOUT_CALIBRATION if CALIBRATION in tables else ''}"
+            f"{ABOUT_TEMPERED if TEMPERED in tables else ''}"
         ),
         columns=["configuration", "seeds", *tables],
         rows=rows,

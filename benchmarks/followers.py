@@ -52,7 +52,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("study", type=Path, help="folder of a study of followers_tuned")
-    results = frame.read([parser.parse_args().study]).where({"val_classes": "0"})
+    results = frame.read([parser.parse_args().study]).where({"val_classes": ["0"]})
     wanted = set(read_followers()["dataset"])
     panels = [panel for panel in results.panels() if panel.runs["dataset"].iloc[0] in wanted]
     found = pd.concat([tests_of(panel) for panel in panels], ignore_index=True)

@@ -41,8 +41,9 @@ PRUNERS = {"whole": "none", "pruned": "wilcoxon"}
 
 def write_space(path: Path, pruner: str, options: argparse.Namespace) -> None:
     space = yaml.safe_load((ROOT / "search_spaces" / "tune.yaml").read_text())
-    del space["quick"]
-    space |= {"datasets": [options.dataset], "seeds": options.seeds}
+    # As when it was measured: held-out classes, and no starting points.
+    del space["quick"], space["search"]["start"]
+    space |= {"datasets": [options.dataset], "seeds": options.seeds, "fixed": {"val_classes": "half"}}
     space["grid"]["method"] = options.methods.split(",")
     space["search"] |= {"samples": options.samples, "pruner": pruner}
     path.parent.mkdir(parents=True, exist_ok=True)

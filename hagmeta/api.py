@@ -443,6 +443,7 @@ def report(
         margin: The equivalence margin: smaller differences, in points, count as equivalent.
         baseline: The reference of all comparisons: a method, or the label of a configuration.
         where: A dictionary of settings and values. The report reads only runs with these values.
+            A list allows several values of a setting.
         by: The setting to compare: the report contrasts its values.
 
     Returns:
@@ -475,6 +476,10 @@ def report(
         metric=metric,
         margin=margin / 100,
         baseline=baseline,
-        where={key: str(value) for key, value in (where or {}).items()},
+        where={key: _texts(value) for key, value in (where or {}).items()},
         by=by,
     )
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]

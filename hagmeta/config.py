@@ -444,6 +444,13 @@ def remarks(config: RunConfig) -> list[str]:
         notes.append(
             f"the encoder {name} runs one seed at a time, without packs and checkpoints, and is slower"
         )
+    notes += _transductive_remarks(config) if config.unlabelled_nodes == "all" else []
+    return notes + protocol.remarks()
+
+
+def _transductive_remarks(config: RunConfig) -> list[str]:
+    """Return what makes the predictions of a run depend on unlabelled nodes, if settings do."""
+    notes = []
     if config.smoothing:
         notes.append(
             "smoothing makes predictions transductive: the scores of a query also depend on its visible "
@@ -459,4 +466,4 @@ def remarks(config: RunConfig) -> list[str]:
             "self_training learns from visible unlabelled nodes, including queries, with the method's own "
             "predictions as labels"
         )
-    return notes + protocol.remarks()
+    return notes

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,9 +17,11 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.common.record_schema import FORMAT
 from hagmeta.common.records import Record
+from hagmeta.common.traits import MethodTraits
 from hagmeta.config import RunConfig, pack_key, resolve, runs_in_packs
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, make_method
+from hagmeta.methods.base import Method
 from hagmeta.methods.parts import OnNarrowInputs
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.environment import Clock, environment, forget_peaks
@@ -194,8 +196,13 @@ def _about(config: RunConfig, dataset: Dataset, context: Context) -> dict[str, A
         "revisions": config.revisions(),
         "leaks": context.protocol.leaks,
         "oracle": context.method.traits.oracle or context.knowledge.knows_true_means,
-        "traits": asdict(context.method.traits_of(config)),
+        "traits": asdict(_traits(context.method, config)),
     }
+
+
+def _traits(method: type[Method], config: RunConfig) -> MethodTraits:
+    traits = method.traits_of(config)
+    return replace(traits, transductive="") if config.unlabelled_nodes == "training" else traits
 
 
 def prepare(

@@ -30,9 +30,9 @@ from hagmeta.methods import METHODS
 from hagmeta.protocol import PROTOCOLS
 from study import space_file
 from study.naming import short_names
-from study.space_file import Axes, Dimension, Search, Settings, SpaceFile, check_seeds
+from study.space_file import Axes, Dimension, Point, Search, Settings, SpaceFile, check_seeds
 
-__all__ = ["Dimension", "Search", "Space", "check_seeds", "names", "of_methods", "read"]
+__all__ = ["Dimension", "Point", "Search", "Space", "check_seeds", "names", "of_methods", "read"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
 MOST_CONFIGS = 10_000  # seconds to plan, days to run
@@ -359,6 +359,9 @@ def _check_search(space: Space, file: SpaceFile) -> None:
             with file.top["sample"].value[key].located(f"on {config.dataset}: "):
                 for value in values[key]:
                     _feasible(replace(config, **{key: value}))
+        for node, point in zip(file.start, space.search.start, strict=True):
+            with node.located(f"{config.method} on {config.dataset}: "):
+                _feasible(replace(config, **{key: point[key] for key in point.keys() & set(keys)}))
 
 
 def _values_to_try(dimension: Dimension) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ DEFAULT_SEEDS = 10
 MOST_SEEDS = 10_000
 MOST_SAMPLES = 100_000
 
+Point = dict[str, Any]  # values of some settings
 Settings = dict[str, Node]
 Axes = dict[str, list[Node]]
 
@@ -36,6 +37,7 @@ class Search:
     objective: str
     pruner: str = "none"  # stops samples that are significantly worse than the best one
     group: int = 1  # samples that differ only in settings that may differ within a pack
+    start: tuple[Point, ...] = ()  # samples that every search takes after the defaults
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ class SpaceFile:
     search: Search | None
     sample: tuple[Dimension, ...]
     include: tuple[Node, ...]
+
+    @property
+    def start(self) -> tuple[Node, ...]:
+        """The starting points of the search, with their places."""
+        given = self.top["search"].value.get("start") if self.search else None
+        return tuple(given.value) if given else ()
 
     def axes(self) -> Settings:
         """Return the settings that the file varies, with their places; nothing else may set them."""
@@ -106,6 +114,7 @@ def _checked(root: Node, name: str, quick: bool) -> SpaceFile:
     )
     _check_needs(file)
     _check_overlaps(file)
+    _check_start(file)
     return file
 
 
@@ -266,7 +275,24 @@ def _search(top: dict[str, Node]) -> Search | None:
     samples = parts["samples"].whole("samples", 1, MOST_SAMPLES)
     group = parts["group"].whole("group", 1, samples) if "group" in parts else 1
     given = {key: node.value for key, node in parts.items()}
-    return Search(**given | {"samples": samples, "group": group})
+    return Search(**given | {"samples": samples, "group": group, "start": _start(parts, samples)})
+
+
+def _start(parts: dict[str, Node], samples: int) -> tuple[Point, ...]:
+    """Return the starting points of a search. They follow the defaults and count as samples."""
+    points = parts["start"].items("start") if "start" in parts else []
+    if len(points) >= samples:
+        raise parts["start"].error(
+            f"start has {len(points)} points and samples is {samples}; expected samples of at least "
+            f"{len(points) + 1}, because the first sample has the defaults."
+        )
+    return tuple(_point(node) for node in points)
+
+
+def _point(node: Node) -> Point:
+    if not node.mapping("a point of start"):
+        raise node.error("a point of start is empty; add settings, or remove the point.")
+    return {key: item.value for key, item in _settings(node, "a point of start").items()}
 
 
 def _sample(top: dict[str, Node]) -> tuple[Dimension, ...]:
@@ -283,6 +309,23 @@ def _dimension(key: str, node: Node) -> Dimension:
     if kind in RANGES:
         _check_range(key, kind, given, values)
     return Dimension(key, kind, values)
+
+
+def _check_start(file: SpaceFile) -> None:
+    """Refuse a starting point outside the ranges of ``sample``."""
+    sampled = {dimension.key: dimension for dimension in file.sample}
+    points = file.search.start if file.search else ()
+    for node, point in zip(file.start, points, strict=True):
+        for key, value in point.items():
+            place = node.value[key]
+            if key not in sampled:
+                raise place.error(f"start sets {key}, but sample does not; expected a setting of sample.")
+            if not sampled[key].holds(value):
+                there = file.top["sample"].value[key]
+                raise place.error(
+                    f"start sets {key} to {value}, outside its range {there.shown()} ({there.spot}); "
+                    "change one of them."
+                )
 
 
 def _check_range(key: str, kind: str, given: Node, values: tuple[Any, ...]) -> None:

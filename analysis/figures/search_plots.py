@@ -46,7 +46,7 @@ def _history(search: Search) -> Drawing:
     style.legend_below(figure, [points, best], ["sample", "best so far"], columns=2)
     caption = (
         f"Samples in the order in which Optuna proposed them, and the best so far: {search.words()}. The"
-        " score is the mean over the seeds of the search on classes kept out of training. Test labels are"
+        " score is the mean over the seeds of the search on validation nodes. Test labels are"
         " not used. If the best still rises at the end, more samples can help."
     )
     return drawing_of(search, "history", "Search history", caption, figure)

@@ -50,6 +50,8 @@ TYPES = {"tuple": "three integers", "bool": "boolean", "int": "integer", "float"
 DIAGNOSTIC_FORMULAS = {
     "calibration_error": "Expected calibration error: the mean difference between confidence and accuracy, "
     "over bins of confidence.",
+    "tempered_calibration_error": "The same after temperature scaling. The temperature of a run is fitted to "
+    "validation nodes of the classes known at session 0, and stays fixed.",
     "chosen_shrinkage": "Share of equal variances in the covariance of posterior means, "
     "if it was chosen at session 0.",
     "nla_entropy": "Entropy of NLA's weights over the supports of a class, divided by that of equal weights. "

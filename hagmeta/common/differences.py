@@ -11,6 +11,7 @@ Config = Mapping[str, Any]
 TASK = (
     *("dataset", "method", "protocol", "n_way", "k_shot"),
     *("queries_per_class", "drop_small", "val_classes", "scored_on", "visibility", "mislabelled"),
+    "unlabelled_nodes",
 )
 DECIDED_BY = {"sessions": ("n_way",), "query_shot": ("k_shot", "protocol")}  # unless set explicitly
 

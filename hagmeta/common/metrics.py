@@ -47,6 +47,13 @@ BUILT_IN = (  # in the order of columns
 # Diagnostics of methods; only some records have them.
 DIAGNOSTICS = (
     MetricDeclaration("calibration_error", "calibration error", True, higher_is_better=False, shown=True),
+    MetricDeclaration(
+        "tempered_calibration_error",
+        "calibration error, tempered",
+        by_session=True,
+        higher_is_better=False,
+        shown=True,
+    ),
     MetricDeclaration("chosen_shrinkage", "chosen shrinkage", by_session=True),
     MetricDeclaration("nla_entropy", "NLA's entropy", by_session=True),
     MetricDeclaration("tla_base_share", "TLA's base share", by_session=True),

@@ -18,6 +18,8 @@ def marks(config: Mapping[str, Any], clause: str = "") -> list[str]:
         config: The settings of the run. Settings that do not apply may be missing, None or NaN.
         clause: ``transductive`` of the method's traits; empty if the method itself is not transductive.
     """
+    if config.get("unlabelled_nodes") == "training":  # then nothing is learnt from queries
+        return []
     found = [mark for mark, key in SET_BY.items() if _is_on(config.get(key))]
     return [*found, BY_ITSELF] if clause else found
 

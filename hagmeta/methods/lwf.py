@@ -84,7 +84,7 @@ class Lwf(GrowingClassifier):
         encoded = self.encode(shared, view, key)
         logits, (before,) = self.classify(shared, encoded, task), task.recalled
         moved = divergence(self._of_earlier(shared, encoded, task), before, self.temperature)
-        share = view.visible if self.distils_on_visible else torch.ones_like(moved)
+        share = view.learnable if self.distils_on_visible else torch.ones_like(moved)
         forgotten = (share * moved).sum() / share.sum()
         learnt = loss_among_new(logits, target, shared.task_sizes[-1])
         return learnt + like(self.distillation, forgotten) * forgotten, logits

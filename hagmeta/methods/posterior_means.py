@@ -174,7 +174,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
         self, graph: Graph, view: View, labels: Tensor, sources: tuple[Tensor, ...]
     ) -> tuple[Tensor]:
         """Return the share (1,) of one seed."""
-        rows = _rows_of(view)
+        rows = view.learnable.nonzero().squeeze(-1)
         features = self.narrow_features(graph, view, sources, rows)
         luck = [uniform(fold(self.key, number), len(labels))[rows] for number in range(1 + DRAWS)]
         order = uniform(fold(self.key, len(luck)), labels.shape[-1])
@@ -197,7 +197,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
     ) -> tuple[Tensor, ...]:
         """Return `Settled` of one seed."""
         rows = _rows_of(view)
-        within = self._within(labels[rows], view.visible[rows], task)
+        within = self._within(labels[rows], view.learnable[rows], task)
         settled = within.settled(
             self._fixed_features(graph, view, sources, rows), self.of_encoder - self._later()
         )
@@ -292,7 +292,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
     ) -> tuple[Tensor, Tensor]:
         """Return logits (nodes, classes) of one seed, and which nodes (nodes, 1) are unlabelled."""
         rows = _rows_of(view)
-        within = self._within(labels[rows], view.visible[rows], task)
+        within = self._within(labels[rows], view.learnable[rows], task)
         found = self._recovered(graph, view, settled, rows)
         model = TwoCovariances(within, found, None if learnt is None else learnt[rows])
         known, count, total = within.known, within.count, model.total
@@ -305,7 +305,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
         agreement = within.kept.agreement if within.kept else neighbours.agreement(labels[:, :known])
         heeded = self.coupling * agreement
         labelled = labels.amax(-1, keepdim=True)  # not the sum: a mislabelled node can have two labels
-        free = view.visible.unsqueeze(-1) * (1 - labelled)
+        free = view.learnable.unsqueeze(-1) * (1 - labelled)
         told = F.pad(labels, (0, int(self.background)))
 
         def answers(times: int) -> Tensor:
@@ -346,7 +346,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
 
 def _bare(view: View) -> View:
     """Return a view without inputs and values that were computed before."""
-    return View(view.visible, view.scale, view.log_degree)
+    return View(view.visible, view.scale, view.log_degree, pool=view.pool)
 
 
 def _bare_task(task: Task) -> Task:

@@ -130,7 +130,7 @@ class Rale(CachesFeatures):
     def _hubs(self, graph: Graph, view: View) -> Tensor:
         """Return the hubs (hubs,). Ranks are rounded, so that no rounding error of a device decides."""
         visible = view.visible.sum()
-        rank = (pagerank(graph, view) * visible * 1000).round()
+        rank = (pagerank(graph, view) * visible * 1000).round() * view.learnable
         place = rank.argsort(descending=True, stable=True).argsort()
         best = place < (HUB_SHARE * visible).clamp(min=self.hubs)
         return torch.where(best, uniform(self.key, graph.num_nodes), -1).topk(self.hubs).indices

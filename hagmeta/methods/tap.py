@@ -196,9 +196,10 @@ class Tap(Settles, Finishes):
         view = encoded.view
         supports = torch.zeros_like(view.visible).scatter(0, task.support.flatten(), 1.0)
         near = graph.aggregate(supports.unsqueeze(-1), view._replace(scale=view.visible)) > 0
+        near = near * view.learnable.unsqueeze(-1)
         rows, few = encoded.embedding.all(), len(task.support)
         for _ in range(ROUNDS):
-            prototypes = calibrated(prototypes, few, rows, near.to(rows.dtype), self.moved)
+            prototypes = calibrated(prototypes, few, rows, near, self.moved)
         return prototypes
 
 

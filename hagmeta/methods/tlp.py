@@ -94,7 +94,7 @@ class Tlp(CachesFeatures):
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Encoded:
         features = self._features(shared, view)
-        hidden = (view.visible == 0).unsqueeze(-1)
+        hidden = (view.learnable == 0).unsqueeze(-1)
         low = features.masked_fill(hidden, torch.inf).amin(0)
         high = features.masked_fill(hidden, -torch.inf).amax(0)
         return Encoded(features, low, (high - low).clamp(min=LEAST))

@@ -27,11 +27,11 @@ class Known(NamedTuple):
 
     means: Tensor  # (classes, width) class means of the points
     counts: Tensor  # (classes,) labels per class
-    free: Tensor  # (nodes, 1) 1 for visible unlabelled nodes
+    free: Tensor  # (nodes, 1) 1 for unlabelled nodes that may be learnt from
 
 
 class WithUnlabelled(OnFeatures, CachesFeatures):
-    """A closed-form head that predicts all visible unlabelled nodes together.
+    """A closed-form head that learns from all visible unlabelled nodes together, and predicts them.
 
     Its points are the features, centred and scaled to unit length. The centre is the mean of the class means
     that are known by many labels. With `rehearsal: none` it stays as computed at session 0, like the means
@@ -45,7 +45,7 @@ class WithUnlabelled(OnFeatures, CachesFeatures):
         features, view = encoded
         means, counts, centre = self.statistics(shared, features, task)
         labelled = labels_of(shared, view, task).amax(-1, keepdim=True)
-        known = Known(means, counts, view.visible.unsqueeze(-1) * (1 - labelled))
+        known = Known(means, counts, view.learnable.unsqueeze(-1) * (1 - labelled))
         return self.answer_all(shared, view, _points(features, centre), known)[task.query]
 
     def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:

@@ -16,13 +16,23 @@ def smoothed_scores(
 
     ``F_0`` are the given `scores`, and ``S`` is the normalised adjacency of the encoders. In ``F_0`` and
     after every round, the scores of `labelled` nodes are set to 1 at their class `position`, and 0 elsewhere.
+    Unlabelled nodes that may not be learnt from contribute nothing to their neighbours.
     """
     _hold(scores, labelled, position)
-    own = scores * (1 - share)
+    own, heard = scores * (1 - share), _heard(view, labelled)
     for _ in range(ROUNDS):
-        scores = graph.aggregate(scores, view, share).add_(own)
+        scores = graph.aggregate(scores if heard is None else scores * heard, view, share).add_(own)
         _hold(scores, labelled, position)
     return scores
+
+
+def _heard(view: View, labelled: Tensor) -> Tensor | None:
+    """Return 1 for nodes whose scores their neighbours use, otherwise 0: (nodes, 1); None means all."""
+    if not view.pool:
+        return None
+    heard = view.learnable.clone()
+    heard[labelled] = 1.0
+    return heard.unsqueeze(-1)
 
 
 def _hold(scores: Tensor, labelled: Tensor, position: Tensor) -> None:

@@ -18,15 +18,24 @@ LEAST = 1e-12  # share of the total variance below which a column is noise
 
 
 def leading_words(graph: Graph, view: View, columns: int, rounds: int = 4) -> Tensor:
-    """Return the tf-idf of visible nodes in the basis of its leading singular vectors (nodes, columns)."""
+    """Return the tf-idf of visible nodes in the basis of its leading singular vectors (nodes, columns).
+
+    The basis is computed from the nodes that may be learnt from.
+    """
     start = words = _start(graph.num_features, columns + MORE, graph.device)
     for _ in range(rounds):
-        rows = graph.narrow_inputs(view, words)
+        rows = _of_pool(graph.narrow_inputs(view, words), view)
         words = _orthonormal(graph.narrow_words(view, rows))
     rows = graph.narrow_inputs(view, words)
-    _, vectors = torch.linalg.eigh((rows.mT @ rows).double())
+    fitted = _of_pool(rows, view)
+    _, vectors = torch.linalg.eigh((fitted.mT @ fitted).double())
     towards = (words.mT @ start[:, 0]).double()
     return rows @ _signed(vectors[:, -min(columns, rows.shape[1]) :], towards).float()
+
+
+def _of_pool(rows: Tensor, view: View) -> Tensor:
+    """Return `rows` (nodes, columns) with zeros for nodes that may not be learnt from."""
+    return rows * view.learnable.unsqueeze(-1) if view.pool else rows
 
 
 def spectrum(graph: Graph, view: View, columns: int, rounds: int = 6) -> Tensor:

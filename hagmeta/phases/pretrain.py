@@ -183,7 +183,11 @@ def _cache_key(fingerprint: str, member: int, context: Context) -> str:
     device = runtime.device.type + " plain" * runtime.plain  # results differ by rounding
     digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
     digest.update(str(list(_settings_of(context.members[member]))).encode())
-    for array in (context.knowledge.views.seen_first(scenario), *_supervision(scenario, context)):
+    seen, settings = context.knowledge.views.seen_first(scenario), context.settings
+    arrays = [seen, *_supervision(scenario, context)]
+    if settings.unlabelled_nodes != "all" and settings.inputs != "raw":  # inputs are computed from others
+        arrays.append(context.protocol.learnable(scenario, seen))
+    for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:24]
 

@@ -17,6 +17,8 @@ from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge
 from hagmeta.sparse.graph import View
 
+TINY = 1e-12  # a smoothed score can be zero
+
 
 class Labels(NamedTuple):
     """The labelled nodes of one seed in a session, without repetition, with the labels as given."""
@@ -78,7 +80,7 @@ def everywhere(
     (logits,) = method.logits(shared, view, (task._replace(query=every),))
     logits = logits + adjustment
     for labelled in uncounted:
-        counted = view.visible.clone()
+        counted = view.learnable.clone()
         counted[labelled] = 0.0
         logits = logits + share_adjustment(logits, counted)
     return logits
@@ -120,13 +122,22 @@ class ReadOut:
         scores = pack.run(smoothed, (shared,), share, *step, *held)
         return scores
 
-    def confidence(self, scores: Tensor) -> Tensor:
-        """Return the probability of each prediction (pack, queries), given `scores`."""
-        return self._shares(scores).amax(-1)
+    def confidence(self, scores: Tensor, temperature: Tensor | None = None) -> Tensor:
+        """Return the probability of each prediction (pack, queries), given `scores`.
+
+        `temperature` (pack,) divides the logarithms of all probabilities, which are then normalised again.
+        """
+        if temperature is None:
+            return self._shares(scores).amax(-1)
+        return (self.log_shares(scores) / temperature[:, None, None]).softmax(-1).amax(-1)
+
+    def log_shares(self, scores: Tensor) -> Tensor:
+        """Return the logarithms of probabilities (pack, queries, classes), given `scores`."""
+        return self._shares(scores).clamp(min=TINY).log() if self._smooths else scores.log_softmax(-1)
 
     @torch.no_grad()
     def guesses(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task, count: int) -> Tensor:
-        """Return the `count` most confident visible unlabelled nodes of each class with supports.
+        """Return the `count` most confident learnable unlabelled nodes of each class with supports.
 
         The result is (pack, classes, count).
         """
@@ -136,7 +147,7 @@ class ReadOut:
         few, kept = task.support.shape[1], self.kept
         shares = self._shares(self.scores(pack, shared, knowledge, every))[..., -few:]
         self.kept = kept  # undo the update by `scores`, because the session is not finished
-        free = knowledge.view.visible > 0
+        free = knowledge.view.learnable > 0
         for seed, each in enumerate(self._labels(knowledge, task)):
             free[seed, torch.from_numpy(each.nodes).to(free.device)] = False
         shares = shares.masked_fill(~free.unsqueeze(-1), -1.0)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hagmeta.methods.base import SessionLearning, Shared, Task
 from hagmeta.methods.parts import Chooses, Finishes, Replays, Settles
-from hagmeta.packs.pack import Pack, Progress, stack
+from hagmeta.packs.pack import Pack, Progress, stack, stack_padded
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
 from hagmeta.phases.consolidation import consolidate
@@ -33,12 +33,14 @@ from hagmeta.phases.meta_training import Trained
 from hagmeta.phases.readout import ReadOut
 from hagmeta.phases.snapshots import Snapshots
 from hagmeta.phases.tasks import stacked
+from hagmeta.phases.temperature import fitted_temperature
 from hagmeta.protocol.evaluator import Evaluator
-from hagmeta.protocol.scenario import Stream
+from hagmeta.protocol.scenario import VAL, Stream
 from hagmeta.sparse.graph import View
 
-# A tuple per seed: queries, their predicted classes, and the probabilities of these, if there are any.
-Answers = list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]
+# A tuple per seed: queries, their predicted classes, and the probabilities of these, if there are any. Then
+# these probabilities with a temperature, if there is one.
+Answers = list[tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]]
 
 
 def play(
@@ -147,6 +149,9 @@ class _AnsweringAfterLearning(_Learner):
         super().__init__(context, streams, purpose)
         self.kept: tuple[Tensor, ...] = ()  # `Method.keep` of earlier classes, with a pack axis
         self.read_out = ReadOut(context)
+        # It is fitted to validation nodes, unless predictions of these are scored.
+        self.tempers = purpose == "test" and context.settings.scored_on == "test"
+        self.temperature: Tensor | None = None  # (pack,)
         self.memory: Memory | None = None
         self.lesson: Lesson
         method = context.method
@@ -201,6 +206,7 @@ class _AnsweringAfterLearning(_Learner):
             "labels": self.read_out.kept,
             "memory": self.memory.kept if self.memory else [],
             "lesson": self.lesson.state(),
+            "temperature": self.temperature,
             "step": self.step,
         }
 
@@ -210,6 +216,8 @@ class _AnsweringAfterLearning(_Learner):
         if self.memory:
             self.memory.kept = [[rows.numpy() for rows in kept] for kept in state["memory"]]
         self.lesson.load(state["lesson"])
+        if state["temperature"] is not None:
+            self.temperature = state["temperature"].to(self.context.runtime.device)
         self.step = state["step"]
 
     def _with_guesses(self, pack: Pack, knowledge: Knowledge, session: int) -> list[Stream]:
@@ -260,16 +268,43 @@ class _AnsweringAfterLearning(_Learner):
         context = self.context
         task, shared = self._task(knowledge, streams, session)
         scores = self.read_out.scores(pack, shared, knowledge, task)
+        if self.tempers and session == 0:
+            self.temperature = self._fitted_temperature(pack, shared, knowledge, task)
         assert scores.shape[-1] == task.classes.shape[-1], "a method must score all classes, even kept ones"
         self._diagnose(pack, shared, knowledge.view, task)
         if context.tasks.keeps_prototypes:
             self.kept = pack.run("keep", (shared,), knowledge.view, task)
         rows, shares = scores.argmax(-1).cpu().numpy(), self.read_out.confidence(scores).cpu().numpy()
+        tempered: Sequence[np.ndarray | None] = [None] * len(streams)
+        if self.temperature is not None:
+            tempered = list(self.read_out.confidence(scores, self.temperature).cpu().numpy())
         queries = [stream.queries[session] for stream in streams]
         return [
-            (asked, stream.met(session)[row[: len(asked)]], share[: len(asked)])
-            for asked, stream, row, share in zip(queries, streams, rows, shares, strict=True)
+            (
+                asked,
+                stream.met(session)[row[: len(asked)]],
+                share[: len(asked)],
+                None if other is None else other[: len(asked)],
+            )
+            for asked, stream, row, share, other in zip(queries, streams, rows, shares, tempered, strict=True)
         ]
+
+    def _fitted_temperature(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task) -> Tensor:
+        """Return the temperature of each seed (pack,), fitted to the validation nodes of known classes."""
+        pairs = list(zip(self.context.scenarios, self.streams, strict=True))
+        nodes = [scenario.nodes_of(stream.known, VAL) for scenario, stream in pairs]
+        device = self.context.runtime.device
+        kept = self.read_out.kept
+        asked = task._replace(query=stack_padded(nodes).to(device))
+        scores = self.read_out.scores(pack, shared, knowledge, asked)
+        self.read_out.kept = kept  # undo the update by `scores`
+        found = [
+            fitted_temperature(row[: len(own)], scenario.positions(stream.known)[scenario.labels[own]])
+            for row, own, (scenario, stream) in zip(
+                self.read_out.log_shares(scores).cpu().numpy(), nodes, pairs, strict=True
+            )
+        ]
+        return torch.tensor(found, dtype=torch.float32, device=device)
 
 
 class _AnsweringWhileLearning(_Learner):
@@ -285,7 +320,7 @@ class _AnsweringWhileLearning(_Learner):
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
         if session == 0:
-            return [(*self.trained.answers_of(seed), None) for seed in range(pack.size)]
+            return [(*self.trained.answers_of(seed), None, None) for seed in range(pack.size)]
         queries = [stream.queries[session] for stream in self.streams]
         meanings = [self._meanings(stream, session) for stream in self.streams]
         shared, task, target = self._lesson(pack, knowledge, session, queries, meanings)
@@ -295,7 +330,7 @@ class _AnsweringWhileLearning(_Learner):
             rows = steps.take("session_loss", (shared,), (knowledge.view,), drawn).argmax(-1).cpu().numpy()
         self._diagnose(pack, shared, knowledge.view, task)
         answers = zip(queries, meanings, rows, strict=True)
-        return [(asked, meaning[row], None) for asked, meaning, row in answers]
+        return [(asked, meaning[row], None, None) for asked, meaning, row in answers]
 
     def state(self) -> State:
         return self.trained.steps.state()

@@ -59,9 +59,13 @@ class Views:
             seeds = [scenario.seed for scenario in self.scenarios]
             places = [seeds.index(scenario.seed) for scenario in scenarios]
             inputs, narrow = (tuple(part[places] for part in parts) for parts in (inputs, narrow))
+        pool = once_each(self.protocol.learnable, scenarios, visible)
         if self._refits_words:
-            narrow = self._stacked(once_each(lambda seen: self.graph.inputs("tf-idf", seen), visible))
-        return self.graph.view(np.stack(visible))._replace(inputs=inputs, narrow=narrow)
+            narrow = self._stacked(once_each(lambda seen: self.graph.inputs("tf-idf", seen), pool))
+        view = self.graph.view(np.stack(visible))._replace(inputs=inputs, narrow=narrow)
+        if self.settings.unlabelled_nodes == "all":
+            return view
+        return view._replace(pool=(stack(pool).to(view.visible),))
 
     def graph_of(
         self, scenarios: Sequence[Scenario], visible: Sequence[np.ndarray], view: View, steps: int
@@ -90,7 +94,7 @@ class Views:
 
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The inputs of the first layer of each seed, computed from the nodes visible in training."""
+        """The inputs of the first layer of each seed, computed from nodes visible in training."""
         return self._made(self.settings.inputs)
 
     @cached_property
@@ -114,11 +118,12 @@ class Views:
     def _made(self, kind: str) -> tuple[Tensor, ...]:
         if kind == "raw":
             return ()
-        return self._stacked(
-            once_each(
-                lambda s: shared_inputs(kind, self.graph, self.seen_first(s), self.cache), self.scenarios
-            )
-        )
+
+        def made(scenario: Scenario) -> Inputs:
+            fitted_on = self.protocol.learnable(scenario, self.seen_first(scenario))
+            return shared_inputs(kind, self.graph, fitted_on, self.cache)
+
+        return self._stacked(once_each(made, self.scenarios))
 
     def _stacked(self, made: list[Inputs]) -> tuple[Tensor, ...]:
         return tuple(stack(part).to(self.graph.device) for part in zip(*made, strict=True))

@@ -15,7 +15,9 @@ import numpy as np
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.settings import BY_METHOD, MOST_NODES, Settings, setting
 from hagmeta.protocol.scenario import (
+    CONTEXT,
     LEAST_BASE,
+    TRAIN,
     ClassNodes,
     Rehearsed,
     Scenario,
@@ -93,6 +95,13 @@ class TaskSettings(Settings):
         at_least=0,
         at_most=MOST_NODES,
         birth=0,
+    )
+    unlabelled_nodes: str = setting(
+        "all",
+        "visible nodes that methods may learn from without labels: all, or train nodes alone (training), so "
+        "that nothing is learnt from queries",
+        choices=("all", "training"),
+        birth="all",
     )
 
     def check(self) -> None:
@@ -193,6 +202,12 @@ class Protocol(ABC):
         if self.settings.visibility == "whole":
             return scenario.test.arrived(scenario.test.sessions)
         return stream.arrived(session)
+
+    def learnable(self, scenario: Scenario, visible: np.ndarray) -> np.ndarray:
+        """Return a mask (nodes,) of the ``visible`` nodes that a method may learn from without labels."""
+        if self.settings.unlabelled_nodes == "all":
+            return visible
+        return visible & np.isin(scenario.split.role, (TRAIN, CONTEXT))
 
     @abstractmethod
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:

@@ -22,7 +22,7 @@ class Evaluator:
         self._labels = labels
         self.predictions = Predictions(stream.known, stream.arriving)
         self.notes: list[dict[str, float]] = []  # diagnostics of the method by session
-        self.calibration_error: list[float] = []  # by session, if predictions have probabilities
+        self._calibration: dict[str, list[float]] = {}  # by session, if predictions have probabilities
 
     @property
     def answers(self) -> list[np.ndarray]:
@@ -34,18 +34,26 @@ class Evaluator:
         session = len(self.answers)
         self.record(self._stream.queries[session], self._stream.met(session)[predictions])
 
-    def record(self, queries: np.ndarray, classes: np.ndarray, confidence: np.ndarray | None = None) -> None:
+    def record(
+        self,
+        queries: np.ndarray,
+        classes: np.ndarray,
+        confidence: np.ndarray | None = None,
+        tempered: np.ndarray | None = None,
+    ) -> None:
         """Add the predictions of the next session.
 
         Args:
             queries: The nodes that were classified.
             classes: The predicted class of each query.
             confidence: The probability of each prediction, if the method has one.
+            tempered: The same with a temperature, if one was fitted.
         """
         self.predictions.add(queries, classes, self._labels[queries])
-        if confidence is not None:
-            right = classes == self._labels[queries]
-            self.calibration_error.append(calibration_error(confidence, right))
+        right = classes == self._labels[queries]
+        for name, given in (("calibration_error", confidence), ("tempered_calibration_error", tempered)):
+            if given is not None:
+                self._calibration.setdefault(name, []).append(calibration_error(given, right))
 
     def note(self, values: dict[str, float]) -> None:
         """Add diagnostics of the current session."""
@@ -58,8 +66,7 @@ class Evaluator:
         """
         names = dict.fromkeys(name for values in self.notes for name in values)
         series = {name: [values.get(name, math.nan) for values in self.notes] for name in names}
-        if self.calibration_error:
-            series["calibration_error"] = self.calibration_error
+        series |= self._calibration
         return {
             name: [None if math.isnan(value) else round(value, DIGITS) for value in values]
             for name, values in series.items()
@@ -69,13 +76,14 @@ class Evaluator:
         """Return all predictions so far, for a checkpoint."""
         told = self.predictions
         rows = [list(row) for row in zip(told.queries, told.predicted, told.true, strict=True)]
-        return {"answered": rows, "notes": self.notes, "calibration_error": self.calibration_error}
+        return {"answered": rows, "notes": self.notes, "calibration": self._calibration}
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
         for row in state["answered"]:
             self.predictions.add(*(part.numpy() for part in row))
-        self.notes, self.calibration_error = list(state["notes"]), list(state["calibration_error"])
+        self.notes = list(state["notes"])
+        self._calibration = {name: list(values) for name, values in state["calibration"].items()}
 
     def last_accuracy(self) -> float:
         """Return the accuracy of the last session."""

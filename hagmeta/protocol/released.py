@@ -48,6 +48,7 @@ class Released(Protocol):
         "pretrain_on": "known",
         "rehearsal": "all",
         "mislabelled": 0,  # a known class is the mean of all its nodes, which would reveal wrong supports
+        "unlabelled_nodes": "all",  # queries are drawn from all nodes
         "smoothing": 0.0,  # predictions come from the training pass
         "logit_adjustment": 0.0,
         "prior": "equal",

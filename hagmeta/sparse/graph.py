@@ -68,6 +68,12 @@ class View(NamedTuple):
     settled: tuple[Tensor, ...] = ()  # values that are fixed within a session, once its labels are known
     inputs: tuple[Tensor, ...] = ()  # ``Inputs`` (words and rows), unless features are raw
     narrow: tuple[Tensor, ...] = ()  # inputs with few columns, for methods that propagate raw inputs
+    pool: tuple[Tensor, ...] = ()  # `learnable`, unless it is `visible`
+
+    @property
+    def learnable(self) -> Tensor:
+        """Return 1 for nodes that a method may learn from without labels, otherwise 0: (nodes,)."""
+        return self.pool[0] if self.pool else self.visible
 
 
 class Graph:

@@ -102,6 +102,7 @@ def summary(
         "seeds": list(space.seeds),
         "objective": IN_WORDS,
         "pruner": space.search.pruner,
+        "start": [dict(point) for point in space.search.start],
         "overlap": list(overlapping),
         "cells": [
             {

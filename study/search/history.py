@@ -1,9 +1,9 @@
 """Keep the searches of a launch, one per configuration: propose samples and store their results.
 
-Samples are numbered, and the first one has the default values. The values of any other sample depend only on
-the search, its number, and the results of samples with lower numbers. So a search that was killed continues
-with the same samples, and searches that run at the same time do not affect each other. Test labels are not
-used.
+Samples are numbered. The first one has the default values, and the starting points of the search follow. The
+values of any other sample depend only on the search, its number, and the results of samples with lower
+numbers. So a search that was killed continues with the same samples, and searches that run at the same time
+do not affect each other. Test labels are not used.
 
 Samples can be proposed in groups, so that each group can run as one pack. The first sample of a group is
 drawn as without groups. The others have the same values of all settings that cannot differ within a pack.
@@ -41,7 +41,7 @@ from study.naming import short_names, value_text
 from study.plan import Trial
 from study.search import pruning
 from study.search.objective import Score, objective
-from study.space import Dimension, Space
+from study.space import Dimension, Point, Space
 from study.store import Store
 
 STARTUP = 10  # samples drawn at random, before results count
@@ -65,6 +65,7 @@ class SearchCell:
     graph: str = ""  # the fingerprint of the data, if another graph of this name was searched before
     pruner: str = "none"
     group: int = 1
+    start: tuple[Point, ...] = ()  # as the space has them, for every search
 
     @cached_property
     def config(self) -> RunConfig:
@@ -78,6 +79,7 @@ class SearchCell:
         whole += [self.defaults]
         whole += [self.pruner] if self.pruner != "none" else []
         whole += [self.group] if self.group != 1 else []
+        whole += [{"start": self.given_samples[1:]}] if self.given_samples[1:] else []
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
         words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.config.dataset}-{self.config.method}").strip("-")
         return f"{words[-80:]}-{identity}" + (f"-{self.graph[:8]}" if self.graph else "")
@@ -119,6 +121,21 @@ class SearchCell:
         """The values of the first sample: the defaults, as far as they are in the ranges."""
         values = {item: getattr(self.config, item.key) for item in self.dimensions}
         return {item.key: value for item, value in values.items() if item.holds(value)}
+
+    @cached_property
+    def given_samples(self) -> list[Point]:
+        """The values of the first samples: the defaults, and the starting points that differ here.
+
+        A search takes those settings of a point that it samples. A point is left out if it describes the
+        same runs as the defaults or an earlier point.
+        """
+        sampled = {item.key for item in self.dimensions}
+        found: dict[RunConfig, Point] = {}
+        for point in ({}, *self.start):
+            own = {key: value for key, value in point.items() if key in sampled}
+            values = self.defaults | own
+            found.setdefault(self.sample(values), values)
+        return list(found.values())
 
     def in_pack_with(self, values: Mapping[str, Any]) -> tuple[Dimension, ...]:
         """Return the dimensions of samples that can share a pack with the sample of these `values`.
@@ -195,8 +212,8 @@ class SearchHistory:
 
     def draw(self, number: int) -> dict[str, Any]:
         """Return the values of a sample; all samples before it must have been drawn."""
-        # Without pruner and group, so that random samples are the same with and without them.
-        alike = replace(self.cell, pruner="none", group=1)
+        # Without pruner, group and start, so that random samples are the same with and without them.
+        alike = replace(self.cell, pruner="none", group=1, start=())
         seed = hashlib.sha256(f"{alike.name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(
             seed=int.from_bytes(seed[:4]), n_startup_trials=STARTUP - AT_ONCE + 1, constant_liar=True
@@ -210,8 +227,8 @@ class SearchHistory:
                 past.add_trial(self._trial(earlier, dimensions, value=self.found[earlier].value))
             elif earlier in self.pruned:
                 past.add_trial(self._pruned_trial(earlier, dimensions))
-        if not number:
-            past.enqueue_trial(self.cell.defaults)
+        if number < len(self.cell.given_samples):
+            past.enqueue_trial(self.cell.given_samples[number])
         group = self._before_in_group(number)
         for _ in range(TRIES):
             self.values[number] = past.ask(_distributions(dimensions)).params
@@ -224,6 +241,8 @@ class SearchHistory:
 
     def _dimensions(self, number: int) -> tuple[Dimension, ...]:
         """Return the dimensions of a sample: all of them, unless it follows another one of its group."""
+        if number < len(self.cell.given_samples):
+            return self.cell.dimensions
         for values in self._before_in_group(number):
             with contextlib.suppress(UserError):  # not valid together: then the next sample is the first
                 return self.cell.in_pack_with(values)
@@ -346,6 +365,7 @@ def open_histories(space: Space, store: Store, *, make: bool = True) -> list[Sea
             title,
             pruner=space.search.pruner,
             group=space.search.group,
+            start=space.search.start,
         )
         graph = store.graphs.get(cell.config.dataset, "")
         if storage and graph and cell.name in there:

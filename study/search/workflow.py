@@ -65,6 +65,8 @@ def _describe(space: Space, histories: Sequence[SearchHistory], console: Console
     searches = "1 search" if len(histories) == 1 else f"{len(histories)} searches"
     samples = counted(space.search.samples, "sample")
     samples += f" in groups of {space.search.group}" if space.search.group > 1 else ""
+    given = len(space.search.start)
+    samples += f", with {counted(given, 'starting point')}" if given else ""
     done = sum(history.ended for history in histories)
     left = sum(len(history.missing) for history in histories)
     console.print(f"{searches} of {samples}: {done} done, {left} to go")

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.across import across_tables
+from analysis.against_control import control_table
 from analysis.claims import claims
 from analysis.designs import shots
 from analysis.findings import findings
@@ -45,8 +46,8 @@ class Page:
             *margin_tables(self.results),
             *rank_tables(self.results),
         ]
-        rated = rating_table(self.results)
-        self.tables: list[Table] = [*found, *([rated] if rated else [])]
+        over = (rating_table(self.results), control_table(self.results))
+        self.tables: list[Table] = [*found, *(each for each in over if each)]
         self.sentences = findings(self.results)
         self.panels = self.results.panels()
 
@@ -416,6 +417,19 @@ def _over(page: Page, found: re.Match[str]) -> None:
         assert np.isclose(best[found["first"]], best.min())
 
 
+def _control(page: Page, found: re.Match[str]) -> None:
+    (table,) = (table for table in page.tables if table.name == "against-control")
+    rated = over_datasets(page.results)
+    assert rated is not None and int(found["count"]) == len(rated.scores) >= 6
+    assert table.columns[1] == f"minus {found['control']}" and found["control"] == rated.methods[0]
+    told = Counter(row[-1].text for row in table.rows)
+    for part in re.findall(r"(.+?) (?:is|are) (ahead|behind|not separated)\.\s*", found["rest"]):
+        labels, count = _labels(part[0], rated.methods)
+        assert told.pop(part[1]) == count
+        assert set(labels) <= {row[0].text for row in table.rows if row[-1].text == part[1]}
+    assert not told
+
+
 def _margins(page: Page, found: re.Match[str]) -> None:
     (table,) = (
         table for table in page.tables if table.title == f"Margins of {found['who']}: {found['place']}"
@@ -506,6 +520,12 @@ FORMS: dict[str, tuple[str, Callable[[Page, re.Match[str]], None]]] = {
         r"separates (?P<first>.+) from (?:(?P<none>no other method)|(?P<apart>.+)) "
         r"\(critical difference [\d.]+\)\. Friedman's test of equal mean ranks gives p [=<] [\d.]+\.",
         _over,
+    ),
+    "against the control": (
+        r"Over (?P<count>\d+) datasets, paired tests compare each method with (?P<control>.+?)\. "
+        r"(?P<rest>.+?\.)"
+        r"(?: \d+ datasets are too few for \d+ comparisons: the smallest possible corrected p is [\d.]+\.)?",
+        _control,
     ),
     "margins without a seed": (
         r"On (?P<place>[^,]+, [a-z]+), (?P<who>.+?) shares no seed with the best other method "

@@ -88,7 +88,7 @@ def test_effects_on_every_dataset(write: Write) -> None:
 
 def test_one_dataset_or_several_settings_of_one_are_not_compared(compared: Path, write: Write) -> None:
     results = read([compared])
-    assert not by_dataset(results.where({"dataset": "debian"}))
+    assert not by_dataset(results.where({"dataset": ["debian"]}))
     for method in ("hag-meta", "cec"):
         write(curves(0.5), method=method, dataset="wordnet", k_shot=3)
     assert not by_dataset(read([compared]))

@@ -175,14 +175,14 @@ def test_where_and_by(write: Write) -> None:
     write({0: CURVE}, hidden=64)
     folder = write({0: CURVE}, hidden=64, dropout=0.1)
     results = read([folder])
-    assert set(results.where({"hidden": "64"}).runs["dropout"]) == {0.1, 0.5}
+    assert set(results.where({"hidden": ["64"]}).runs["dropout"]) == {0.1, 0.5}
     panels = results.by("hidden").panels()
     assert [panel.labels for panel in panels] == [["hidden 64"], ["hidden 16", "hidden 64"]]
     assert [panel.title.rpartition(", ")[2] for panel in panels] == ["dropout 0.1", "dropout 0.5"]
     with pytest.raises(UserError, match="no run has this value; expected one of 16, 64"):
-        results.where({"hidden": "32"})
+        results.where({"hidden": ["32"]})
     with pytest.raises(UserError, match="Did you mean 'hidden'"):
-        results.where({"hiden": "32"})
+        results.where({"hiden": ["32"]})
     with pytest.raises(UserError, match="Did you mean 'dropout'"):
         results.by("dropuot")
 
@@ -190,7 +190,7 @@ def test_where_and_by(write: Write) -> None:
 def test_methods_with_settings_of_their_own_can_be_left_out(write: Write) -> None:
     write({0: CURVE}, method="er-gnn")  # has a memory
     folder = write({0: CURVE})
-    (panel,) = read([folder]).where({"method": "hag-meta"}).panels()
+    (panel,) = read([folder]).where({"method": ["hag-meta"]}).panels()
     assert panel.labels == ["HAG-Meta"]
 
 

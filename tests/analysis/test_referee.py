@@ -255,7 +255,7 @@ def test_where_leaves_out_what_is_not_asked_for_and_names_what_is_missing(write:
     plan = {config.hash(): config.canonical() for config in lost.values()}
     launch = {"space": "x", "description": "", "command": "", "time": "2026-01-01"}
     store.write_launch(launch | {"configs": plan, "seeds": [0, 9]})
-    results = read([folder]).where({"method": "cec"})
+    results = read([folder]).where({"method": ["cec"]})
     assert [each.words.split()[-1] for each in results.failed] == ["cec"]
     (missing,) = results.missing
     assert missing.words.startswith("debian, cec, strict (configuration ") and missing.words.endswith(
@@ -406,5 +406,5 @@ def test_one_name_for_two_graphs_is_two_datasets(write: Write) -> None:
 def test_a_switch_is_chosen_by_the_words_of_the_page(write: Write) -> None:
     results = read([effects_of(write, {True: range(3), False: range(3)})])
     for yes, no in (("yes", "no"), ("true", "False")):
-        assert set(results.where({"nla": yes}).runs["nla"]) == {True}
-        assert set(results.where({"nla": no}).runs["nla"]) == {False}
+        assert set(results.where({"nla": [yes]}).runs["nla"]) == {True}
+        assert set(results.where({"nla": [no]}).runs["nla"]) == {False}

@@ -111,10 +111,10 @@ def test_what_was_chosen_stands_beside_with_objective_and_overlap(searched: Path
 
 
 def test_some_of_a_search_keep_their_names(searched: Path) -> None:
-    found = read([searched]).where({"dataset": "debian"})
+    found = read([searched]).where({"dataset": ["debian"]})
     assert list(found.runs["label"].unique()) == ["HAG-Meta", "CEC"]
     with pytest.raises(UserError, match="no run has this value"):
-        read([searched]).where({"val_classes": "6"})
+        read([searched]).where({"val_classes": ["6"]})
 
 
 def test_beside_other_studies_configurations_are_told_apart_by_what_was_chosen(

@@ -6,6 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import sources
 from hagmeta.methods import METHODS, SessionLearning
 from hagmeta.methods.closed_form import OnFeatures
-from study import space
+from study import space, space_file
+from study.search.confirmation import fresh_seeds
 from study.space import Dimension, Search, Space
 
 Write = Callable[..., str]
@@ -28,7 +30,9 @@ TOGGLES = ("gpil", "nla", "tla")
 CLOSED = [name for name, method in METHODS.items() if issubclass(method, OnFeatures)]
 EMBEDDED = ("debian", "metamath", "wordnet")
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
-SMALLER = sorted(set(SHIPPED) - {"tune", "lead"})  # a search with fewer configurations is hyperparameters
+DOWNLOADING = ("followers", "followers_tuned", "preregistered")
+# A search with fewer configurations is hyperparameters.
+SMALLER = sorted(set(SHIPPED) - {"tune", "lead", "preregistered"})
 
 
 @pytest.fixture
@@ -80,6 +84,7 @@ def test_all_spaces_ship() -> None:
         "our_method",
         "protocol",
         "paper",
+        "preregistered",
         "smoke",
         "tune",
     }
@@ -127,8 +132,7 @@ def test_paper_is_the_union_of_what_it_includes() -> None:
 def test_no_space_downloads_anything_by_itself(name: str) -> None:
     for quick in (False, True):
         used = {config.dataset for config in shipped(name, quick=quick).configs}
-        of_others = name in ("followers", "followers_tuned") and not quick
-        assert used.isdisjoint(sources.FILES) or of_others  # whose graphs they are
+        assert used.isdisjoint(sources.FILES) or (name in DOWNLOADING and not quick)
         if quick:
             assert used == ({"debian"} if name != "smoke" else used)
 
@@ -177,7 +181,7 @@ OWN_SAMPLED = {
 def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) -> None:
     found = shipped("tune")
     configs = [config for config in found.configs if config.method == method]
-    assert [(config.dataset, config.val_classes) for config in configs] == [(n, "half") for n in EMBEDDED]
+    assert [(config.dataset, config.scored_on) for config in configs] == [(n, "validation") for n in EMBEDDED]
     learns = METHODS[method].session_learning is not SessionLearning.NONE
     stays = {"frozen", "cec", "meta-gnn", "amm-gnn", "teen", "tlp", "fact", *CLOSED} - {"posterior-means"}
     assert learns == (method not in stays)
@@ -204,7 +208,9 @@ def test_tune_is_a_search_for_every_method() -> None:
     for quick, names in ((False, EMBEDDED), (True, EMBEDDED[:1])):
         cells = [(name, method) for name in names for method in METHODS]
         assert settings_of(shipped("tune", quick=quick), "dataset", "method") == cells
-    assert shipped("tune").search == Search("optuna", 32, "val_accuracy", group=4)
+    search = shipped("tune").search
+    assert search and replace(search, start=()) == Search("optuna", 32, "val_accuracy", group=4)
+    assert len(search.start) == 6
 
 
 def test_values_given_choose_among_searches(write: Write) -> None:
@@ -399,7 +405,8 @@ def test_bad_requests(asked: dict[str, Any], message: str) -> None:
 DEBIAN = "datasets: [debian]\n"
 SEARCH = DEBIAN + "fixed: {val_classes: 6}\n"
 SEARCH += "search: {algorithm: optuna, samples: 2, objective: val_accuracy}\n"
-SAMPLE = "sample: {dropout: {choice: [0.5]}}"
+SAMPLE = "sample: {dropout: {choice: [0.5, 0.1]}}"
+START = SEARCH.replace("samples: 2", "samples: 9, start: [\n    {dropout: 0.5},\n    {dropout: 0.1}]")
 
 
 def test_labels_are_given_as_words_or_numbers(write: Write) -> None:
@@ -478,6 +485,20 @@ BAD = {
     "samples": (SEARCH.replace("2", "0") + SAMPLE, 3, "samples is 0"),
     "group": (SEARCH.replace("samples: 2", "samples: 2, group: 0") + SAMPLE, 3, "group is 0; expected"),
     "large group": (SEARCH.replace("samples: 2", "samples: 2, group: 3") + SAMPLE, 3, "from 1 to 2"),
+    "start": (SEARCH.replace("samples: 2", "samples: 2, start: hidden") + SAMPLE, 3, "expected a list"),
+    "empty start": (START.replace("{dropout: 0.5}", "{}") + SAMPLE, 4, "a point of start is empty"),
+    "start is text": (START.replace("{dropout: 0.5}", "dropout") + SAMPLE, 4, "start is 'dropout'; expected"),
+    "long start": (START.replace("samples: 9", "samples: 2, group: 1") + SAMPLE, 3, "samples of at least 3"),
+    "start: type": (START.replace("0.5", "high") + SAMPLE, 4, "dropout is 'high'; expected a number"),
+    "start: setting": (START.replace("dropout:", "dropuot:") + SAMPLE, 4, "Did you mean 'dropout'?"),
+    "start: not sampled": (START.replace("dropout: 0.5", "hidden: 8") + SAMPLE, 4,
+        "start sets hidden, but sample does not"),
+    "start: outside": (START.replace("0.5", "0.6") + SAMPLE, 4,
+        "start sets dropout to 0.6, outside its range {'choice': [0.5, 0.1]} (line 6)"),
+    "start: together": (
+        START.replace("dropout: 0.5", "hidden: 20, heads: 8").replace("{val", "{encoder: gat, val")
+        + "sample: {hidden: {choice: [32, 20]}, heads: {choice: [4, 8]}, dropout: {choice: [0.1]}}", 4,
+        "hag-meta on debian: hidden is 20; expected a multiple of heads"),
     "search key": (SEARCH.replace("samples", "sample"), 3, "Did you mean 'samples'?"),
     "search lacks": (SEARCH.replace("samples: 2, ", ""), 3, "search has no samples"),
     "no val_classes": (SEARCH.replace("6", "0") + SAMPLE, 3, "val_classes above 0"),
@@ -700,3 +721,22 @@ def test_larger_search_can_be_repeated() -> None:
     found = space.read(str(older))
     assert Counter(config.dataset for config in found.configs) == dict.fromkeys(EMBEDDED, 16)
     assert found.seeds == shipped("comparison_tuned").seeds
+
+
+FRESH = ("bible", "boost", "kanji")
+
+
+def test_the_preregistered_comparison_has_every_method_on_every_graph_and_seeds_of_its_own() -> None:
+    found = shipped("preregistered")
+    graphs = list(dict.fromkeys(config.dataset for config in found.configs))
+    assert len(graphs) == 11 and set(FRESH) < set(graphs) and {*EMBEDDED, "foldoc"} < set(graphs)
+    assert Counter((config.dataset, config.method) for config in found.configs) == Counter(
+        itertools.product(graphs, METHODS)
+    )
+    for config in found.configs:  # on one graph, some methods could not run by default
+        classes = (3, 0, 4) if config.dataset == "cora-ml" else None
+        assert config == RunConfig(dataset=config.dataset, method=config.method, classes=classes)
+    for name in set(SHIPPED) - {"preregistered"}:
+        other = space_file.read(space.FOLDER / f"{name}.yaml", quick=False)
+        assert not set(other.seeds) & set(found.seeds) and not set(other.datasets) & set(FRESH)
+    assert fresh_seeds((97, 98, 99)) == found.seeds  # those of the search in docs/results/preregistration.md

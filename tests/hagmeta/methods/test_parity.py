@@ -251,6 +251,7 @@ OTHERS = (
     "pretrain_on",
     "rehearsal",
     "mislabelled",
+    "unlabelled_nodes",
     "smoothing",
     "logit_adjustment",
     "prior",

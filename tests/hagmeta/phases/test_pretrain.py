@@ -68,7 +68,8 @@ def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not
     dataset: Dataset, small: Small, tmp_path: Path
 ) -> None:
     encoders(small(), [0], dataset, tmp_path)
-    for shared in (small(nla=False), small(gpil=False, tla=False), small(episodes=5, finetune_steps=0)):
+    inductive = small(unlabelled_nodes="training")  # raw inputs are not computed from any node
+    for shared in (small(nla=False), small(gpil=False), small(episodes=5, finetune_steps=0), inductive):
         assert encoders(shared, [0], dataset, tmp_path)[1] == 0
     for other in (
         small(hidden=8),
@@ -80,6 +81,7 @@ def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not
         small(encoder="gat"),
         small(inputs="tf-idf"),
         small(inputs="svd"),
+        small(inputs="svd", unlabelled_nodes="training"),
     ):
         assert encoders(other, [0], dataset, tmp_path)[1] > 0
     # Pre-training under the released protocol is on known classes, too, but normalised by the whole graph.

@@ -20,7 +20,8 @@ from hagmeta.protocol.released import Released
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
 # What it has its own way with: labels, and answers.
-OWN = ("pretrain_on", "rehearsal", "mislabelled", "smoothing", "logit_adjustment", "prior", "self_training")
+OWN = ("pretrain_on", "rehearsal", "mislabelled", "unlabelled_nodes", "smoothing", "logit_adjustment")
+OWN += ("prior", "self_training")
 FORM = {name: value for name, value in Released.decides.items() if name not in OWN}
 LEAKING = {"normalisation": "whole", "nla_degree": "whole"}  # they tell of nodes that are not visible yet
 

@@ -446,3 +446,58 @@ def test_a_group_has_no_sample_twice_as_long_as_there_are_others(tmp_path: Path,
     Machine([history], made(tmp_path / "a"), at_once=1).run()
     for group in groups_of(history):
         assert len({json.dumps(each) for each in group}) == len(group)
+
+
+STARTED = SPACE.replace("samples: 12", "samples: 12%s")
+START = ", start: [{hidden: 64, cosine_scale: 8.0}, {cosine_scale: 9.0}, {hidden: 32}, {hidden: 64}]"
+
+
+def test_a_search_takes_the_starting_points_that_differ_for_its_method(
+    tmp_path: Path, searched: Write
+) -> None:
+    store = made(tmp_path / "a")
+    (started, _), (plain, _) = (
+        open_histories(searched(STARTED % text), store, make=False) for text in (START, "")
+    )
+    own = [each | {"hidden": 64} for each in started.cell.given_samples[:1]]
+    assert started.cell.given_samples == [plain.cell.defaults, *own]  # the others are equal for HAG-Meta
+    drawn = [started.draw(number) for number in range(4)]
+    assert drawn[0] == plain.draw(0) and drawn[1] == drawn[0] | {"hidden": 64}
+    assert plain.draw(1) != drawn[1]
+    assert drawn[2:] == [plain.draw(number) for number in (2, 3)]  # random, and the same without
+
+
+def test_starting_points_keep_their_order_and_make_another_search(tmp_path: Path, searched: Write) -> None:
+    store = made(tmp_path / "a")
+
+    def cec(start: str) -> SearchHistory:
+        return open_histories(searched(STARTED % start, settings={"method": "cec"}), store, make=False)[0]
+
+    points = [(each["hidden"], each["cosine_scale"]) for each in cec(START).cell.given_samples]
+    default = cec("").cell.defaults["cosine_scale"]
+    assert points == [(32, default), (64, 8.0), (32, 9.0), (64, default)]
+    assert cec(START).cell.name != cec("").cell.name != cec(START.replace("8.0", "7.0")).cell.name
+    assert cec(", start: [{hidden: 32}, {finetune_steps: 3}]").cell.name == cec("").cell.name
+
+
+def test_starting_points_are_the_same_killed_and_extended(tmp_path: Path, searched: Write) -> None:
+    start = "start: [{hidden: 64}, {learning_rate: 0.02}, {smoothing: 0.5}, {hidden: 16}, {hidden: 32}]"
+    text = GROUPED.replace("group: 4", f"group: 4, {start}").replace("[0, 9]", "[0, 20]")
+    text = text.replace("samples: 22", "samples: 10")
+    (whole,) = open_histories(searched(text), made(tmp_path / "a"))
+    Machine([whole], made(tmp_path / "a"), at_once=1, packing=Packing(most=64)).run()
+    assert whole.ended == 10
+    changes: list[dict[str, Any]] = [
+        {},
+        {"hidden": 64},
+        {"learning_rate": 0.02},
+        {"smoothing": 0.5},
+        {"hidden": 16},
+    ]
+    assert [whole.values[n] for n in range(5)] == [whole.values[0] | change for change in changes]
+    assert whole.values[5]["hidden"] == 16  # it shares a pack with the first of its group
+    for seed, (samples, most) in enumerate(((7, 3), (10, 10**6))):
+        asked = searched(text.replace("samples: 10", f"samples: {samples}"))
+        (killed,) = open_histories(asked, made(tmp_path / "b"))
+        Machine([killed], made(tmp_path / "b"), at_once=1 + seed, seed=seed).run(most)
+    assert values([killed]) == values([whole])

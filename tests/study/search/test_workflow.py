@@ -25,19 +25,21 @@ from study.store import Store
 from tests.waiting import HANG, wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
+START = "         start: [{learning_rate: 0.0000001, finetune_steps: 0}]"
 SPACE = """
 description: searches of seconds
 datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]
 fixed: {classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8, pretrain_epochs: 10,
         episodes: 20, validate_every: 10, val_classes: half}
 grid: {method: [hag-meta, frozen]}
-search: {algorithm: optuna, samples: 3, objective: val_accuracy, pruner: wilcoxon}
+search: {algorithm: optuna, samples: 3, objective: val_accuracy, pruner: wilcoxon,
+START}
 sample:
   learning_rate: {choice: [0.005, 0.0000001]}
   dropout: {uniform: [0.0, 0.8]}
   finetune_steps: {randint: [0, 2]}
 seeds: 6
-"""
+""".replace("START", START)
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -82,7 +84,7 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
     process = start(tmp_path, "--max-concurrent", "1")
     output, _ = process.communicate(timeout=HANG)
     assert process.returncode == 0, output
-    assert f"2 searches of 3 samples: {before} done, {6 - before} to go" in output
+    assert f"2 searches of 3 samples, with 1 starting point: {before} done, {6 - before} to go" in output
     assert [sorted(samples) for samples in told(tmp_path, *ENDED)] == [[0, 1, 2]] * 2  # none lost, none twice
     pruned = told(tmp_path, TrialState.PRUNED)
     assert 2 in pruned[0]  # it hardly learns; it ran four seeds of six
@@ -112,13 +114,13 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
     ]
     assert len(rows) == 2
     page = (report / "index.html").read_text()
-    assert f"the best of 3 samples ({count} pruned) in 2 searches" in page
+    assert f"the best of 3 samples ({count} pruned) in 2 searches with 1 starting point" in page
     assert "under a seed of the search" in page
 
 
 @pytest.mark.slow
 def test_each_group_of_samples_runs_as_one_pack_with_the_records_of_single_runs(tmp_path: Path) -> None:
-    text = SPACE.replace("samples: 3", "samples: 8").replace("pruner: wilcoxon", "group: 4")
+    text = SPACE.replace("samples: 3", "samples: 8").replace(f"pruner: wilcoxon,\n{START}", "group: 4")
     text = text.replace("pretrain_epochs: 10", "pretrain_epochs: 3").replace("episodes: 20", "episodes: 4")
     text = text.replace("hidden: 16, ", "").replace("seeds: 6", "seeds: 2")
     text = text.replace(
@@ -162,7 +164,7 @@ def test_a_dry_run_of_searches_tells_what_each_varies_and_makes_nothing(
     output = capsys.readouterr().out
     assert max(map(len, output.splitlines())) <= 80
     output = " ".join(output.split()) + " "  # long lines are wrapped
-    assert "2 searches of 3 samples: 0 done, 6 to go" in output
+    assert "2 searches of 3 samples, with 1 starting point: 0 done, 6 to go" in output
     assert "hag-meta: 0 done; varies learning_rate, dropout, finetune_steps " in output
     assert "frozen: 0 done; varies learning_rate, dropout " in output
     assert not (tmp_path / "results").exists()
