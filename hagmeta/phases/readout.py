@@ -122,7 +122,7 @@ class ReadOut:
 
     def confidence(self, scores: Tensor) -> Tensor:
         """Return the probability of each prediction (pack, queries), given `scores`."""
-        return self._shares(scores).amax(-1)
+        return self.probabilities(scores).amax(-1)
 
     @torch.no_grad()
     def guesses(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task, count: int) -> Tensor:
@@ -134,7 +134,7 @@ class ReadOut:
         every = task._replace(query=nodes.expand(pack.size, -1))
         self._guessed = self._guessed[:, :0]
         few, kept = task.support.shape[1], self.kept
-        shares = self._shares(self.scores(pack, shared, knowledge, every))[..., -few:]
+        shares = self.probabilities(self.scores(pack, shared, knowledge, every))[..., -few:]
         self.kept = kept  # undo the update by `scores`, because the session is not finished
         free = knowledge.view.visible > 0
         for seed, each in enumerate(self._labels(knowledge, task)):
@@ -144,7 +144,8 @@ class ReadOut:
         self._guessed = guesses.flatten(1).cpu().numpy()
         return guesses
 
-    def _shares(self, scores: Tensor) -> Tensor:
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Return class probabilities of the same shape as `scores`."""
         return scores / scores.sum(-1, keepdim=True) if self._smooths else scores.softmax(-1)
 
     def _labels(self, knowledge: Knowledge, task: Task) -> Iterator[Labels]:

@@ -1,0 +1,53 @@
+"""A learner that plays a stream of the study gives the answers of a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hagmeta import UserError
+from hagmeta.learner import Learner
+from hagmeta.methods import METHODS
+from hagmeta.packs.pack import no_progress
+from hagmeta.pipeline import live, pretrain
+from hagmeta.protocol.evaluator import calibration_error
+from tests.hagmeta.kinds import one_of_each_kind
+from tests.hagmeta.learner.playing import Look, played, shuffled, small_graph, study, whole
+
+OFFERED = [name for name, method in METHODS.items() if not method.traits.oracle]
+FAMILIAR = ("posterior-means", "sgc-lda", "proto-gcn", "hag-meta")
+# Their default depends on the number of nodes: of the whole graph for a run, of that of `fit` for a learner.
+FEW_COLUMNS = {"random_features": 10}
+
+
+@pytest.mark.parametrize("method", one_of_each_kind(OFFERED))
+def test_arriving_and_reordered_nodes(method: str) -> None:
+    assert_equal_to_run(method, shuffled, visibility="arriving")
+
+
+@pytest.mark.parametrize("method", FAMILIAR)
+def test_one_node_table(method: str) -> None:
+    assert_equal_to_run(method, whole, visibility="whole")
+
+
+def assert_equal_to_run(method: str, look: Look, visibility: str) -> None:
+    dataset = small_graph()
+    context, learner = study(method, dataset, visibility=visibility, **FEW_COLUMNS)
+    (run,), _ = live(context, pretrain(context, None, no_progress))
+    found = played(context, dataset, learner, look)
+    names = np.array(dataset.class_names)
+    for expected, answers in zip(run.answers, found, strict=True):
+        assert (names[expected] == answers).all()
+    (scenario,) = context.scenarios
+    asked = scenario.test.queries[-1]
+    graph = look(dataset, context.protocol.visible(scenario, scenario.test, scenario.test.sessions))
+    learner._fitted.temperature = 1.0  # a run does not calibrate
+    confidence = learner.predict_proba(graph, asked).groupby("node")["probability"].max()
+    right = found[-1] == names[scenario.labels[asked]]
+    error = calibration_error(confidence[asked].to_numpy(), right)
+    assert error == pytest.approx(run.calibration_error[-1], abs=1e-5)
+
+
+def test_oracles_are_refused() -> None:
+    with pytest.raises(UserError, match="joint is an oracle: it reads labels that a learner is not given"):
+        Learner("joint")
