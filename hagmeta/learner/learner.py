@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import torch
 
 from hagmeta.api import Graph, as_dataset, as_device
 from hagmeta.common.errors import UserError, shown
+from hagmeta.common.files import expanded
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.learner.calibration import fit_temperature, tempered
@@ -19,6 +22,7 @@ from hagmeta.learner.evidence import labels_by_class, labels_by_node, plain
 from hagmeta.learner.fitting import check_classes, draw_evidence
 from hagmeta.learner.scene import LearnerContext, make_context
 from hagmeta.learner.state import Scene, State
+from hagmeta.learner.storage import load, save
 from hagmeta.learner.table import (
     Columns,
     NodeId,
@@ -275,6 +279,48 @@ class Learner:
                 "probability": probabilities.ravel(),
             }
         )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the learner to a file, with its labels and node ids, but without the graph.
+
+        The format is an archive of arrays and JSON. It has no pickled objects, so loading runs no code.
+
+        Args:
+            path: The file to write. It is replaced if it exists.
+
+        Returns:
+            The path.
+
+        Raises:
+            UserError: The learner is not fitted, or the file cannot be written.
+        """
+        target = expanded(os.fspath(path))
+        save(self._fitted, target)
+        return target
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, device: str | torch.device | None = "auto", method: Any = None
+    ) -> Learner:
+        """Return the learner that `save` wrote. It may have been on another device.
+
+        Args:
+            path: The file.
+            device: The device to compute on, as for `Learner`.
+            method: The method, if it is your own and not loaded yet, such as ``my.py:Mine``.
+
+        Returns:
+            The learner.
+
+        Raises:
+            UserError: The file is missing, damaged, from a newer version, or not a saved learner.
+        """
+        if method is not None:
+            METHODS.name_of(method)
+        state = load(expanded(os.fspath(path)))
+        learner = cls(state.config.method, seed=state.seed, device=device)
+        learner._config, learner._state = state.config, state
+        return learner
 
     def _asked(self, data: Graph, nodes: Iterable[NodeId] | None) -> tuple[list[NodeId], np.ndarray]:
         """Return the asked nodes, and their calibrated probabilities (nodes, classes)."""

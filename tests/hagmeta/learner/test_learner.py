@@ -14,12 +14,8 @@ from hagmeta import Dataset, Learner, UserError
 from hagmeta.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning
 from hagmeta.learner.scene import level
 from hagmeta.learner.table import kept_slots, slots_of
-from hagmeta.methods import METHODS
-from hagmeta.testing import SMALL
-from tests.hagmeta.kinds import one_of_each_kind
 from tests.hagmeta.learner.playing import clear_graph, part
 
-OFFERED = [name for name, method in METHODS.items() if not method.traits.oracle]
 KNOWN, NEW = ("0", "1", "2", "3"), ("4", "5", "6")
 
 
@@ -146,16 +142,6 @@ def test_many_new_classes_take_several_sessions(graph: Dataset) -> None:
     apart.learn(graph, {name: labels[name] for name in NEW[:2]}).learn(graph, {"6": labels["6"]})
     asked = nodes_of(graph, "6")
     assert (probabilities(together, graph, asked) == probabilities(apart, graph, asked)).all()
-
-
-@pytest.mark.parametrize("method", one_of_each_kind(OFFERED))
-def test_every_method_learns_a_changing_graph(graph: Dataset, method: str) -> None:
-    learner = Learner(method, device="cpu", **{**SMALL, "k_shot": 2, "n_way": 2}).fit(graph, labels_of(graph))
-    nodes = {name: nodes_of(graph, name) for name in NEW}
-    learner.learn(graph, {"4": nodes["4"][:1], "5": nodes["5"][:7]})
-    smaller = without(reordered(graph), [nodes["5"][0], *nodes_of(graph, "0")[:3]])
-    learner.learn(smaller, {"6": nodes["6"][:3]})
-    probabilities(learner, graph, [*nodes["4"], *nodes["6"]])
 
 
 def test_classifiers_refuse_changed_labels(graph: Dataset) -> None:
