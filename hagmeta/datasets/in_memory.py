@@ -104,7 +104,11 @@ def from_arrays(
     source = "Dataset.from_arrays"
     _check_name(name, source)
     pairs, matrix = _plain(edges, source, CALLED.edges), _matrix(features, source, CALLED.features)
-    made = _made(source, pairs, labels, matrix, class_names, CALLED)
+    if labels is None:
+        nothing = np.full(matrix.shape[0] if matrix.ndim else 0, UNLABELLED)
+        made = clean_graph(pairs, nothing, matrix, source=source, may_be_unlabelled=True)
+    else:
+        made = _made(source, pairs, labels, matrix, class_names, CALLED)
     ids = _each_once(source, "node_ids", node_ids, len(made.labels), "nodes")
     columns = _each_once(source, "feature_names", feature_names, made.features.shape[1], "features")
     _warn_if_one_way(name, pairs, unless_all=True)  # an edge list usually has each edge once

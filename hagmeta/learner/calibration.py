@@ -19,8 +19,6 @@ def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
 
 def fit_temperature(probabilities: np.ndarray, truth: np.ndarray) -> float:
     """Return the temperature with the highest likelihood of the true columns `truth` (nodes,)."""
-    if not len(truth):
-        return 1.0
     rows = np.arange(len(truth))
 
     def loss(log_temperature: float) -> float:

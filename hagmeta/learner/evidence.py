@@ -59,7 +59,7 @@ class Evidence:
             c = number.setdefault(name, len(number))
             for node in nodes:
                 before = self.class_of.get(node)
-                if before != c or node in self.held_out:
+                if before != c:
                     changed = changed or before is not None or c < len(self.class_names)
                     self.class_of.pop(node, None)
                     self.class_of[node] = c

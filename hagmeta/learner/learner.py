@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hagmeta.api import Graph, as_dataset, as_device
+from hagmeta.api import Graph, as_device
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files import expanded
 from hagmeta.config import RunConfig, resolve
@@ -27,6 +27,7 @@ from hagmeta.learner.table import (
     Columns,
     NodeId,
     Table,
+    as_graph,
     ids_of,
     kept_slots,
     make_table,
@@ -77,10 +78,10 @@ class UnknownFeaturesWarning(UserWarning):
 class Learner:
     """A method that learns the classes of one growing graph and predicts its nodes.
 
-    A learner knows nodes by their ids: ``Dataset.node_ids``, or the positions of the nodes. So nodes may be
-    added, removed and reordered between calls. It knows features by ``Dataset.feature_names``, if both graphs
-    have them. All nodes of a given graph are visible. The labels of a graph are not read, except by `fit` and
-    `predict` without labels.
+    A learner knows nodes by their ids: ``Dataset.node_ids``, ``n_id`` of a PyG ``Data``, or the positions of
+    the nodes. So nodes may be added, removed and reordered between calls. It knows features by
+    ``Dataset.feature_names``, if both graphs have them. All nodes of a given graph are visible. The labels of
+    a graph are read only by `fit` without labels.
 
     Args:
         method: The method: a name, a reference such as ``my.py:Mine``, or a subclass of `hagmeta.Method`.
@@ -131,11 +132,12 @@ class Learner:
     def __repr__(self) -> str:
         if self._state is None:
             return f"Learner({self._config.method!r}), not fitted"
-        evidence = self._state.evidence
-        return (
-            f"Learner({self._config.method!r}): {len(evidence.class_names)} classes, "
-            f"{len(evidence.class_of)} labels"
-        )
+        return f"Learner({self._config.method!r}): {self.summary()}"
+
+    def summary(self) -> str:
+        """Return the numbers of classes and labels as text."""
+        evidence = self._fitted.evidence
+        return f"{len(evidence.class_names):,} classes, {len(evidence.class_of):,} labels"
 
     @property
     def classes_(self) -> list[str]:
@@ -172,8 +174,8 @@ class Learner:
         Raises:
             UserError: A label is invalid, or a class has too few labels for the method.
         """
-        dataset = as_dataset(data)
-        given = _own_labels(dataset) if labels is None else labels_by_node(labels, argument="labels")
+        dataset = as_graph(data)
+        given = own_labels(dataset) if labels is None else labels_by_node(labels, argument="labels")
         held_out = None if validation is None else labels_by_node(validation, argument="validation")
         _check_nodes(dataset, [*given, *(held_out or ())], "labels")
         config = self._resolved(check_classes(given))
@@ -187,10 +189,9 @@ class Learner:
             context = self._context(state, table)
             pack = pretrain(context, None, progress)
             meta_train(context, pack, progress)
-            scene = Scene(state, table, context, pack)
-            scene.teach()
-            state.temperature = _temperature(Scene.of(state, table, context))
-        self._state, self._ready, self._reported = state, None, set()
+            Scene(state, table, context, pack).teach()
+            self._ready = self._calibrated(dataset, state, table)
+        self._state, self._reported = state, set()
         return self
 
     def learn(self, data: Graph, labels: Mapping[str, Sequence[NodeId]]) -> Learner:
@@ -212,7 +213,7 @@ class Learner:
         """
         state = self._fitted
         told = labels_by_class(labels, argument="labels")
-        dataset = as_dataset(data)
+        dataset = as_graph(data)
         _check_nodes(dataset, [node for nodes in told.values() for node in nodes], "labels")
         self._report(dataset)
         slots = kept_slots(slots_of(ids_of(dataset), state.slots), state.slots)
@@ -234,7 +235,8 @@ class Learner:
                 evidence.sessions.append(len(new[: state.config.n_way]))
                 new = new[state.config.n_way :]
                 Scene.of(state, table, self._context(state, table)).teach()
-        self._state, self._ready = state, None
+            self._ready = self._calibrated(dataset, state, table)
+        self._state = state
         return self
 
     def predict(self, data: Graph, nodes: Iterable[NodeId] | None = None) -> np.ndarray:
@@ -250,8 +252,8 @@ class Learner:
         Raises:
             UserError: A node is not in the graph, or the graph lacks the labelled nodes of a class.
         """
-        _, probabilities = self._asked(data, nodes)
-        return np.array(self.classes_)[probabilities.argmax(-1)]
+        _, found = self.probabilities(data, nodes)
+        return np.array(self.classes_)[found.argmax(-1)]
 
     def predict_proba(self, data: Graph, nodes: Iterable[NodeId] | None = None) -> pd.DataFrame:
         """Return the probability of each class for each node.
@@ -270,7 +272,7 @@ class Learner:
         """
         import pandas as pd
 
-        asked, probabilities = self._asked(data, nodes)
+        asked, probabilities = self.probabilities(data, nodes)
         ids = pd.Series(asked, dtype=None if asked else object)
         return pd.DataFrame(
             {
@@ -322,10 +324,16 @@ class Learner:
         learner._config, learner._state = state.config, state
         return learner
 
-    def _asked(self, data: Graph, nodes: Iterable[NodeId] | None) -> tuple[list[NodeId], np.ndarray]:
-        """Return the asked nodes, and their calibrated probabilities (nodes, classes)."""
+    def probabilities(
+        self, data: Graph, nodes: Iterable[NodeId] | None = None
+    ) -> tuple[list[NodeId], np.ndarray]:
+        """Return the same as `predict_proba`, without pandas.
+
+        Returns:
+            The node ids, and an array (nodes, classes). Its columns are those of ``classes_``.
+        """
         state = self._fitted
-        dataset = as_dataset(data)
+        dataset = as_graph(data)
         asked = ids_of(dataset) if nodes is None else [plain(node) for node in nodes]
         _check_nodes(dataset, asked, "nodes")
         if not asked:
@@ -338,15 +346,29 @@ class Learner:
 
     def _scene(self, dataset: Dataset) -> tuple[Scene, Knowledge]:
         """Return the learner on a graph, from the last call if the graph is the same."""
-        key = dataset.fingerprint, dataset.node_ids, dataset.feature_names
-        if self._ready is None or self._ready[0] != key:
+        if self._ready is None or self._ready[0] != _key(dataset):
             self._report(dataset)
             state = self._fitted
             table = make_table(dataset, state.slots, state.columns)
             state.evidence.check_present(table.rows, dataset.name)
             scene = Scene.of(state, table, self._context(state, table))
-            self._ready = key, scene, scene.knowledge()
+            self._ready = _key(dataset), scene, scene.knowledge()
         return self._ready[1:]
+
+    def _calibrated(self, dataset: Dataset, state: State, table: Table) -> tuple[Any, Scene, Knowledge]:
+        """Fit the temperature of `state`, and return the learner on the graph.
+
+        The held-out labels are those of classes known since `fit`. Steps of a session can change the scale of
+        all logits, so each session needs another temperature.
+        """
+        scene = Scene.of(state, table, self._context(state, table))
+        knowledge, evidence = scene.knowledge(), state.evidence
+        nodes = [node for node in evidence.class_of if node in evidence.held_out and node in table.rows]
+        if nodes:
+            rows = np.array([table.rows[node] for node in nodes])
+            truth = np.array([evidence.class_of[node] for node in nodes])
+            state.temperature = fit_temperature(scene.probabilities(knowledge, rows), truth)
+        return _key(dataset), scene, knowledge
 
     def _report(self, dataset: Dataset) -> None:
         """Warn if a graph has few of the learner's nodes, or features that the learner does not know."""
@@ -384,16 +406,13 @@ class Learner:
         return config
 
 
-def _temperature(scene: Scene) -> float:
-    """Return the temperature that calibrates a learner after `fit`."""
-    evidence = scene.state.evidence
-    held_out = [node for node in evidence.class_of if node in evidence.held_out]
-    rows = np.array([scene.table.rows[node] for node in held_out if node in scene.table.rows])
-    truth = np.array([evidence.class_of[node] for node in held_out if node in scene.table.rows])
-    return fit_temperature(scene.probabilities(scene.knowledge(), rows), truth)
+def _key(dataset: Dataset) -> Any:
+    """Return what identifies a graph for a learner."""
+    return dataset.fingerprint, dataset.node_ids, dataset.feature_names
 
 
-def _own_labels(dataset: Dataset) -> dict[NodeId, str]:
+def own_labels(dataset: Dataset) -> dict[NodeId, str]:
+    """Return the class names of the labelled nodes of a graph, by node id."""
     pairs = zip(ids_of(dataset), dataset.labels.tolist(), strict=True)
     return {node: dataset.class_names[label] for node, label in pairs if label != UNLABELLED}
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+import torch
 
+from hagmeta.api import as_dataset
 from hagmeta.common.errors import UserError, shown
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.datasets.clean import Features
@@ -47,6 +50,18 @@ class Columns:
     def of(cls, dataset: Dataset) -> Columns:
         sparse = not isinstance(dataset.features, np.ndarray)
         return cls(dataset.num_features, dataset.feature_names, sparse, dataset.has_counts)
+
+
+def as_graph(data: Any) -> Dataset:
+    """Return `data` as a `Dataset`. A PyG ``Data`` needs no labels, and its ``n_id`` are node ids."""
+    if not hasattr(data, "edge_index"):
+        return as_dataset(data)
+    ids = getattr(data, "n_id", None)
+    if getattr(data, "y", None) is None:
+        data = copy(data)
+        data.y = torch.zeros(data.num_nodes, dtype=torch.int64)  # not read
+    dataset = as_dataset(data)
+    return dataset if ids is None else replace(dataset, node_ids=tuple(ids.tolist()))
 
 
 def ids_of(dataset: Dataset) -> list[NodeId]:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
+from torch_geometric.data import Data
 
 from hagmeta import Dataset, Learner, UserError
 from hagmeta.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning
@@ -215,6 +217,19 @@ def test_features_are_known_by_name(graph: Dataset) -> None:
         learner.predict(other, asked)  # it is reported once
     with pytest.raises(UserError, match="has 33 features, but the learner was fitted on 32"):
         learner.predict(replace(other, feature_names=None), asked)
+
+
+def test_pyg_graphs_need_no_labels(graph: Dataset) -> None:
+    edges = torch.from_numpy(graph.edges.T)
+    data = Data(
+        x=torch.from_numpy(graph.features.toarray()),  # type: ignore[union-attr]
+        edge_index=torch.cat([edges, edges.flip(0)], 1),
+        n_id=1000 + torch.arange(graph.num_nodes),
+    )
+    labels = {1000 + int(node[1:]): name for node, name in labels_of(graph).items()}
+    learner = Learner("sgc-ncm", features="propagated", device="cpu").fit(data, labels)
+    assert learner.predict(data, [1103]).tolist() == ["3"]
+    assert "y" not in data
 
 
 def test_level_repeats_entries_equally_often() -> None:
