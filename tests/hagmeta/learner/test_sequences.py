@@ -44,19 +44,20 @@ def probabilities(learner: Learner, graph: Dataset) -> np.ndarray:
     return found[:, np.argsort(learner.classes_)]
 
 
-@given(st.lists(CALLS, min_size=2, max_size=8))
+@given(st.lists(CALLS, min_size=3, max_size=8))
 @settings(max_examples=20, deadline=None, derandomize=True)
 def test_any_sequence_of_calls(calls: list[tuple[str, str, int, int]]) -> None:
     warnings.simplefilter("ignore")
     learner, graph, told = restart(), GRAPH, dict[str, str]()
-    for call, name, first, count in calls:
+    for call, name, first, count in [("label", "4", 0, 3), *calls]:
         nodes = list(graph.node_ids or ())
         if call == "label":
             own = [node for node in nodes_of(GRAPH, name) if node in nodes][first:][:count]
             change = {node: name for node in own}
         elif call == "correct":
             # Move one label to a class, if the class that loses it has others in the graph.
-            moved = [n for n, c in told.items() if c != name and n in nodes][first:][:1]
+            others = [n for n, c in told.items() if c != name and n in nodes]
+            moved = others[first % len(others) :][:1] if others else []
             left = [n for n, c in told.items() if moved and c == told[moved[0]] and n in nodes]
             change = {moved[0]: name} if len(left) > 1 else {}
         else:
