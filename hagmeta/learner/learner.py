@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,7 +39,6 @@ from hagmeta.methods.base import SessionLearning
 from hagmeta.methods.parts import Grows
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.pack import Progress, no_progress
-from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.pipeline import check_features, pretrain
 
@@ -126,7 +125,7 @@ class Learner:
             )
         self.seed, self.device = seed, as_device(device)
         self._state: State | None = None
-        self._ready: tuple[Any, Scene, Knowledge] | None = None
+        self._last: _Answers | None = None  # of the last graph
         self._reported: set[str] = set()
 
     def __repr__(self) -> str:
@@ -190,7 +189,7 @@ class Learner:
             pack = pretrain(context, None, progress)
             meta_train(context, pack, progress)
             Scene(state, table, context, pack).teach()
-            self._ready = self._calibrated(dataset, state, table)
+            self._last = self._calibrated(dataset, state, table)
         self._state, self._reported = state, set()
         return self
 
@@ -235,12 +234,15 @@ class Learner:
                 evidence.sessions.append(len(new[: state.config.n_way]))
                 new = new[state.config.n_way :]
                 Scene.of(state, table, self._context(state, table)).teach()
-            self._ready = self._calibrated(dataset, state, table)
+            self._last = self._calibrated(dataset, state, table)
         self._state = state
         return self
 
     def predict(self, data: Graph, nodes: Iterable[NodeId] | None = None) -> np.ndarray:
         """Return the most likely class of each node.
+
+        The first call on a graph computes the answers for all its nodes. Later calls on the same graph look
+        them up.
 
         Args:
             data: The graph as it is now. Nodes may be new to the learner.
@@ -338,37 +340,34 @@ class Learner:
         _check_nodes(dataset, asked, "nodes")
         if not asked:
             return [], np.empty((0, len(self.classes_)))
-        with stream_of(self.device):
-            scene, knowledge = self._scene(dataset)
-            rows = np.array([scene.table.rows[node] for node in asked])
-            found = scene.probabilities(knowledge, rows)
-        return asked, tempered(found, state.temperature)
+        last = self._answers(dataset)
+        return asked, tempered(last.found[[last.places[node] for node in asked]], state.temperature)
 
-    def _scene(self, dataset: Dataset) -> tuple[Scene, Knowledge]:
-        """Return the learner on a graph, from the last call if the graph is the same."""
-        if self._ready is None or self._ready[0] != _key(dataset):
+    def _answers(self, dataset: Dataset) -> _Answers:
+        """Return the answers for all nodes of a graph, from the last call if the graph is the same."""
+        if self._last is None or self._last.key != _key(dataset):
             self._report(dataset)
             state = self._fitted
             table = make_table(dataset, state.slots, state.columns)
             state.evidence.check_present(table.rows, dataset.name)
-            scene = Scene.of(state, table, self._context(state, table))
-            self._ready = _key(dataset), scene, scene.knowledge()
-        return self._ready[1:]
+            with stream_of(self.device):
+                scene = Scene.of(state, table, self._context(state, table))
+                self._last = _Answers(_key(dataset), _places(table), scene.answers())
+        return self._last
 
-    def _calibrated(self, dataset: Dataset, state: State, table: Table) -> tuple[Any, Scene, Knowledge]:
-        """Fit the temperature of `state`, and return the learner on the graph.
+    def _calibrated(self, dataset: Dataset, state: State, table: Table) -> _Answers:
+        """Fit the temperature of `state`, and return the answers for all nodes of the graph.
 
         The held-out labels are those of classes known since `fit`. Steps of a session can change the scale of
         all logits, so each session needs another temperature.
         """
-        scene = Scene.of(state, table, self._context(state, table))
-        knowledge, evidence = scene.knowledge(), state.evidence
-        nodes = [node for node in evidence.class_of if node in evidence.held_out and node in table.rows]
+        found = Scene.of(state, table, self._context(state, table)).answers()
+        places, evidence = _places(table), state.evidence
+        nodes = [node for node in evidence.class_of if node in evidence.held_out and node in places]
         if nodes:
-            rows = np.array([table.rows[node] for node in nodes])
             truth = np.array([evidence.class_of[node] for node in nodes])
-            state.temperature = fit_temperature(scene.probabilities(knowledge, rows), truth)
-        return _key(dataset), scene, knowledge
+            state.temperature = fit_temperature(found[[places[node] for node in nodes]], truth)
+        return _Answers(_key(dataset), places, found)
 
     def _report(self, dataset: Dataset) -> None:
         """Warn if a graph has few of the learner's nodes, or features that the learner does not know."""
@@ -404,6 +403,18 @@ class Learner:
         if METHODS[config.method].traits_of(config).oracle:
             raise UserError(f"{config.method} is an oracle with these settings; a learner cannot be one.")
         return config
+
+
+class _Answers(NamedTuple):
+    """The probabilities of all nodes of a graph, before they are calibrated."""
+
+    key: Any  # identifies the graph
+    places: dict[NodeId, int]  # rows of `found` by node id
+    found: np.ndarray  # (nodes, classes)
+
+
+def _places(table: Table) -> dict[NodeId, int]:
+    return {node: place for place, node in enumerate(table.rows)}
 
 
 def _key(dataset: Dataset) -> Any:

@@ -18,7 +18,6 @@ from hagmeta.methods import make_method
 from hagmeta.methods.parts import Settles
 from hagmeta.packs.pack import Pack, Parameters
 from hagmeta.phases.consolidation import consolidate
-from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.meeting import meet
 from hagmeta.phases.sessions import AnsweringAfterLearning
 from hagmeta.sparse.inputs import Fit
@@ -94,21 +93,22 @@ class Scene:
                 for rows in player.memory.kept[0]
             ]
 
-    def knowledge(self) -> Knowledge:
-        """Return what predictions are made from."""
+    def answers(self) -> np.ndarray:
+        """Return the probabilities (nodes, classes) of all nodes, before they are calibrated.
+
+        Rows are in the order of ``table.rows``, and columns are the class numbers.
+        """
         state = self.state
-        knowledge = self.context.knowledge.session([self.stream], state.session)
+        rows = np.array(list(self.table.rows.values()))
+        stream = replace(self.stream, queries=(rows,) * (state.session + 1))
+        knowledge = self.context.knowledge.session([stream], state.session)
         # What is settled in a session comes from the model before its steps.
         pack = _pack(state, self.context, state.parameters | state.before) if state.before else self.pack
-        return self._player(self.stream).learnt(pack, knowledge, state.session)
-
-    def probabilities(self, knowledge: Knowledge, rows: np.ndarray) -> np.ndarray:
-        """Return class probabilities (rows, classes). Columns are the class numbers."""
-        session = self.state.session
-        stream = replace(self.stream, queries=(rows,) * (session + 1))
-        found = self._player(stream).probabilities(self.pack, knowledge, session)[0].cpu().numpy()
+        player = self._player(stream)
+        knowledge = player.learnt(pack, knowledge, state.session)
+        found = player.probabilities(self.pack, knowledge, state.session)[0].cpu().numpy()
         ordered = np.empty_like(found)
-        ordered[:, stream.met(session)] = found
+        ordered[:, stream.met(state.session)] = found
         return ordered
 
     def _player(self, stream: TaughtStream) -> AnsweringAfterLearning:

@@ -1,0 +1,96 @@
+"""Play the story of docs/guides/learner.md: sections of Debian arrive over the weeks.
+
+    python benchmarks/learner.py --method posterior-means
+
+In week 0 the learner is fitted on the 24 largest sections, with a label for every second package. Every week
+brings three other sections with their packages, and five labels for each. The table has a row per week: the
+size of the graph, the seconds of `fit` or `learn`, of the first `predict` after loading the learner from its
+file and of a second one, the accuracy on all unlabelled packages of sections met so far, and the calibration
+error of the probabilities.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import hagmeta
+from hagmeta.protocol.evaluator import calibration_error
+
+KNOWN, PER_WEEK, LABELS, ASKED = 24, 3, 5, 100
+
+
+def packages_of(whole: hagmeta.Dataset, classes: np.ndarray) -> hagmeta.Dataset:
+    """Return the graph of the packages in some sections. Their ids are their rows in the whole graph."""
+    there = np.isin(whole.labels, classes)
+    rows = np.flatnonzero(there)
+    place = np.cumsum(there) - 1
+    return replace(
+        whole,
+        edges=place[whole.edges[there[whole.edges].all(1)]],
+        labels=whole.labels[rows],
+        features=whole.features[rows],
+        node_ids=tuple(rows.tolist()),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--method", default="posterior-means")
+    parser.add_argument("--weeks", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    whole = hagmeta.load_dataset("debian")
+    names, rng = whole.class_names, np.random.default_rng(options.seed)
+    order = np.argsort(-whole.class_sizes, kind="stable")
+    met, later = order[:KNOWN], rng.permutation(order[KNOWN:])
+    labels = {
+        int(row): names[whole.labels[row]] for c in met for row in np.flatnonzero(whole.labels == c)[::2]
+    }
+    labelled = set(labels)
+    learner = hagmeta.Learner(options.method, seed=options.seed, device=options.device)
+    print("| week | sections | packages | edges | learn | predict | again | accuracy | calibration error |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for week in range(options.weeks + 1):
+        started = time.perf_counter()
+        if week == 0:
+            graph = packages_of(whole, met)
+            learner.fit(graph, labels)
+        else:
+            new = later[PER_WEEK * (week - 1) : PER_WEEK * week]
+            met = np.concatenate([met, new])
+            graph = packages_of(whole, met)
+            told = {
+                names[c]: rng.permutation(np.flatnonzero(whole.labels == c))[:LABELS].tolist() for c in new
+            }
+            labelled |= {node for nodes in told.values() for node in nodes}
+            started = time.perf_counter()
+            learner.learn(graph, told)
+        taught = time.perf_counter() - started
+        asked = [node for node in graph.node_ids or () if node not in labelled]
+        with tempfile.TemporaryDirectory() as folder:
+            learner = hagmeta.Learner.load(learner.save(Path(folder) / "learner"), device=options.device)
+        started = time.perf_counter()
+        learner.predict(graph, asked[:ASKED])
+        first = time.perf_counter() - started
+        started = time.perf_counter()
+        learner.predict(graph, asked[:ASKED])
+        again = time.perf_counter() - started
+        _, found = learner.probabilities(graph, asked)
+        right = np.array(learner.classes_)[found.argmax(1)] == np.array(names)[whole.labels[asked]]
+        error = calibration_error(found.max(1), right)
+        print(
+            f"| {week} | {len(met)} | {graph.num_nodes:,} | {len(graph.edges):,} | {taught:.1f} s "
+            f"| {first:.2f} s | {again:.2f} s | {right.mean():.1%} | {error:.3f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
