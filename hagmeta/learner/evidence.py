@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,4 +121,7 @@ def labels_by_node(labels: Any, *, argument: str) -> dict[NodeId, str]:
 
 def plain(node: Any) -> NodeId:
     """Return a node id as a Python value."""
-    return node.item() if hasattr(node, "item") else node
+    value = node.item() if hasattr(node, "item") and getattr(node, "size", 1) == 1 else node
+    if not isinstance(value, Hashable):
+        raise UserError(f"a node id is {shown(value)}; expected a string or a whole number.")
+    return value

@@ -123,6 +123,8 @@ def make_table(dataset: Dataset, known: Mapping[NodeId, int], columns: Columns) 
         class_order=None,
         supports=None,
     )
+    # A cached property: later graphs are read as the first one was.
+    vars(changed)["has_counts"] = columns.counts
     return Table(changed, rows)
 
 

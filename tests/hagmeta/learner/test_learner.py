@@ -162,6 +162,7 @@ def test_a_refused_call_changes_nothing(graph: Dataset) -> None:
         ({"4": []}, "holds no node for class '4'; a class needs at least one label"),
         ({"4": ["nobody"]}, "holds node 'nobody', which is not in .*; expected an id from node_ids"),
         ({"4": ["n1"], "5": ["n1"]}, "holds node 'n1' for '4' and '5'; expected one class"),
+        ({"4": [["n1"]]}, r"a node id is \['n1'\]; expected a string or a whole number"),
         ({"4": "n1"}, "holds 'n1' for class '4'; expected a list of node ids"),
         ({"4": [node for node, name in labels_of(graph).items() if name == "3"]}, "no labelled node of '3'"),
     ]
