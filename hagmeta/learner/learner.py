@@ -188,8 +188,8 @@ class Learner:
             context = self._context(state, table)
             pack = pretrain(context, None, progress)
             meta_train(context, pack, progress)
-            Scene(state, table, context, pack).teach()
-            self._last = self._calibrated(dataset, state, table)
+            found = Scene(state, table, context, pack).teach()
+        self._last = _calibrated(dataset, state, table, found)
         self._state, self._reported = state, set()
         return self
 
@@ -230,11 +230,13 @@ class Learner:
         state = replace(state, evidence=evidence, slots=slots, left=left)
         assert state.config.n_way
         with stream_of(self.device):
+            if not new:
+                found = Scene.of(state, table, self._context(state, table)).answers()
             while new:
                 evidence.sessions.append(len(new[: state.config.n_way]))
                 new = new[state.config.n_way :]
-                Scene.of(state, table, self._context(state, table)).teach()
-            self._last = self._calibrated(dataset, state, table)
+                found = Scene.of(state, table, self._context(state, table)).teach()
+        self._last = _calibrated(dataset, state, table, found)
         self._state = state
         return self
 
@@ -355,20 +357,6 @@ class Learner:
                 self._last = _Answers(_key(dataset), _places(table), scene.answers())
         return self._last
 
-    def _calibrated(self, dataset: Dataset, state: State, table: Table) -> _Answers:
-        """Fit the temperature of `state`, and return the answers for all nodes of the graph.
-
-        The held-out labels are those of classes known since `fit`. Steps of a session can change the scale of
-        all logits, so each session needs another temperature.
-        """
-        found = Scene.of(state, table, self._context(state, table)).answers()
-        places, evidence = _places(table), state.evidence
-        nodes = [node for node in evidence.class_of if node in evidence.held_out and node in places]
-        if nodes:
-            truth = np.array([evidence.class_of[node] for node in nodes])
-            state.temperature = fit_temperature(found[[places[node] for node in nodes]], truth)
-        return _Answers(_key(dataset), places, found)
-
     def _report(self, dataset: Dataset) -> None:
         """Warn if a graph has few of the learner's nodes, or features that the learner does not know."""
         state, there = self._fitted, set(ids_of(dataset))
@@ -411,6 +399,20 @@ class _Answers(NamedTuple):
     key: Any  # identifies the graph
     places: dict[NodeId, int]  # rows of `found` by node id
     found: np.ndarray  # (nodes, classes)
+
+
+def _calibrated(dataset: Dataset, state: State, table: Table, found: np.ndarray) -> _Answers:
+    """Fit the temperature of `state` to the answers `found`, and return these.
+
+    The held-out labels are those of classes known since `fit`. Steps of a session can change the scale of all
+    logits, so each session needs another temperature.
+    """
+    places, evidence = _places(table), state.evidence
+    nodes = [node for node in evidence.class_of if node in evidence.held_out and node in places]
+    if nodes:
+        truth = np.array([evidence.class_of[node] for node in nodes])
+        state.temperature = fit_temperature(found[[places[node] for node in nodes]], truth)
+    return _Answers(_key(dataset), places, found)
 
 
 def _places(table: Table) -> dict[NodeId, int]:

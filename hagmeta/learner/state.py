@@ -18,6 +18,7 @@ from hagmeta.methods import make_method
 from hagmeta.methods.parts import Settles
 from hagmeta.packs.pack import Pack, Parameters
 from hagmeta.phases.consolidation import consolidate
+from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.meeting import meet
 from hagmeta.phases.sessions import AnsweringAfterLearning
 from hagmeta.sparse.inputs import Fit
@@ -68,27 +69,31 @@ class Scene:
         assert isinstance(stream, TaughtStream)
         return stream
 
-    def teach(self) -> None:
-        """Learn the last session of the evidence, and update the state."""
+    def teach(self) -> np.ndarray:
+        """Learn the last session of the evidence, update the state, and return `answers`."""
         context, pack, session = self.context, self.pack, self.state.session
-        player = self._player(self.stream)
-        knowledge = context.knowledge.session([self.stream], session)
-        meet(context, pack, knowledge, [self.stream], session)
+        stream = self._asking_all()
+        player = self._player(stream)
+        knowledge = context.knowledge.session([stream], session)
+        meet(context, pack, knowledge, [stream], session)
         before = {name: value.cpu() for name, value in pack.states()[0].items()}
-        player.learn(pack, knowledge, session)
-        consolidate(context, pack, knowledge, [self.stream], session)
-        (found,) = pack.states()
-        self.state.parameters = {name: value.cpu() for name, value in found.items()}
-        if issubclass(context.method, Settles):
-            self.state.before = {
-                name: value
-                for name, value in before.items()
-                if not torch.equal(value, self.state.parameters[name])
-            }
-        self.state.step, self.state.draws = player.step, player.lesson.state()
+        learnt, _ = player.learn(pack, knowledge, session)
+        answers = self._answered(player, learnt)
+        consolidate(context, pack, knowledge, [stream], session)
+        self._update(player, before)
+        return answers
+
+    def _update(self, player: AnsweringAfterLearning, before: Parameters) -> None:
+        """Store what a session changed. `before` are the parameters before its steps."""
+        state = self.state
+        state.parameters = {name: value.cpu() for name, value in self.pack.states()[0].items()}
+        if issubclass(self.context.method, Settles):
+            changed = (name for name in before if not torch.equal(before[name], state.parameters[name]))
+            state.before = {name: before[name] for name in changed}
+        state.step, state.draws = player.step, player.lesson.state()
         if player.memory is not None:
             ids = {row: node for node, row in self.table.rows.items()}
-            self.state.memory = [
+            state.memory = [
                 [[ids[node] for node in dict.fromkeys(row)] for row in rows.tolist()]
                 for rows in player.memory.kept[0]
             ]
@@ -98,18 +103,24 @@ class Scene:
 
         Rows are in the order of ``table.rows``, and columns are the class numbers.
         """
-        state = self.state
-        rows = np.array(list(self.table.rows.values()))
-        stream = replace(self.stream, queries=(rows,) * (state.session + 1))
+        state, stream = self.state, self._asking_all()
         knowledge = self.context.knowledge.session([stream], state.session)
         # What is settled in a session comes from the model before its steps.
         pack = _pack(state, self.context, state.parameters | state.before) if state.before else self.pack
         player = self._player(stream)
-        knowledge = player.learnt(pack, knowledge, state.session)
-        found = player.probabilities(self.pack, knowledge, state.session)[0].cpu().numpy()
+        return self._answered(player, player.learnt(pack, knowledge, state.session))
+
+    def _answered(self, player: AnsweringAfterLearning, knowledge: Knowledge) -> np.ndarray:
+        session = self.state.session
+        found = player.probabilities(self.pack, knowledge, session)[0].cpu().numpy()
         ordered = np.empty_like(found)
-        ordered[:, stream.met(state.session)] = found
+        ordered[:, self.stream.met(session)] = found
         return ordered
+
+    def _asking_all(self) -> TaughtStream:
+        """Return the stream, with all nodes as the queries of every session."""
+        rows = np.array(list(self.table.rows.values()))
+        return replace(self.stream, queries=(rows,) * (self.state.session + 1))
 
     def _player(self, stream: TaughtStream) -> AnsweringAfterLearning:
         player = AnsweringAfterLearning(self.context, [stream], "test")
