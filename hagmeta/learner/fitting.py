@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hagmeta.common.errors import UserError, shown
+from hagmeta.common.identity import without_hash
 from hagmeta.config import RunConfig
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.scene import plays
@@ -72,9 +73,9 @@ def _check_enough(evidence: Evidence, config: RunConfig) -> None:
     for name, train, held in zip(evidence.class_names, *counts.tolist(), strict=True):
         if train < needed or (plays(config) and not held):
             raise UserError(
-                f"class {shown(name)} has {train} labels to train on and {held} to validate; {config.method} "
-                f"needs {needed} and {int(plays(config))}. Give more labels, or use a smaller k_shot or "
-                "a method without episodes, such as posterior-means."
+                f"class {shown(name)} has {train} labels to train on and {held} to validate; "
+                f"{without_hash(config.method)} needs {needed} and {int(plays(config))}. Give more labels, or "
+                "use a smaller k_shot or a method without episodes, such as posterior-means."
             )
     if not counts[1].any():
         raise UserError("no label is left to validate the training; give a class at least two labels.")

@@ -15,6 +15,7 @@ import torch
 from hagmeta.api import Graph, as_device
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files import expanded
+from hagmeta.common.identity import without_hash
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.learner.calibration import fit_temperature, tempered
@@ -35,7 +36,7 @@ from hagmeta.learner.table import (
     unknown_features,
 )
 from hagmeta.methods import METHODS
-from hagmeta.methods.base import SessionLearning
+from hagmeta.methods.base import Method, SessionLearning
 from hagmeta.methods.parts import Grows
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.pack import Progress, no_progress
@@ -121,7 +122,8 @@ class Learner:
         self._config = RunConfig.from_mapping({"method": name, "dataset": NAME, **settings})
         if METHODS[name].traits.oracle:
             raise UserError(
-                f"{name} is an oracle: it reads labels that a learner is not given. Use another method."
+                f"{without_hash(name)} is an oracle: it reads labels that a learner is not given. "
+                "Use another method."
             )
         self.seed, self.device = seed, as_device(device)
         self._state: State | None = None
@@ -219,11 +221,10 @@ class Learner:
         table = make_table(dataset, slots, state.columns)
         evidence = state.evidence.copy()
         new, changed = evidence.tell(told)
-        method = METHODS[state.config.method]
-        if changed and issubclass(method, Grows) and method.session_learning is not SessionLearning.NONE:
+        if changed and learns_once(METHODS[state.config.method]):
             raise UserError(
-                f"{state.config.method} learns the labels of a class only once, so it cannot learn more or "
-                "corrected labels of known classes. Use another method, or fit again."
+                f"{without_hash(state.config.method)} learns the labels of a class only once, so it cannot "
+                "learn more or corrected labels of known classes. Use another method, or fit again."
             )
         evidence.check_present(table.rows, dataset.name)
         left = {node for node in slots if node not in table.rows}
@@ -389,7 +390,9 @@ class Learner:
         n_way = self._config.n_way or N_WAY
         config = resolve(replace(self._config, n_way=n_way, classes=(classes, 0, n_way)))
         if METHODS[config.method].traits_of(config).oracle:
-            raise UserError(f"{config.method} is an oracle with these settings; a learner cannot be one.")
+            raise UserError(
+                f"{without_hash(config.method)} is an oracle with these settings; a learner cannot be one."
+            )
         return config
 
 
@@ -422,6 +425,11 @@ def _places(table: Table) -> dict[NodeId, int]:
 def _key(dataset: Dataset) -> Any:
     """Return what identifies a graph for a learner."""
     return dataset.fingerprint, dataset.node_ids, dataset.feature_names
+
+
+def learns_once(method: type[Method]) -> bool:
+    """Return whether a method learns the labels of a class in gradient steps, and never again."""
+    return issubclass(method, Grows) and method.session_learning is not SessionLearning.NONE
 
 
 def own_labels(dataset: Dataset) -> dict[NodeId, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,10 @@ import torch
 from torch_geometric.data import Data
 
 from hagmeta import Dataset, Learner, UserError
-from hagmeta.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning
+from hagmeta.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning, learns_once
 from hagmeta.learner.scene import level
 from hagmeta.learner.table import kept_slots, slots_of
+from hagmeta.methods import METHODS
 from tests.hagmeta.learner.playing import clear_graph, part
 
 KNOWN, NEW = ("0", "1", "2", "3"), ("4", "5", "6")
@@ -153,6 +156,12 @@ def test_classifiers_refuse_changed_labels(graph: Dataset) -> None:
     with pytest.raises(UserError, match="lwf learns the labels of a class only once"):
         learner.learn(graph, {"4": nodes_of(graph, "4")[3:5]})
     assert learner.classes_ == [*KNOWN, "4"]
+
+
+def test_the_guide_names_the_methods_that_learn_once() -> None:
+    guide = (Path(__file__).parents[3] / "docs/guides/learner.md").read_text()
+    (listed,) = re.findall(r"^(.*) learn the labels of a class only once", guide, re.MULTILINE)
+    assert re.findall(r"`(.*?)`", listed) == [name for name, each in METHODS.items() if learns_once(each)]
 
 
 def test_a_refused_call_changes_nothing(graph: Dataset) -> None:
