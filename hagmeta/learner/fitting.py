@@ -74,8 +74,8 @@ def _check_enough(evidence: Evidence, config: RunConfig) -> None:
         if train < needed or (plays(config) and not held):
             raise UserError(
                 f"class {shown(name)} has {train} labels to train on and {held} to validate; "
-                f"{without_hash(config.method)} needs {needed} and {int(plays(config))}. Give more labels, or "
-                "use a smaller k_shot or a method without episodes, such as posterior-means."
+                f"{without_hash(config.method)} needs {needed} and {int(plays(config))}. Give more labels, "
+                "or use a smaller k_shot or a method without episodes, such as posterior-means."
             )
     if not counts[1].any():
         raise UserError("no label is left to validate the training; give a class at least two labels.")
