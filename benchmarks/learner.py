@@ -4,9 +4,9 @@
 
 In week 0 the learner is fitted on the 24 largest sections, with a label for every second package. Every week
 brings three other sections with their packages, and five labels for each. The table has a row per week: the
-size of the graph, the processor time of `fit` or `learn`, of the first `predict` after loading the learner from its
-file and of a second one, the accuracy on all unlabelled packages of sections met so far, and the calibration
-error of the probabilities.
+size of the graph, the processor time of `fit` or `learn`, of the first `predict` after loading the learner
+from its file and of a second one, the accuracy on all unlabelled packages of sections met so far, and the
+calibration error of the probabilities.
 """
 
 from __future__ import annotations
