@@ -94,8 +94,7 @@ class Scene:
         if player.memory is not None:
             ids = {row: node for node, row in self.table.rows.items()}
             state.memory = [
-                [[ids[node] for node in dict.fromkeys(row)] for row in rows.tolist()]
-                for rows in player.memory.kept[0]
+                [[ids[node] for node in row] for row in rows.tolist()] for rows in player.memory.kept[0]
             ]
 
     def answers(self) -> np.ndarray:
