@@ -181,7 +181,7 @@ class Dataset:
 
     @classmethod
     def from_networkx(
-        cls, graph: Any, *, name: str, label: str = "label", features: str | Sequence[str] = "x"
+        cls, graph: Any, *, name: str, label: str | None = "label", features: str | Sequence[str] = "x"
     ) -> Dataset:
         """Make a dataset from a networkx graph of any kind.
 
@@ -192,7 +192,7 @@ class Dataset:
             graph: The networkx graph. Its nodes become ``node_ids``; parallel edges are merged.
             name: The name of the graph.
             label: The node attribute with the class. Nodes without it, or with None, NaN or -1, have no
-                label.
+                label. Give None if no node has a label.
             features: A node attribute with a vector, or a list of attributes with one number each.
 
         Returns:

@@ -53,7 +53,13 @@ class Columns:
 
 
 def as_graph(data: Any) -> Dataset:
-    """Return `data` as a `Dataset`. A PyG ``Data`` needs no labels, and its ``n_id`` are node ids."""
+    """Return `data` as a `Dataset`.
+
+    PyG and networkx graphs need no labels here. ``n_id`` of a PyG ``Data`` are node ids.
+    """
+    if hasattr(data, "is_directed") and hasattr(data, "adjacency"):  # networkx
+        labelled = any("label" in held for _, held in data.nodes(data=True))
+        return Dataset.from_networkx(data, name="data", label="label" if labelled else None)
     if not hasattr(data, "edge_index"):
         return as_dataset(data)
     ids = getattr(data, "n_id", None)

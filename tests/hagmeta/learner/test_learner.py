@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse
@@ -57,9 +58,9 @@ def graph() -> Dataset:
     return clear_graph()
 
 
-def fitted(graph: Dataset, **settings: Any) -> Learner:
+def fitted(graph: Any, **settings: Any) -> Learner:
     given = {"method": "sgc-ncm", "features": "propagated", "device": "cpu", **settings}
-    return Learner(**given).fit(graph, labels_of(graph))
+    return Learner(**given).fit(graph, labels_of(clear_graph()))
 
 
 def probabilities(learner: Learner, graph: Dataset, nodes: list[str]) -> np.ndarray:
@@ -240,6 +241,15 @@ def test_pyg_graphs_need_no_labels(graph: Dataset) -> None:
     learner = Learner("sgc-ncm", features="propagated", device="cpu").fit(data, labels)
     assert learner.predict(data, [1099]).tolist() == ["3"]
     assert "y" not in data
+
+
+def test_networkx_graphs_need_no_labels(graph: Dataset) -> None:
+    names = list(graph.node_ids or ())
+    other = networkx.Graph([(names[a], names[b]) for a, b in graph.edges])
+    other.add_nodes_from(names)
+    dense = graph.features.toarray()  # type: ignore[union-attr]
+    networkx.set_node_attributes(other, dict(zip(names, dense, strict=True)), "x")
+    assert fitted(other).predict(other, ["n99"]).tolist() == ["3"]
 
 
 def test_level_repeats_entries_equally_often() -> None:
