@@ -7,11 +7,17 @@ brings three other sections with their packages, and five labels for each. The t
 size of the graph, the processor time of `fit` or `learn`, of the first `predict` after loading the learner
 from its file and of a second one, the accuracy on all unlabelled packages of sections met so far, and the
 calibration error of the probabilities.
+
+    python benchmarks/learner.py --method sgc-lda --nodes 10000
+
+This prints a row for a random graph instead, with five edges per node: the processor time of `learn` and of
+`predict` for new nodes, and the peak memory of the process.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import tempfile
 import time
 from dataclasses import replace
@@ -26,8 +32,13 @@ KNOWN, PER_WEEK, LABELS, ASKED = 24, 3, 5, 100
 
 
 def packages_of(whole: hagmeta.Dataset, classes: np.ndarray) -> hagmeta.Dataset:
-    """Return the graph of the packages in some sections. Their ids are their rows in the whole graph."""
-    there = np.isin(whole.labels, classes)
+    """Return the graph of the packages in some sections."""
+    return without(whole, ~np.isin(whole.labels, classes))
+
+
+def without(whole: hagmeta.Dataset, late: np.ndarray) -> hagmeta.Dataset:
+    """Return the graph without some nodes. The ids of the others are their rows in the whole graph."""
+    there = ~late
     rows = np.flatnonzero(there)
     place = np.cumsum(there) - 1
     return replace(
@@ -39,13 +50,37 @@ def packages_of(whole: hagmeta.Dataset, classes: np.ndarray) -> hagmeta.Dataset:
     )
 
 
+def on_random_graph(learner: hagmeta.Learner, nodes: int) -> None:
+    """Print a row about a random graph. A tenth of its nodes arrives after `learn`."""
+    size = f"nodes={nodes},edges={5 * nodes},features=500,classes=30"
+    whole = replace(hagmeta.load_dataset(f"synthetic:{size}"), node_ids=tuple(range(nodes)))
+    late = np.arange(nodes) % 10 == 0
+    graph, names = without(whole, late), whole.class_names
+    known = [row for row in np.flatnonzero(whole.labels < KNOWN).tolist() if not late[row]][: nodes // 2]
+    learner.fit(graph, {row: names[whole.labels[row]] for row in known})
+    new = np.flatnonzero((whole.labels == KNOWN) & ~late)[:LABELS].tolist()
+    started = time.process_time()
+    learner.learn(graph, {names[KNOWN]: new})
+    taught = time.process_time() - started
+    started = time.process_time()
+    learner.predict(whole, np.flatnonzero(late))
+    asked = time.process_time() - started
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(f"| {nodes:,} | {len(whole.edges):,} | {taught:.2f} s | {asked:.2f} s | {memory:.2f} GB |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--method", default="posterior-means")
     parser.add_argument("--weeks", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--nodes", type=int, help="nodes of a random graph to use instead")
     options = parser.parse_args()
+    if options.nodes:
+        learner = hagmeta.Learner(options.method, seed=options.seed, device=options.device)
+        on_random_graph(learner, options.nodes)
+        return
     whole = hagmeta.load_dataset("debian")
     names, rng = whole.class_names, np.random.default_rng(options.seed)
     order = np.argsort(-whole.class_sizes, kind="stable")
