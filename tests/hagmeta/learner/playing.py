@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from hagmeta import Dataset, Learner, datasets
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config import RunConfig, resolve, runs_in_packs
 from hagmeta.packs.randomness import stream as random_stream
 from hagmeta.phases.context import Context
 from hagmeta.pipeline import prepare
@@ -51,7 +51,8 @@ def study(method: str, dataset: Dataset, **settings: Any) -> tuple[Context, Lear
     given: dict[str, Any] = {**SMALL, **TASK, **settings}
     config = resolve(RunConfig.from_mapping({"method": method, "dataset": dataset, **given}))
     own = {name: value for name, value in given.items() if name not in OF_THE_STUDY}
-    return prepare(config, [SEED], dataset, CPU), Learner(method, seed=SEED, device="cpu", **own)
+    plain = not runs_in_packs(config)
+    return prepare(config, [SEED], dataset, CPU, plain=plain), Learner(method, seed=SEED, device="cpu", **own)
 
 
 def whole(dataset: Dataset, visible: np.ndarray) -> Dataset:

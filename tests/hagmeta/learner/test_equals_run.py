@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -30,9 +32,23 @@ def test_one_node_table(method: str) -> None:
     assert_equal_to_run(method, whole, visibility="whole")
 
 
-def assert_equal_to_run(method: str, look: Look, visibility: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("proto-gcn", {"inputs": "tf-idf", "encoder": "gat"}),
+        ("sgc-lda", {"smoothing": 0.5, "logit_adjustment": 1.0}),
+        ("posterior-means", {"refitted": False, "prior": "estimated"}),
+        ("icarl", {"memory": 5, "k_shot": 1, "query_shot": 2}),
+        ("frozen", {"encoder": "pyg:torch_geometric.nn.models:GraphSAGE"}),  # without packs
+    ],
+)
+def test_other_settings(method: str, settings: dict[str, Any]) -> None:
+    assert_equal_to_run(method, shuffled, visibility="arriving", **settings)
+
+
+def assert_equal_to_run(method: str, look: Look, **settings: Any) -> None:
     dataset = small_graph()
-    context, learner = study(method, dataset, visibility=visibility, **FEW_COLUMNS)
+    context, learner = study(method, dataset, **FEW_COLUMNS, **settings)
     (run,), _ = live(context, pretrain(context, None, no_progress))
     found = played(context, dataset, learner, look)
     names = np.array(dataset.class_names)
