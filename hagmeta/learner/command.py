@@ -67,7 +67,7 @@ def _learn(arguments: Sequence[str]) -> None:
     options = parser.options(arguments)
     out = options.out or options.learner
     check_writable("--out", out)
-    learner = Learner.load(options.learner, device=options.device)
+    learner = _loaded(options)
     with _told():
         graph = _graph(options)
         labels = own_labels(graph)
@@ -98,7 +98,7 @@ def _predict(arguments: Sequence[str]) -> None:
     parser.add_argument("--all", action="store_true", help="write a row for every class of a node")
     options = parser.options(arguments)
     check_writable("--out", options.out)
-    learner = Learner.load(options.learner, device=options.device)
+    learner = _loaded(options)
     with _told():
         nodes, probabilities = learner.probabilities(_graph(options))
     classes = learner.classes_
@@ -175,3 +175,11 @@ def _parser(name: str, description: str) -> Parser:
 
 def _add_learner(parser: Parser) -> None:
     parser.add_argument("learner", type=Path, help="file of a learner that fit or learn wrote")
+    for kind in ("method", "encoder"):
+        parser.add_argument(f"--{kind}", metavar="NAME", help=f"the {kind} of the learner, if it is your own")
+
+
+def _loaded(options: argparse.Namespace) -> Learner:
+    return Learner.load(
+        options.learner, device=options.device, method=options.method, encoder=options.encoder
+    )

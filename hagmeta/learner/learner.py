@@ -38,6 +38,7 @@ from hagmeta.learner.table import (
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Method, SessionLearning
 from hagmeta.methods.parts import Grows
+from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.pack import Progress, no_progress
 from hagmeta.phases.meta_training import meta_train
@@ -307,7 +308,12 @@ class Learner:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, device: str | torch.device | None = "auto", method: Any = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: str | torch.device | None = "auto",
+        method: Any = None,
+        encoder: Any = None,
     ) -> Learner:
         """Return the learner that `save` wrote. It may have been on another device.
 
@@ -315,6 +321,7 @@ class Learner:
             path: The file.
             device: The device to compute on, as for `Learner`.
             method: The method, if it is your own and not loaded yet, such as ``my.py:Mine``.
+            encoder: The encoder, if it is your own or of PyG and not loaded yet.
 
         Returns:
             The learner.
@@ -322,8 +329,9 @@ class Learner:
         Raises:
             UserError: The file is missing, damaged, from a newer version, or not a saved learner.
         """
-        if method is not None:
-            METHODS.name_of(method)
+        for plugin, registry in ((method, METHODS), (encoder, ENCODERS)):
+            if plugin is not None:
+                registry.name_of(plugin)
         state = load(expanded(os.fspath(path)))
         learner = cls(state.config.method, seed=state.seed, device=device)
         learner._config, learner._state = state.config, state

@@ -32,10 +32,12 @@ from hagmeta.learner.state import State
 from hagmeta.learner.table import Columns, NodeId
 from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.base import Sizes
+from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import Parameters
 from hagmeta.sparse.inputs import Fit, narrow_kind, width_of
 
 KIND = "hagmeta-learner"
+DEFAULT_ENCODER = "gcn"  # of methods that have none
 VERSION = 1  # increase it when older code cannot read newer files
 
 
@@ -60,7 +62,7 @@ def load(path: Path) -> State:
     """Read a state from `path`, and check it."""
     arrays = _read(path)
     header = _read_header(path, arrays)
-    _check_method(path, header)
+    _check_plugins(path, header)
     try:
         state = _state(header, arrays)
         _check(state)
@@ -137,13 +139,16 @@ def _read_header(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]
     return dict(header)
 
 
-def _check_method(path: Path, header: Mapping[str, Any]) -> None:
-    name = header.get("method")
-    if name not in METHODS:
-        raise UserError(
-            f"{path}: the method {shown(name)} is not loaded, or its code has changed; give it as method=, "
-            "such as my.py:Mine."
-        )
+def _check_plugins(path: Path, header: Mapping[str, Any]) -> None:
+    """Raise an error if the method or the encoder is not there."""
+    settings = header.get("settings")
+    encoder = settings.get("encoder", DEFAULT_ENCODER) if isinstance(settings, dict) else DEFAULT_ENCODER
+    for kind, name, registry in (("method", header.get("method"), METHODS), ("encoder", encoder, ENCODERS)):
+        if name not in registry:
+            raise UserError(
+                f"{path}: the {kind} {shown(name)} is not loaded, or its code has changed; give it as "
+                f"{kind}, such as my.py:Mine."
+            )
 
 
 def _state(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> State:

@@ -118,6 +118,7 @@ def change(path: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
             "saved in format 2 by hagmeta 9.9; .* Install a newer",
         ),
         (lambda h: h.update(method="lost"), "the method 'lost' is not loaded"),
+        (lambda h: h["settings"].update(encoder="lost"), "the encoder 'lost' is not loaded"),
         (lambda h: h.pop("labels"), "the saved learner is damaged .'labels'."),
         (lambda h: h["class_names"].pop(), "damaged .classes are missing."),
         (lambda h: h["labels"].append(["n9", 77, 0]), "damaged .a label has no class."),
