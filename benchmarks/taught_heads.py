@@ -80,13 +80,13 @@ def only_with_guesses() -> None:
     It would have no guesses to learn from yet.
     """
     SelfTrainingSettings.unused_by = classmethod(lambda cls, method: "")  # type: ignore[method-assign, assignment]
-    learn = sessions._AnsweringAfterLearning._learn
+    learn = sessions.AnsweringAfterLearning._learn
 
     def later(self: Any, pack: Any, knowledge: Any, streams: Any, session: int) -> None:
         if streams[0].guessed is not None or not self.context.settings.self_training:
             learn(self, pack, knowledge, streams, session)
 
-    sessions._AnsweringAfterLearning._learn = later  # type: ignore[method-assign]
+    sessions.AnsweringAfterLearning._learn = later  # type: ignore[method-assign]
 
 
 def main() -> None:

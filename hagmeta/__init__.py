@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hagmeta.common.traits import MethodTraits
     from hagmeta.config import RunConfig, resolve
     from hagmeta.datasets.base import Dataset
+    from hagmeta.learner import Learner
     from hagmeta.methods.base import Method, MethodSettings
     from hagmeta.nn.encoder import Encoder
     from hagmeta.protocol.metrics import Metric
@@ -39,6 +40,7 @@ __all__ = [
     "Comparison",
     "Dataset",
     "Encoder",
+    "Learner",
     "Method",
     "MethodSettings",
     "MethodTraits",
@@ -63,6 +65,7 @@ _HOMES = {
     "hagmeta.common.traits": ("MethodTraits",),
     "hagmeta.config": ("RunConfig", "resolve"),
     "hagmeta.datasets.base": ("Dataset",),
+    "hagmeta.learner": ("Learner",),
     "hagmeta.methods.base": ("Method", "MethodSettings"),
     "hagmeta.nn.encoder": ("Encoder",),
     "hagmeta.protocol.metrics": ("Metric",),

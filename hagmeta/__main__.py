@@ -32,7 +32,8 @@ from hagmeta.packs.device import choose_device
 from hagmeta.pipeline import run
 from hagmeta.protocol import PROTOCOLS
 
-COMMANDS = ("run", "datasets")
+LEARNER = ("fit", "learn", "predict")
+COMMANDS = ("run", "datasets", *LEARNER)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:] if arguments is None else arguments
         if list(arguments[:1]) == ["datasets"]:
             datasets_command(arguments[1:])
+        elif arguments and arguments[0] in LEARNER:
+            from hagmeta.learner.command import learner_command
+
+            learner_command(arguments[0], arguments[1:])
         else:
             _run(_options(arguments), console)
     except UserError as error:
@@ -101,8 +106,9 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options = _parser(_plugins_in(arguments)).options(arguments)
-    if choose("command", options.command, COMMANDS) == "datasets":
-        raise UserError(f"datasets must be the first argument; see {as_typed('hagmeta')} datasets --help.")
+    if choose("command", options.command, COMMANDS) != "run":
+        name = options.command
+        raise UserError(f"{name} must be the first argument; see {as_typed('hagmeta')} {name} --help.")
     return options
 
 
@@ -131,7 +137,12 @@ def _parser(plugins: Mapping[str, str]) -> Parser:
     )
     add = parser.add_argument
     add("--version", action="version", version=f"hagmeta {__version__}")
-    add("command", nargs="?", default="run", help="run (the default), or datasets to list and convert graphs")
+    add(
+        "command",
+        nargs="?",
+        default="run",
+        help="run (the default), datasets to list and convert graphs, or fit, learn or predict for a learner",
+    )
     add("--dataset", metavar="NAME", help="graph to run on (default: debian, which needs no download)")
     add("--seeds", default="10", help="a count (10), a range (0-9) or a list (1,4,7); default: 10")
     own = "or your own: package.module:Class or file.py:Class"
@@ -194,9 +205,11 @@ def _setting_help(name: str) -> str:
 
 def _about_files(prog: str) -> str:
     datasets = f"`{prog} datasets` lists and describes the datasets, and converts your own files."
+    learner = f"`{prog} fit`, `learn` and `predict` keep a learner in a file. See `{prog} fit --help`."
     return "\n".join(
         [
             _wrapped(f"{datasets} See `{prog} datasets --help`."),
+            _wrapped(learner),
             _wrapped(f"Downloads and pre-trained encoders are stored in $HAGMETA_HOME ({DEFAULT_HOME})."),
         ]
     )

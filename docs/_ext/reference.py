@@ -79,6 +79,9 @@ PROGRAMS: dict[str, tuple[str, list[str]]] = {  # as typed: the module of its ma
     "hagmeta": ("hagmeta.__main__", []),
     "hagmeta datasets": ("hagmeta.__main__", ["datasets"]),
     "hagmeta datasets convert": ("hagmeta.__main__", ["datasets", "convert"]),
+    "hagmeta fit": ("hagmeta.__main__", ["fit"]),
+    "hagmeta learn": ("hagmeta.__main__", ["learn"]),
+    "hagmeta predict": ("hagmeta.__main__", ["predict"]),
     "hagmeta-study": ("study.launch", []),
     "hagmeta-report": ("analysis.__main__", []),
 }

@@ -181,7 +181,7 @@ class Dataset:
 
     @classmethod
     def from_networkx(
-        cls, graph: Any, *, name: str, label: str = "label", features: str | Sequence[str] = "x"
+        cls, graph: Any, *, name: str, label: str | None = "label", features: str | Sequence[str] = "x"
     ) -> Dataset:
         """Make a dataset from a networkx graph of any kind.
 
@@ -192,7 +192,7 @@ class Dataset:
             graph: The networkx graph. Its nodes become ``node_ids``; parallel edges are merged.
             name: The name of the graph.
             label: The node attribute with the class. Nodes without it, or with None, NaN or -1, have no
-                label.
+                label. Give None if no node has a label.
             features: A node attribute with a vector, or a list of attributes with one number each.
 
         Returns:
@@ -232,7 +232,7 @@ class Dataset:
         Args:
             edges: The edges (edges, 2), as node numbers from 0.
             labels: The labels (nodes,), as strings or integers. None, NaN, -1 and the empty string mean no
-                label.
+                label. Give None instead of a list if no node has a label.
             features: The features (nodes, features): an array, or a scipy or torch sparse matrix.
             name: The name of the graph.
             class_names: ``class_names[label]`` is the name of a class. Use it with integer labels.
@@ -268,7 +268,7 @@ class Dataset:
         *,
         name: str | None = None,
         id: str = "id",
-        label: str = "label",
+        label: str | None = "label",
         text: str | None = None,
         numeric: Sequence[str] = (),
     ) -> Dataset:
@@ -281,7 +281,8 @@ class Dataset:
             edges: A CSV file with two node ids per line.
             name: The name of the graph. The default is the file name of ``nodes`` without its suffix.
             id: The column with node ids. They become ``node_ids``.
-            label: The column with classes. Empty cells and -1 mean no label.
+            label: The column with classes. Empty cells and -1 mean no label. None means that there is no such
+                column.
             text: The column whose words become features.
             numeric: The columns that become features. If ``text`` and ``numeric`` are not given, all columns
                 except ``id`` and ``label`` become features.
@@ -306,7 +307,8 @@ class Dataset:
         from hagmeta.datasets.convert import Columns
 
         name = Path(nodes).stem if name is None else name
-        return cls(name, *in_memory.from_csv(nodes, edges, name, Columns(id, label, text, tuple(numeric))))
+        columns = Columns(id, label, text, tuple(numeric), needs_labels=label is not None)
+        return cls(name, *in_memory.from_csv(nodes, edges, name, columns))
 
 
 def make_dataset(

@@ -50,6 +50,7 @@ def clean_graph(
     *,
     source: str,
     keys: Keys = CALLED,
+    may_be_unlabelled: bool = False,
 ) -> GraphArrays:
     """Check the arrays of a graph and bring them into the form of `Dataset`.
 
@@ -63,6 +64,7 @@ def clean_graph(
         class_names: ``class_names[label]`` is the name of a class. By default, the labels are the names.
         source: The file or function that the arrays came from. Error messages begin with it.
         keys: The names of the arrays in error messages.
+        may_be_unlabelled: Whether a graph without any label is valid.
 
     Returns:
         The clean arrays.
@@ -77,9 +79,9 @@ def clean_graph(
     edges = whole_numbers(edges, source=source, key=keys.edges, dimensions=2)
     edges = _clean_edges(edges, num_nodes=len(labels), source=source, key=keys.edges)
     present = np.unique(labels[labels != UNLABELLED])
-    if len(present) == 0:
+    if len(present) == 0 and not may_be_unlabelled:
         raise UserError(f"{source}: {keys.labels!r} holds no labels; expected at least one class.")
-    if class_names is not None and present[-1] >= len(class_names):
+    if class_names is not None and present.size and present[-1] >= len(class_names):
         row = int(np.argmax(labels == present[-1]))
         raise UserError(
             f"{source}: {keys.labels!r} holds {present[-1]} in row {row}; "

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from hagmeta.datasets.clean import (
     sorted_unique,
 )
 from hagmeta.datasets.table_file import TableFile, shown
-from hagmeta.datasets.word_features import presence
+from hagmeta.datasets.word_features import frequent, presence
 
 NODES_PER_WORD = 3  # rarer words identify nodes, not classes
 
@@ -38,9 +38,10 @@ class Columns:
     """The columns of the node table to read. Without ``text`` and ``numeric``, all others are numeric."""
 
     id: str = "id"
-    label: str = "label"
+    label: str | None = "label"  # None: there is no such column
     text: str | None = None
     numeric: Sequence[str] = ()
+    needs_labels: bool = True  # False: the label column may be missing or empty
 
 
 @dataclass(frozen=True)
@@ -83,22 +84,26 @@ def convert(edges: Path, nodes: Path, columns: Columns) -> Converted:
         features=features,
         class_names=names,
         source=str(nodes),
+        may_be_unlabelled=not columns.needs_labels,
     )
-    columns_read = tuple(read.feature_names) if columns.text is None else None
-    return Converted(graph._replace(node_ids=tuple(read.number), feature_names=columns_read), notes)
+    ids, features_read = tuple(read.number), tuple(read.feature_names)
+    return Converted(graph._replace(node_ids=ids, feature_names=features_read), notes)
 
 
 def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:
     rows = table.rows()
     _, header = next(rows)
     names = [name.strip() for name in header]
-    id_column, label_column = (_position(table, names, name) for name in (columns.id, columns.label))
+    if not columns.needs_labels and columns.label not in names:
+        columns = replace(columns, label=None)
+    id_column = _position(table, names, columns.id)
+    label_column = None if columns.label is None else _position(table, names, columns.label)
     feature_names = _feature_names(table, names, columns)
     feature_columns = [_position(table, names, name) for name in feature_names]
     nodes = _Nodes(feature_names)
     line_of: dict[str, int] = {}
     for line, row in rows:
-        node, label = row[id_column].strip(), row[label_column].strip()
+        node, label = row[id_column].strip(), "" if label_column is None else row[label_column].strip()
         if not node:
             raise table.error(line, f"column {columns.id!r} is empty; expected an id for every node.")
         if node in line_of:
@@ -115,7 +120,7 @@ def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:
         else:
             nodes.numbers.append(_numbers(table, line, row, feature_columns, names))
     unlabelled = nodes.labels.count(None)
-    if unlabelled:
+    if unlabelled and columns.label is not None:
         notes.append(f"{table.path}: {count(unlabelled, 'node')} without a label; kept as context")
     unread = [name for name in names if name not in (columns.id, columns.label, *feature_names)]
     if unread:
@@ -133,7 +138,7 @@ def _position(table: TableFile, names: list[str], wanted: str) -> int:
 
 
 def _feature_names(table: TableFile, names: list[str], columns: Columns) -> list[str]:
-    own = (columns.id, columns.label)
+    own = [name for name in (columns.id, columns.label) if name is not None]
     if columns.id == columns.label:
         raise UserError(f"--id and --label are both {columns.id!r}; expected two different columns.")
     chosen = [columns.text] if columns.text is not None else list(columns.numeric)
@@ -146,7 +151,8 @@ def _feature_names(table: TableFile, names: list[str], columns: Columns) -> list
         return chosen
     others = [name for name in names if name not in own]
     if not others:
-        raise table.error(1, f"there is no feature column; the only columns are {own[0]!r} and {own[1]!r}.")
+        listed = " and ".join(map(repr, own))
+        raise table.error(1, f"there is no feature column; the only columns are {listed}.")
     if "" in others:
         raise table.error(
             1, f"column {names.index('') + 1} has no name; name it, or choose columns with --numeric."
@@ -180,7 +186,7 @@ def _is_number(cell: str) -> bool:
 
 def _class_names(labels: list[str | None], path: Path, columns: Columns) -> list[str]:
     present = in_order(label for label in labels if label is not None)
-    if len(present) < 2:
+    if len(present) < 2 and columns.needs_labels:
         found = f"only one class, {shown(present[0])}" if present else "no labels"
         raise UserError(f"{path}: column {columns.label!r} holds {found}; expected at least two classes.")
     return present
@@ -190,7 +196,7 @@ def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> 
     if columns.text is None:
         return np.array(nodes.numbers, dtype=np.float32)
     words_of = [set(re.findall(r"[^\W_]+", text.lower())) for text in nodes.texts]
-    matrix = presence(words_of, NODES_PER_WORD)
+    matrix, nodes.feature_names = presence(words_of, NODES_PER_WORD), frequent(words_of, NODES_PER_WORD)
     if not matrix.shape[1]:
         raise UserError(
             f"{path}: column {columns.text!r} has no word that occurs in {NODES_PER_WORD} nodes; "

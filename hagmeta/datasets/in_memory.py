@@ -62,7 +62,7 @@ def from_pyg(data: Any, name: str, class_names: Sequence[str] | None) -> GraphAr
     return made
 
 
-def from_networkx(graph: Any, name: str, label: str, features: str | Sequence[str]) -> GraphArrays:
+def from_networkx(graph: Any, name: str, label: str | None, features: str | Sequence[str]) -> GraphArrays:
     """See ``Dataset.from_networkx``."""
     source = "Dataset.from_networkx"
     _check_name(name, source)
@@ -71,12 +71,11 @@ def from_networkx(graph: Any, name: str, label: str, features: str | Sequence[st
     number = {node: position for position, node in enumerate(graph)}
     pairs = np.array([(number[a], number[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
     attributes = dict(graph.nodes(data=True))
-    if attributes and not any(label in held for held in attributes.values()):
+    if label is not None and attributes and not any(label in held for held in attributes.values()):
         found = sorted({str(key) for held in attributes.values() for key in held})
         raise UserError(
             f"{source}: no node has the attribute label={label!r}; found: {', '.join(found) or 'none'}."
         )
-    labels = [held.get(label) for held in attributes.values()]
     rows = [_vector(source, node, held, features) for node, held in attributes.items()]
     for node, row in zip(attributes, rows, strict=True):
         if len(row) != len(rows[0]):
@@ -84,7 +83,11 @@ def from_networkx(graph: Any, name: str, label: str, features: str | Sequence[st
                 f"{source}: node {shown(node)} has {len(row)} features and node {shown(next(iter(number)))} "
                 f"has {len(rows[0])}; expected the same number for all nodes."
             )
-    made = _made(source, pairs, labels, np.array(rows), None, Keys(labels=label))
+    if label is None:
+        made = _unlabelled(source, pairs, np.array(rows))
+    else:
+        labels = [held.get(label) for held in attributes.values()]
+        made = _made(source, pairs, labels, np.array(rows), None, Keys(labels=label))
     if graph.is_directed():
         _warn_if_one_way(name, pairs)
     names = None if isinstance(features, str) else tuple(features)
@@ -104,7 +107,10 @@ def from_arrays(
     source = "Dataset.from_arrays"
     _check_name(name, source)
     pairs, matrix = _plain(edges, source, CALLED.edges), _matrix(features, source, CALLED.features)
-    made = _made(source, pairs, labels, matrix, class_names, CALLED)
+    if labels is None:
+        made = _unlabelled(source, pairs, matrix)
+    else:
+        made = _made(source, pairs, labels, matrix, class_names, CALLED)
     ids = _each_once(source, "node_ids", node_ids, len(made.labels), "nodes")
     columns = _each_once(source, "feature_names", feature_names, made.features.shape[1], "features")
     _warn_if_one_way(name, pairs, unless_all=True)  # an edge list usually has each edge once
@@ -185,6 +191,12 @@ def _made(
         )
     names = texts if texts is not None else class_names
     return clean_graph(edges, numbers, features, names, source=source, keys=keys)
+
+
+def _unlabelled(source: str, edges: np.ndarray, features: Any) -> GraphArrays:
+    """Check a graph without labels, and return its arrays."""
+    labels = np.full(features.shape[0] if features.ndim else 0, UNLABELLED)
+    return clean_graph(edges, labels, features, source=source, may_be_unlabelled=True)
 
 
 def _labels(source: str, key: str, labels: Any) -> tuple[Any, list[str] | None]:

@@ -15,11 +15,14 @@ key                     shape        content
                         classes,)    ``split: fixed``
 ``supports``            (rows, K)    optional node numbers; the nodes of a row are the supports
                                      of one class
+``node_ids``            (nodes,)     optional unique strings or integers; see `hagmeta.Learner`
+``feature_names``       (F,)         optional unique strings
 ======================  ===========  ===========================================================
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +43,8 @@ from hagmeta.datasets.clean import (
 )
 from hagmeta.datasets.order import ORDER, SUPPORTS, clean_order, clean_supports
 
+NAMES = ("node_ids", "feature_names")
+
 
 def load(path: Path, name: str) -> Dataset:
     """Read the graph in the file ``path`` and call it ``name``."""
@@ -55,7 +60,7 @@ def load(path: Path, name: str) -> Dataset:
         _class_names(arrays, source),
         source=source,
     )
-    return _with_order(graph, arrays, labels, source)
+    return _with_names(_with_order(graph, arrays, labels, source), arrays, source)
 
 
 def save(path: Path, dataset: Dataset) -> None:
@@ -72,6 +77,9 @@ def save(path: Path, dataset: Dataset) -> None:
             arrays["feature_values"] = features.data
     arrays["class_names"] = np.asarray(dataset.class_names, dtype=np.str_)
     arrays |= {key: _smallest(array) for key, array in dataset.fixed.items()}
+    for key in NAMES:
+        if getattr(dataset, key) is not None:
+            arrays[key] = _plain_array(getattr(dataset, key))
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial, partial.open("wb") as file:
@@ -173,6 +181,32 @@ def _with_order(dataset: Dataset, arrays: dict[str, np.ndarray], labels: np.ndar
             arrays[SUPPORTS], order=order, labels=dataset.labels, names=names, source=source
         )
     return dataset if order is None else replace(dataset, class_order=order, supports=supports)
+
+
+def _plain_array(names: Sequence[Any]) -> np.ndarray:
+    """Return unique names as an array of integers, if all are integers, or of strings."""
+    whole = all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in names)
+    return np.asarray(names, dtype=np.int64) if whole else np.asarray([str(name) for name in names])
+
+
+def _with_names(dataset: Dataset, arrays: dict[str, np.ndarray], source: str) -> Dataset:
+    """Return ``dataset`` with the names of nodes and features, if the file has them."""
+    found: dict[str, Any] = {}
+    for key, count in zip(NAMES, (dataset.num_nodes, dataset.num_features), strict=True):
+        names = arrays.get(key)
+        if names is None:
+            continue
+        if names.shape != (count,) or names.dtype.kind not in ("U" if key == "feature_names" else "Uiu"):
+            raise UserError(
+                f"{source}: {key!r} has type {names.dtype} and shape {names.shape}; expected {count} names."
+            )
+        values, times = np.unique(names, return_counts=True)
+        if times.max(initial=1) > 1:
+            raise UserError(
+                f"{source}: {key!r} holds {values[times.argmax()].item()!r} twice; expected unique names."
+            )
+        found[key] = tuple(names.tolist())
+    return replace(dataset, **found) if found else dataset
 
 
 def _class_names(arrays: dict[str, np.ndarray], source: str) -> list[str] | None:

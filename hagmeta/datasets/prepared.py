@@ -21,6 +21,7 @@ import scipy.sparse
 from filelock import FileLock
 
 from hagmeta.common.files import folder_written_whole
+from hagmeta.datasets import npz
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.clean import one_line
 
@@ -94,6 +95,8 @@ def _open(place: Path, name: str) -> Dataset | None:
             arrays["labels"],
             arrays["features"] if "features" in arrays else _csr(arrays, "features", (nodes, features)),
             tuple(contents["class_names"]),
+            node_ids=contents.get("node_ids") and tuple(contents["node_ids"]),
+            feature_names=contents.get("feature_names") and tuple(contents["feature_names"]),
             class_order=arrays.get("class_order"),
             supports=arrays.get("supports"),
         )
@@ -133,6 +136,7 @@ def _write(dataset: Dataset, made_from: Sequence[str], place: Path) -> None:
             "fingerprint": dataset.fingerprint,
             "features": dataset.num_features,
             "class_names": dataset.class_names,
+            **{key: getattr(dataset, key) for key in npz.NAMES if getattr(dataset, key) is not None},
             "bytes": {key: (partial / f"{key}.npy").stat().st_size for key in arrays},
         }
         (partial / CONTENTS).write_text(json.dumps(contents, indent=1) + "\n")

@@ -15,7 +15,7 @@ from hagmeta.methods.base import COMMON, Sizes
 from hagmeta.methods.kernels import KernelSettings, OnKernel
 from hagmeta.methods.sgc import RidgeSettings
 from hagmeta.nn.statistics import LabelledRows, ridged, solve
-from hagmeta.packs.randomness import keys, uniform
+from hagmeta.packs.randomness import keys, uniform_at
 from hagmeta.packs.values import hold
 
 
@@ -67,7 +67,7 @@ class Gkeal(OnKernel):
     def __init__(self, settings: GkealSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         hold(self, ridge=settings.ridge)
-        self.nodes, self.centres = sizes.nodes, min(settings.centres, sizes.nodes)
+        self.centres = min(settings.centres, sizes.nodes)
         hold(self, key=int(keys([seed], "init/gkeal")), dtype=torch.int64)
 
     def fit(self, known: LabelledRows) -> tuple[Tensor, ...]:
@@ -75,7 +75,7 @@ class Gkeal(OnKernel):
 
         Centres with weight 0 fill up the array.
         """
-        priorities = uniform(self.key, self.nodes)[known.nodes].where(known.share > 0, -1).flatten()
+        priorities = uniform_at(self.key, known.nodes).where(known.share > 0, -1).flatten()
         highest, places = priorities.sort(descending=True, stable=True)
         centres = known.rows(known.nodes.flatten()[places[: self.centres]])
         weights = (highest[: self.centres] >= 0).to(centres.dtype)

@@ -21,7 +21,7 @@ from hagmeta.nn.statistics import LEAST
 from hagmeta.nn.two_covariances import NODES, Evidence, Settled, TwoCovariances, Within, divide
 from hagmeta.packs.one_by_one import one_by_one
 from hagmeta.packs.pack import Parameters
-from hagmeta.packs.randomness import fold, keys, uniform
+from hagmeta.packs.randomness import fold, keys, uniform, uniform_at
 from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
@@ -176,7 +176,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
         """Return the share (1,) of one seed."""
         rows = view.learnable.nonzero().squeeze(-1)
         features = self.narrow_features(graph, view, sources, rows)
-        luck = [uniform(fold(self.key, number), len(labels))[rows] for number in range(1 + DRAWS)]
+        luck = [uniform_at(fold(self.key, number), rows) for number in range(1 + DRAWS)]
         order = uniform(fold(self.key, len(luck)), labels.shape[-1])
         share = chosen_share(features, labels[rows], self.of_encoder, self.shots, [order, *luck])
         return (share.view(1),)

@@ -56,7 +56,12 @@ def part(key: Tensor | None, number: int) -> Tensor | None:
 
 def uniform(key: Tensor, count: int) -> Tensor:
     """Return numbers (count,) between 0 and 1, in double precision."""
-    words = _mix(key + torch.arange(1, count + 1, device=key.device) * GOLDEN)
+    return uniform_at(key, torch.arange(count, device=key.device))
+
+
+def uniform_at(key: Tensor, places: Tensor) -> Tensor:
+    """Return the numbers at some ``places`` of `uniform`, which may be any integers from 0."""
+    words = _mix(key + (places + 1) * GOLDEN)
     return ((words >> 11) & (2**53 - 1)).double() / 2**53
 
 

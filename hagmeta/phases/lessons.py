@@ -115,7 +115,21 @@ class HeldOutLesson(Lesson):
         classes, shots = support.shape
         order = rng.permuted(np.tile(np.arange(shots), (classes, 1)), axis=1)
         shuffled, asked = np.take_along_axis(support, order, axis=1), int(shots > 1)
-        return shuffled[:, asked:], shuffled[:, :asked]
+        return _without(shuffled[:, asked:], shuffled[:, :asked]), shuffled[:, :asked]
+
+
+def _without(stay: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Replace copies of the `asked` node (classes, 1) in `stay` (classes, shots) by other nodes of its row.
+
+    Rows have copies only if classes have different numbers of labels. A class with one label keeps it.
+    """
+    if not asked.size:
+        return stay
+    copies = (stay == asked) & (stay != asked).any(1, keepdims=True)
+    stay = stay.copy() if copies.any() else stay
+    for row in np.flatnonzero(copies.any(1)):
+        stay[row, copies[row]] = np.resize(stay[row, ~copies[row]], copies[row].sum())
+    return stay
 
 
 class SupportsLesson(Lesson):

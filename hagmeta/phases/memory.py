@@ -66,5 +66,5 @@ class Memory:
     def _candidates(self, scenario: Scenario, stream: Stream, session: int) -> list[np.ndarray]:
         """Return the labelled nodes of each class of `session`: train nodes in session 0, supports later."""
         if session:
-            return list(stream.support[session - 1])
+            return [np.array(list(dict.fromkeys(row.tolist()))) for row in stream.support[session - 1]]
         return [self.context.protocol.labelled(scenario, np.array([c])) for c in stream.known]

@@ -128,12 +128,12 @@ class ReadOut:
         `temperature` (pack,) divides the logarithms of all probabilities, which are then normalised again.
         """
         if temperature is None:
-            return self._shares(scores).amax(-1)
+            return self.probabilities(scores).amax(-1)
         return (self.log_shares(scores) / temperature[:, None, None]).softmax(-1).amax(-1)
 
     def log_shares(self, scores: Tensor) -> Tensor:
         """Return the logarithms of probabilities (pack, queries, classes), given `scores`."""
-        return self._shares(scores).clamp(min=TINY).log() if self._smooths else scores.log_softmax(-1)
+        return self.probabilities(scores).clamp(min=TINY).log() if self._smooths else scores.log_softmax(-1)
 
     @torch.no_grad()
     def guesses(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task, count: int) -> Tensor:
@@ -145,7 +145,7 @@ class ReadOut:
         every = task._replace(query=nodes.expand(pack.size, -1))
         self._guessed = self._guessed[:, :0]
         few, kept = task.support.shape[1], self.kept
-        shares = self._shares(self.scores(pack, shared, knowledge, every))[..., -few:]
+        shares = self.probabilities(self.scores(pack, shared, knowledge, every))[..., -few:]
         self.kept = kept  # undo the update by `scores`, because the session is not finished
         free = knowledge.view.learnable > 0
         for seed, each in enumerate(self._labels(knowledge, task)):
@@ -155,7 +155,8 @@ class ReadOut:
         self._guessed = guesses.flatten(1).cpu().numpy()
         return guesses
 
-    def _shares(self, scores: Tensor) -> Tensor:
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Return class probabilities of the same shape as `scores`."""
         return scores / scores.sum(-1, keepdim=True) if self._smooths else scores.softmax(-1)
 
     def _labels(self, knowledge: Knowledge, task: Task) -> Iterator[Labels]:

@@ -76,7 +76,7 @@ def play(
         assert trained is not None
         learner = _AnsweringWhileLearning(context, streams, purpose, trained)
     else:
-        learner = _AnsweringAfterLearning(context, streams, purpose)
+        learner = AnsweringAfterLearning(context, streams, purpose)
     first = 0
     if before is not None:
         first = int(before["sessions"])
@@ -142,7 +142,7 @@ class _Learner(ABC):
         self.diagnosed = {name: values.cpu().numpy() for name, values in found.items()}
 
 
-class _AnsweringAfterLearning(_Learner):
+class AnsweringAfterLearning(_Learner):
     """Predict in evaluation mode, after the gradient steps of the session."""
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
@@ -168,6 +168,10 @@ class _AnsweringAfterLearning(_Learner):
         self.step = 0
 
     def learn_and_answer(self, pack: Pack, knowledge: Knowledge, session: int) -> Answers:
+        return self._answer(pack, *self.learn(pack, knowledge, session), session)
+
+    def learn(self, pack: Pack, knowledge: Knowledge, session: int) -> tuple[Knowledge, Sequence[Stream]]:
+        """Learn from the labels of `session`. Return the knowledge and the streams for its predictions."""
         knowledge = self.context.knowledge.propagated(pack, knowledge)
         if session == 0 and issubclass(self.context.method, Chooses):
             self._choose(pack, knowledge)
@@ -180,10 +184,25 @@ class _AnsweringAfterLearning(_Learner):
                 self._learn(pack, knowledge, streams, session)
         if self.memory is not None:
             self.memory.keep(pack, knowledge, session)
-            if not self.context.tasks.keeps_prototypes:
-                kept = self.memory.nodes(), self.memory.labels(session)
-                knowledge = self.context.knowledge.known_by(self.streams, session, *kept)
-        return self._answer(pack, knowledge, streams, session)
+        return self._remembered(knowledge, session), streams
+
+    def learnt(self, pack: Pack, knowledge: Knowledge, session: int) -> Knowledge:
+        """Return the knowledge for predictions after `session`, whose labels were learnt before."""
+        knowledge = self.context.knowledge.propagated(pack, knowledge)
+        return self._remembered(self._settled(pack, knowledge, session), session)
+
+    def _remembered(self, knowledge: Knowledge, session: int) -> Knowledge:
+        """Return `knowledge` by the nodes in the memory, if the method has one."""
+        if self.memory is None or self.context.tasks.keeps_prototypes:
+            return knowledge
+        kept = self.memory.nodes(), self.memory.labels(session)
+        return self.context.knowledge.known_by(self.streams, session, *kept)
+
+    @torch.no_grad()
+    def probabilities(self, pack: Pack, knowledge: Knowledge, session: int) -> Tensor:
+        """Return class probabilities (pack, queries, classes) of the queries of `session`."""
+        task, shared = self._task(knowledge, self.streams, session)
+        return self.read_out.probabilities(self.read_out.scores(pack, shared, knowledge, task))
 
     @torch.no_grad()
     def _choose(self, pack: Pack, knowledge: Knowledge) -> None:

@@ -29,7 +29,7 @@ def make_split(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Split
         role[shuffled[held_out:]] = VAL
         role[shuffled[2 * held_out :]] = TRAIN
     if not len(novel_train):
-        base, novel_train = _some_as_new(base, settings, seed)
+        base, novel_train = some_as_new(base, settings.groups[0], seed)
     return Split(base, novel_train, novel_test, role, given)
 
 
@@ -101,9 +101,8 @@ def _given_supports(
     return {c: rows[c] for c in arriving}
 
 
-def _some_as_new(base: np.ndarray, settings: ProtocolSettings, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the base classes that take the role of novel-train classes; return the others and these."""
-    stay = settings.groups[0]
+def some_as_new(base: np.ndarray, stay: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the base classes that play novel-train classes; return the ``stay`` others and these."""
     drawn = stream(seed, "split/played").permutation(base)[stay:]
     return base[~np.isin(base, drawn)], drawn
 

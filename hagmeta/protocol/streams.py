@@ -36,14 +36,37 @@ def make_scenario(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Sc
     arriving = _in_sessions(split.novel_test, settings.n_way)[: settings.sessions]
     scored = VAL if settings.scored_on == "validation" else TEST
     test = _Builder(settings, nodes, "stream", seed, split.given).stream(known, known, arriving, scored)
-    builder = _Builder(settings, nodes, "validation", seed)
     if settings.val_classes:
         start = np.concatenate([split.base, meta_classes])
+        builder = _Builder(settings, nodes, "validation", seed)
         validation = builder.stream(start, start, _in_sessions(held_out, settings.n_way), VAL)
     else:
-        shuffled = builder.rng.permutation(meta_classes)
-        validation = builder.stream(split.base, known, _in_sessions(shuffled, settings.n_way), VAL)
+        validation = validation_stream(settings, nodes, split.base, meta_classes, known, seed)
     return Scenario(seed, dataset.labels, dataset.num_classes, split, meta_classes, validation, test)
+
+
+def validation_stream(
+    settings: ProtocolSettings,
+    nodes: ClassNodes,
+    base: np.ndarray,
+    meta_classes: np.ndarray,
+    known: np.ndarray,
+    seed: int,
+) -> Stream:
+    """Draw the validation stream of ``seed`` if no classes are held out for it.
+
+    Args:
+        settings: The numbers of classes and nodes to draw.
+        nodes: The nodes of every class, and their roles.
+        base: The classes that the model knows at session 0.
+        meta_classes: The classes that arrive, in random order.
+        known: The classes whose nodes are in the graph from the start.
+        seed: The seed.
+    """
+    assert settings.n_way
+    builder = _Builder(settings, nodes, "validation", seed)
+    shuffled = builder.rng.permutation(meta_classes)
+    return builder.stream(base, known, _in_sessions(shuffled, settings.n_way), VAL)
 
 
 def half_of(classes: tuple[int, int, int], n_way: int) -> int:

@@ -19,7 +19,15 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.randomness import Rate, rate_of, relu_dropout
 from hagmeta.sparse.fixed import FixedInputs, FixedInputsOnGpu, pays
-from hagmeta.sparse.inputs import Inputs, InputSettings, make_inputs, width_of
+from hagmeta.sparse.inputs import (
+    Fit,
+    Inputs,
+    InputSettings,
+    apply_inputs,
+    fit_inputs,
+    make_inputs,
+    width_of,
+)
 from hagmeta.sparse.matrices import (
     DenseMatrix,
     DenseSeedwiseMatrix,
@@ -115,6 +123,14 @@ class Graph:
     def inputs(self, kind: str, visible: np.ndarray) -> Inputs:
         """Return the tf-idf or svd inputs of a seed, on the host, fitted on its ``visible`` nodes."""
         return make_inputs(kind, self._host_features, visible)
+
+    def fit_inputs(self, kind: str, visible: np.ndarray) -> Fit:
+        """Return the fit of tf-idf or svd inputs on the ``visible`` nodes."""
+        return fit_inputs(kind, self._host_features, visible)
+
+    def apply_inputs(self, fit: Fit) -> Inputs:
+        """Return the inputs of all nodes for a ``fit``, which may come from another graph."""
+        return apply_inputs(fit, self._host_features)
 
     def mapped(self, weight: Tensor, view: View, needed: Tensor | None = None) -> Tensor:
         """Return the inputs of every node times ``weight`` (inputs, width).

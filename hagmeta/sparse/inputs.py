@@ -64,18 +64,45 @@ def check_inputs(inputs: str, dataset: Dataset) -> None:
         )
 
 
+class Fit(NamedTuple):
+    """What inputs learn from the nodes that they are fitted on, in double precision."""
+
+    words: np.ndarray  # (features,) inverse document frequencies
+    basis: np.ndarray | None  # (features, width) singular vectors, for svd
+
+
 def make_inputs(inputs: str, features: scipy.sparse.csr_matrix, visible: np.ndarray) -> Inputs:
     """Fit inputs on the ``visible`` nodes. This runs on the host, so any device and pack gets the same."""
+    return apply_inputs(fit_inputs(inputs, features, visible), features)
+
+
+def fit_inputs(inputs: str, features: scipy.sparse.csr_matrix, visible: np.ndarray) -> Fit:
+    """Fit tf-idf or svd on the ``visible`` nodes."""
     features = features.astype(np.float64)
     words = _inverse_frequencies(features[visible])
+    if inputs != "svd":
+        return Fit(words, None)
+    unit = _unit_rows(features, words)[0]
+    return Fit(words, _singular_vectors(unit[visible], width_of(inputs, features.shape[1])))
+
+
+def apply_inputs(fit: Fit, features: scipy.sparse.csr_matrix) -> Inputs:
+    """Return the inputs of all nodes of ``features``, which may be those of another graph."""
+    words = fit.words
+    unit, rows = _unit_rows(features.astype(np.float64), words)
+    if fit.basis is not None:
+        rows = rows * _reciprocals(np.linalg.norm(unit @ fit.basis, axis=1), LEAST)
+        words = words[:, None] * fit.basis
+    return Inputs(words.astype(np.float32), rows.astype(np.float32))
+
+
+def _unit_rows(
+    features: scipy.sparse.csr_matrix, words: np.ndarray
+) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+    """Return the weighted rows of ``features``, scaled to unit length, and their scales (nodes,)."""
     weighed = features @ scipy.sparse.diags(words)
     rows = _reciprocals(np.sqrt(weighed.power(2).sum(1).A1))
-    if inputs == "svd":
-        unit = scipy.sparse.diags(rows) @ weighed
-        basis = _singular_vectors(unit[visible], width_of(inputs, features.shape[1]))
-        rows = rows * _reciprocals(np.linalg.norm(unit @ basis, axis=1), LEAST)
-        words = words[:, None] * basis
-    return Inputs(words.astype(np.float32), rows.astype(np.float32))
+    return scipy.sparse.diags(rows) @ weighed, rows
 
 
 def _inverse_frequencies(seen: scipy.sparse.csr_matrix) -> np.ndarray:

@@ -22,6 +22,7 @@ import hagmeta
 from analysis.frame import read
 from hagmeta import api, result
 from hagmeta.common.records import StudyFolder, opened, read_record
+from hagmeta.learner import learner
 from hagmeta.protocol.predictions import read_predictions
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
@@ -62,7 +63,7 @@ def refused(*arguments: Any, **keywords: Any) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("module", [api, result], ids=["api", "result"])
+@pytest.mark.parametrize("module", [api, result, learner], ids=["api", "result", "learner"])
 def test_examples_of_docstrings_hold(module: Any) -> None:
     found = doctest.testmod(module)
     assert found.attempted > 4 and found.failed == 0

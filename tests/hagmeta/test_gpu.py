@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hagmeta import Learner, load_dataset
 from hagmeta.config import RunConfig, may_differ, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining
@@ -230,3 +232,15 @@ def test_a_failure_within_a_capture_leaves_the_gpu_usable(dataset: Dataset, smal
             assert capture.run("sum", fails_when_captured, ()).item() == 3
     pack, _ = trained(config, [0], dataset, GPU)
     assert all(value.isfinite().all() for value in pack.parameters.values())
+
+
+@pytest.mark.parametrize(("first", "second"), [("cuda", "cpu"), ("cpu", "cuda")])
+def test_a_learner_moves_between_devices(first: str, second: str, tmp_path: Path) -> None:
+    graph = load_dataset("synthetic:nodes=401,edges=1500,features=60,classes=10,seed=1")
+    labels = {int(node): graph.class_names[graph.labels[node]] for node in np.flatnonzero(graph.labels < 6)}
+    learner = Learner("sgc-lda", device=first, hidden=8, embedding=8, pretrain_epochs=20).fit(graph, labels)
+    learner.learn(graph, {"new": np.flatnonzero(graph.labels == 7)[:5]})
+    moved = Learner.load(learner.save(tmp_path / "learner"), device=second)
+    (_, one), (_, other) = learner.probabilities(graph), moved.probabilities(graph)
+    assert (one.argmax(1) == other.argmax(1)).mean() > 0.99
+    assert np.abs(one - other).max() < 1e-2

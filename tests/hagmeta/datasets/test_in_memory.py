@@ -119,6 +119,24 @@ def test_a_name_that_cannot_be_in_an_identity_is_refused(name: Any) -> None:
         arrays(name=name)
 
 
+def test_graphs_may_have_no_labels(tmp_path: Path) -> None:
+    made = arrays(labels=None, node_ids=list("abcd"))
+    assert (made.labels == UNLABELLED).all() and made.class_names == () and made.num_nodes == 4
+    (tmp_path / "nodes.csv").write_text("id,x\na,1\nb,2\n")
+    (tmp_path / "edges.csv").write_text("a,b\n")
+    read = Dataset.from_csv(tmp_path / "nodes.csv", tmp_path / "edges.csv", label=None)
+    assert read.feature_names == ("x",) and read.class_names == ()
+
+
+def test_words_have_names(tmp_path: Path) -> None:
+    rows = ["a,s,red cat", "b,t,red dog", "c,s,Red cat", "d,t,cat"]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,text", *rows]))
+    (tmp_path / "edges.csv").write_text("a,b\n")
+    read = Dataset.from_csv(tmp_path / "nodes.csv", tmp_path / "edges.csv", text="text")
+    assert read.feature_names == ("cat", "red")
+    assert read.features.toarray().tolist() == [[1, 1], [0, 1], [1, 1], [1, 0]]  # type: ignore[union-attr]
+
+
 def test_pyg_and_networkx_and_arrays_give_the_same_graph() -> None:
     one, two = arrays(), Dataset.from_networkx(path_graph(), name="g")
     three = Dataset.from_pyg(

@@ -37,6 +37,16 @@ def test_round_trip_keeps_nodes_without_a_label(graph: Dataset, tmp_path: Path) 
     assert fingerprint(load_npz(tmp_path / "g.npz")) == fingerprint(original)
 
 
+@pytest.mark.parametrize("ids", [lambda count: range(count, 0, -1), lambda count: map(str, range(count))])
+def test_round_trip_keeps_names(graph: Dataset, tmp_path: Path, ids: Any) -> None:
+    words = tuple(f"w{column}" for column in range(graph.num_features))
+    original = replace(graph, node_ids=tuple(ids(graph.num_nodes)), feature_names=words)
+    npz.save(tmp_path / "g.npz", original)
+    back = load_npz(tmp_path / "g.npz")
+    assert (back.node_ids, back.feature_names) == (original.node_ids, words)
+    assert fingerprint(back) == fingerprint(graph)
+
+
 def test_save_writes_the_same_bytes_twice(graph: Dataset, tmp_path: Path) -> None:
     for name in ("a.npz", "b.npz"):
         npz.save(tmp_path / name, graph)
@@ -95,6 +105,9 @@ VALID: dict[str, Any] = {
         ({"class_names": [1, 2]}, "'class_names' has type int64"),
         ({"class_names": ["a"]}, "'labels' holds 1 in row 1; expected 0 to 0, since"),
         ({"labels": [0, 1, -3]}, "'labels' holds -3 in row 2"),
+        ({"node_ids": ["a", "b"]}, "'node_ids' has type <U1 and shape (2,); expected 3 names"),
+        ({"node_ids": ["a", "b", "a"]}, "'node_ids' holds 'a' twice; expected unique names"),
+        ({"feature_names": [1, 2]}, "'feature_names' has type int64 and shape (2,); expected 2 names"),
         ({"labels": [0, 1]}, "'feature_indptr' has 4 entries; expected 3 entries (nodes + 1)"),
         ({"labels": np.eye(3, dtype=int)}, "'labels' has shape (3, 3); expected 1 dimension (for one-hot"),
         ({"edges": [[0, 1], [1, 0.5]]}, "'edges' holds 0.5 in row 1, column 1"),

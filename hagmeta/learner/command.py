@@ -1,0 +1,185 @@
+"""`python -m hagmeta fit`, `learn` and `predict`: a learner in a file, for graphs in files."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from hagmeta.api import load_dataset
+from hagmeta.common.command import Parser, as_typed, parse_settings
+from hagmeta.common.errors import UserError
+from hagmeta.common.files import check_writable, writing, written_whole
+from hagmeta.datasets.base import Dataset
+from hagmeta.datasets.convert import Columns, convert
+from hagmeta.display import ProgressDisplay
+from hagmeta.learner.learner import Learner, own_labels
+
+DIGITS = 6  # of probabilities
+
+
+def learner_command(name: str, arguments: Sequence[str]) -> None:
+    """Run the command `name` with the arguments that follow it."""
+    COMMANDS[name](arguments)
+
+
+def _fit(arguments: Sequence[str]) -> None:
+    parser = _parser(
+        "fit", "Train a learner on the labelled nodes of a graph, and save it. Other nodes are unlabelled."
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="file of the learner to write"
+    )
+    parser.add_argument(
+        "--method", default="posterior-means", metavar="NAME", help="method, or your own file.py:Class"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random draws [0]")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"change a setting that `{as_typed('hagmeta')} --help` lists; repeat it for more",
+    )
+    options = parser.options(arguments)
+    learner = Learner(options.method, seed=options.seed, device=options.device, **parse_settings(options.set))
+    check_writable("--out", options.out)
+    with _told() as console, ProgressDisplay(console) as progress:
+        learner.fit(_graph(options), progress=progress)
+    print(f"wrote {learner.save(options.out)}: {learner.summary()}")
+
+
+def _learn(arguments: Sequence[str]) -> None:
+    parser = _parser(
+        "learn",
+        "Teach a saved learner all labels of a graph that are new or changed, and save it. Since the last "
+        "call, the graph may have grown, shrunk or been reordered.",
+    )
+    _add_learner(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="file of the learner to write [the same file]"
+    )
+    options = parser.options(arguments)
+    out = options.out or options.learner
+    check_writable("--out", out)
+    learner = _loaded(options)
+    with _told():
+        graph = _graph(options)
+        labels = own_labels(graph)
+        if not labels:
+            raise UserError(f"{graph.name} has no labels; expected labels of the classes to learn.")
+        told: dict[str, list[object]] = {}
+        for node, name in labels.items():
+            told.setdefault(name, []).append(node)
+        before = learner.classes_
+        learner.learn(graph, told)
+    new = learner.classes_[len(before) :]
+    print(f"new classes: {', '.join(new) or 'none'}")
+    print(f"wrote {learner.save(out)}: {learner.summary()}")
+
+
+def _predict(arguments: Sequence[str]) -> None:
+    parser = _parser(
+        "predict", "Predict the classes of all nodes of a graph. Labels of the graph are not read."
+    )
+    _add_learner(parser)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE.csv",
+        help="table of node, class, probability to write",
+    )
+    parser.add_argument("--all", action="store_true", help="write a row for every class of a node")
+    options = parser.options(arguments)
+    check_writable("--out", options.out)
+    learner = _loaded(options)
+    with _told():
+        nodes, probabilities = learner.probabilities(_graph(options))
+    classes = learner.classes_
+    with (
+        writing("--out", options.out),
+        written_whole(options.out) as partial,
+        partial.open("w", encoding="utf-8", newline="") as file,
+    ):
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["node", "class", "probability"])
+        for node, row in zip(nodes, probabilities, strict=True):
+            chosen = range(len(classes)) if options.all else [int(row.argmax())]
+            table.writerows([node, classes[c], f"{row[c]:.{DIGITS}f}"] for c in chosen)
+    print(f"wrote {options.out}: {len(nodes):,} nodes, {len(classes)} classes")
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {"fit": _fit, "learn": _learn, "predict": _predict}
+
+
+@contextmanager
+def _told() -> Iterator[Console]:
+    """Print warnings as notes on standard error."""
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        yield console
+    for each in caught:
+        console.print(f"note: {each.message}", style="yellow", soft_wrap=True)
+
+
+def _graph(options: argparse.Namespace) -> Dataset:
+    """Return the graph that the options name."""
+    if (options.nodes is None) != (options.edges is None) or (options.nodes is None) == (
+        options.dataset is None
+    ):
+        raise UserError("expected either --nodes and --edges, or --dataset.")
+    if options.dataset is not None:
+        return load_dataset(options.dataset)
+    columns = Columns(
+        options.id, options.label, options.text, tuple(options.numeric or ()), needs_labels=False
+    )
+    converted = convert(options.edges, options.nodes, columns)
+    for note in converted.notes:
+        print(note)
+    return Dataset(options.nodes.stem, *converted.graph)
+
+
+def _parser(name: str, description: str) -> Parser:
+    parser = Parser(
+        prog=f"{as_typed('hagmeta')} {name}",
+        description=f"{description} Nodes are known by their ids, and features by their names.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--nodes",
+        type=Path,
+        metavar="FILE",
+        help="node table: CSV with a header, or TSV; see --id and --label",
+    )
+    add("--edges", type=Path, metavar="FILE", help="edge list with two node ids per line")
+    add("--dataset", metavar="NAME", help="instead of --nodes and --edges: FILE.npz or a dataset name")
+    add("--id", default="id", metavar="COLUMN", help="column with node ids [id]")
+    add("--label", default="label", metavar="COLUMN", help="column with classes; empty: no label [label]")
+    features = parser.add_mutually_exclusive_group()
+    features.add_argument("--text", metavar="COLUMN", help="column whose words become features")
+    features.add_argument(
+        "--numeric", nargs="+", metavar="COLUMN", help="columns that become features [all others]"
+    )
+    add("--device", choices=["auto", "cpu", "cuda"], default="auto", help="where to compute [auto]")
+    return parser
+
+
+def _add_learner(parser: Parser) -> None:
+    parser.add_argument("learner", type=Path, help="file of a learner that fit or learn wrote")
+    for kind in ("method", "encoder"):
+        parser.add_argument(f"--{kind}", metavar="NAME", help=f"the {kind} of the learner, if it is your own")
+
+
+def _loaded(options: argparse.Namespace) -> Learner:
+    return Learner.load(
+        options.learner, device=options.device, method=options.method, encoder=options.encoder
+    )

@@ -1,0 +1,467 @@
+"""`hagmeta.Learner`: a method for one growing graph, with the interface of scikit-learn."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import softmax
+
+from hagmeta.api import Graph, as_device
+from hagmeta.common.errors import UserError, shown
+from hagmeta.common.files import expanded
+from hagmeta.common.identity import without_hash
+from hagmeta.config import RunConfig, resolve
+from hagmeta.datasets.base import UNLABELLED, Dataset
+from hagmeta.learner.evidence import labels_by_class, labels_by_node, plain
+from hagmeta.learner.fitting import check_classes, draw_evidence
+from hagmeta.learner.scene import LearnerContext, make_context
+from hagmeta.learner.state import Scene, State
+from hagmeta.learner.storage import load, save
+from hagmeta.learner.table import (
+    Columns,
+    NodeId,
+    Table,
+    as_graph,
+    ids_of,
+    kept_slots,
+    make_table,
+    slots_of,
+    unknown_features,
+)
+from hagmeta.methods import METHODS
+from hagmeta.methods.base import Method, SessionLearning
+from hagmeta.methods.parts import Grows
+from hagmeta.nn.encoders import ENCODERS
+from hagmeta.packs.capture import stream_of
+from hagmeta.packs.pack import Progress, no_progress
+from hagmeta.phases.meta_training import meta_train
+from hagmeta.phases.readout import TINY
+from hagmeta.phases.temperature import fitted_temperature
+from hagmeta.pipeline import check_features, pretrain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLDEST = 0.1  # the lowest temperature of probabilities
+NAME = "learner@000000000000"  # the dataset of the configuration: no registered one
+N_WAY = 3  # new classes per session, unless set
+FEW_SHARED = 0.5  # warn if a graph has a smaller share of the nodes that the learner knows
+# Settings of the study that a learner does not have, and what it does instead.
+NOT_HERE = {
+    "dataset": "the graph is an argument of `fit`",
+    "protocol": "a learner reads the labels that it is given",
+    "classes": "the labels decide which classes are known",
+    "split": "the labels decide which classes are known",
+    "drop_small": "the labels decide which classes are known",
+    "sessions": "every call of `learn` is a session",
+    "queries_per_class": "`predict` takes the nodes",
+    "val_classes": "some labels of each class validate the training",
+    "scored_on": "nothing is scored",
+    "visibility": "all nodes of the given graph are visible",
+    "mislabelled": "labels are used as given",
+    "rehearsal": "a learner keeps all labels",
+    "self_training": "predicted labels are not kept",
+}
+
+
+class FewSharedNodesWarning(UserWarning):
+    """A graph shares few node ids with the graph that the learner learnt from."""
+
+
+class UnknownFeaturesWarning(UserWarning):
+    """A graph has features that the learner was not fitted on. It ignores them."""
+
+
+class Learner:
+    """A method that learns the classes of one growing graph and predicts its nodes.
+
+    A learner knows nodes by their ids: ``Dataset.node_ids``, ``n_id`` of a PyG ``Data``, or the positions of
+    the nodes. So nodes may be added, removed and reordered between calls. It knows features by
+    ``Dataset.feature_names``, if both graphs have them. All nodes of a given graph are visible. The labels of
+    a graph are read only by `fit` without labels.
+
+    Args:
+        method: The method: a name, a reference such as ``my.py:Mine``, or a subclass of `hagmeta.Method`.
+        seed: The seed of all random draws.
+        device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or a ``torch.device``.
+        **settings: Settings of the method and of its training, such as ``n_way``, ``k_shot`` or ``hidden``.
+
+    Raises:
+        UserError: The method or a setting is unknown, or a learner cannot use it.
+
+    Example:
+        >>> import hagmeta
+        >>> data = hagmeta.load_dataset("synthetic:nodes=300,edges=1200,features=40,classes=10")
+        >>> names = [data.class_names[label] for label in data.labels]
+        >>> labels = {node: name for node, name in enumerate(names) if name < "6" and node % 3}
+        >>> learner = hagmeta.Learner("sgc-ncm", features="propagated").fit(data, labels)
+        >>> new = [node for node, name in enumerate(names) if name == "9"][:5]
+        >>> learner.learn(data, {"nine": new}).classes_[-1]
+        'nine'
+        >>> len(learner.predict(data, [0, 3, 6]))
+        3
+    """
+
+    def __init__(
+        self,
+        method: Any = "posterior-means",
+        *,
+        seed: int = 0,
+        device: str | torch.device | None = "auto",
+        **settings: Any,
+    ) -> None:
+        name = METHODS.name_of(method)
+        for key in settings:
+            if key in NOT_HERE:
+                raise UserError(f"{key} is not a setting of a learner: {NOT_HERE[key]}.")
+        if not isinstance(seed, int) or seed < 0:
+            raise UserError(f"seed is {shown(seed)}; expected a whole number from 0.")
+        self._config = RunConfig.from_mapping({"method": name, "dataset": NAME, **settings})
+        if METHODS[name].traits.oracle:
+            raise UserError(
+                f"{without_hash(name)} is an oracle: it reads labels that a learner is not given. "
+                "Use another method."
+            )
+        self.seed, self.device = seed, as_device(device)
+        self._state: State | None = None
+        self._last: _Answers | None = None  # of the last graph
+        self._reported: set[str] = set()
+
+    def __repr__(self) -> str:
+        if self._state is None:
+            return f"Learner({self._config.method!r}), not fitted"
+        return f"Learner({self._config.method!r}): {self.summary()}"
+
+    def summary(self) -> str:
+        """Return the numbers of classes and labels as text."""
+        evidence = self._fitted.evidence
+        return f"{len(evidence.class_names):,} classes, {len(evidence.class_of):,} labels"
+
+    @property
+    def classes_(self) -> list[str]:
+        """Return the names of all classes that the learner knows, in the order in which it met them."""
+        return [*self._fitted.evidence.class_names]
+
+    @property
+    def _fitted(self) -> State:
+        if self._state is None:
+            raise UserError("the learner is not fitted; call `fit` first.")
+        return self._state
+
+    def fit(
+        self,
+        data: Graph,
+        labels: Mapping[NodeId, str] | None = None,
+        *,
+        validation: Mapping[NodeId, str] | None = None,
+        progress: Progress = no_progress,
+    ) -> Learner:
+        """Train on the labelled nodes of a graph. This forgets everything that was learnt before.
+
+        Args:
+            data: The graph, in any form that `hagmeta.run` accepts.
+            labels: The class names of some nodes, by node id. Other nodes are unlabelled. Without labels,
+                those of ``data`` are used.
+            validation: More labels, which decide when to stop the training and calibrate probabilities.
+                By default, these are one of five labels of each class.
+            progress: A function that takes the phase, the steps done, the total steps and some values.
+
+        Returns:
+            The learner.
+
+        Raises:
+            UserError: A label is invalid, or a class has too few labels for the method.
+        """
+        dataset = as_graph(data)
+        given = own_labels(dataset) if labels is None else labels_by_node(labels, argument="labels")
+        held_out = None if validation is None else labels_by_node(validation, argument="validation")
+        _check_nodes(dataset, [*given, *(held_out or ())], "labels")
+        config = self._resolved(check_classes(given))
+        evidence = draw_evidence(given, held_out, config, self.seed)
+        check_features(config, dataset)
+        columns = Columns.of(dataset)
+        table = make_table(dataset, {}, columns)
+        evidence.check_present(table.rows, dataset.name)
+        state = State(config, self.seed, evidence, columns, table.rows, set(), dataset.num_nodes)
+        with stream_of(self.device):
+            context = self._context(state, table)
+            pack = pretrain(context, None, progress)
+            meta_train(context, pack, progress)
+            found = Scene(state, table, context, pack).teach()
+        self._last = _calibrated(dataset, state, table, found)
+        self._state, self._reported = state, set()
+        return self
+
+    def learn(self, data: Graph, labels: Mapping[str, Sequence[NodeId]]) -> Learner:
+        """Learn new classes, more labels of known classes, or corrected labels.
+
+        A node that has a label gets the new one. The setting ``n_way`` is the maximum number of new classes
+        per session. With more new classes, the learner takes several sessions.
+
+        Args:
+            data: The graph as it is now. It must have a labelled node of every class.
+            labels: Node ids by class name.
+
+        Returns:
+            The learner.
+
+        Raises:
+            UserError: A label is invalid, or a class has no labelled node in the graph. Then the learner
+                stays as it was.
+        """
+        state = self._fitted
+        told = labels_by_class(labels, argument="labels")
+        dataset = as_graph(data)
+        _check_nodes(dataset, [node for nodes in told.values() for node in nodes], "labels")
+        self._report(dataset)
+        slots = kept_slots(slots_of(ids_of(dataset), state.slots), state.slots)
+        table = make_table(dataset, slots, state.columns)
+        evidence = state.evidence.copy()
+        new, changed = evidence.tell(told)
+        if changed and learns_once(METHODS[state.config.method]):
+            raise UserError(
+                f"{without_hash(state.config.method)} learns the labels of a class only once, so it cannot "
+                "learn more or corrected labels of known classes. Use another method, or fit again."
+            )
+        evidence.check_present(table.rows, dataset.name)
+        left = {node for node in slots if node not in table.rows}
+        state = replace(state, evidence=evidence, slots=slots, left=left)
+        assert state.config.n_way
+        with stream_of(self.device):
+            if not new:
+                found = Scene.of(state, table, self._context(state, table)).answers()
+            while new:
+                evidence.sessions.append(len(new[: state.config.n_way]))
+                new = new[state.config.n_way :]
+                found = Scene.of(state, table, self._context(state, table)).teach()
+        self._last = _calibrated(dataset, state, table, found)
+        self._state = state
+        return self
+
+    def predict(self, data: Graph, nodes: Iterable[NodeId] | None = None) -> np.ndarray:
+        """Return the most likely class of each node.
+
+        The first call on a graph computes the answers for all its nodes. Later calls on the same graph look
+        them up.
+
+        Args:
+            data: The graph as it is now. Nodes may be new to the learner.
+            nodes: Node ids. By default, all nodes of the graph in their order.
+
+        Returns:
+            An array of class names, one per node.
+
+        Raises:
+            UserError: A node is not in the graph, or the graph lacks the labelled nodes of a class.
+        """
+        _, found = self.probabilities(data, nodes)
+        return np.array(self.classes_)[found.argmax(-1)]
+
+    def predict_proba(self, data: Graph, nodes: Iterable[NodeId] | None = None) -> pd.DataFrame:
+        """Return the probability of each class for each node.
+
+        Probabilities are calibrated on the validation labels of `fit` by temperature scaling.
+
+        Args:
+            data: The graph as it is now. Nodes may be new to the learner.
+            nodes: Node ids. By default, all nodes of the graph in their order.
+
+        Returns:
+            A pandas DataFrame with the columns node, class and probability. Each node has a row per class.
+
+        Raises:
+            UserError: A node is not in the graph, or the graph lacks the labelled nodes of a class.
+        """
+        import pandas as pd
+
+        asked, probabilities = self.probabilities(data, nodes)
+        ids = pd.Series(asked, dtype=None if asked else object)
+        return pd.DataFrame(
+            {
+                "node": ids.repeat(len(self.classes_)).reset_index(drop=True),
+                "class": self.classes_ * len(asked),
+                "probability": probabilities.ravel(),
+            }
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the learner to a file, with its labels and node ids, but without the graph.
+
+        The format is an archive of arrays and JSON. It has no pickled objects, so loading runs no code.
+
+        Args:
+            path: The file to write. It is replaced if it exists.
+
+        Returns:
+            The path.
+
+        Raises:
+            UserError: The learner is not fitted, or the file cannot be written.
+        """
+        target = expanded(os.fspath(path))
+        save(self._fitted, target)
+        return target
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: str | torch.device | None = "auto",
+        method: Any = None,
+        encoder: Any = None,
+    ) -> Learner:
+        """Return the learner that `save` wrote. It may have been on another device.
+
+        Args:
+            path: The file.
+            device: The device to compute on, as for `Learner`.
+            method: The method, if it is your own and not loaded yet, such as ``my.py:Mine``.
+            encoder: The encoder, if it is your own or of PyG and not loaded yet.
+
+        Returns:
+            The learner.
+
+        Raises:
+            UserError: The file is missing, damaged, from a newer version, or not a saved learner.
+        """
+        for plugin, registry in ((method, METHODS), (encoder, ENCODERS)):
+            if plugin is not None:
+                registry.name_of(plugin)
+        state = load(expanded(os.fspath(path)))
+        learner = cls(state.config.method, seed=state.seed, device=device)
+        learner._config, learner._state = state.config, state
+        return learner
+
+    def probabilities(
+        self, data: Graph, nodes: Iterable[NodeId] | None = None
+    ) -> tuple[list[NodeId], np.ndarray]:
+        """Return the same as `predict_proba`, without pandas.
+
+        Returns:
+            The node ids, and an array (nodes, classes). Its columns are those of ``classes_``.
+        """
+        state = self._fitted
+        dataset = as_graph(data)
+        asked = ids_of(dataset) if nodes is None else [plain(node) for node in nodes]
+        _check_nodes(dataset, asked, "nodes")
+        if not asked:
+            return [], np.empty((0, len(self.classes_)))
+        last = self._answers(dataset)
+        logits = _logarithms(last.found[[last.places[node] for node in asked]]) / state.temperature
+        return asked, softmax(logits, axis=-1)
+
+    def _answers(self, dataset: Dataset) -> _Answers:
+        """Return the answers for all nodes of a graph, from the last call if the graph is the same."""
+        if self._last is None or self._last.key != _key(dataset):
+            self._report(dataset)
+            state = self._fitted
+            table = make_table(dataset, state.slots, state.columns)
+            state.evidence.check_present(table.rows, dataset.name)
+            with stream_of(self.device):
+                scene = Scene.of(state, table, self._context(state, table))
+                self._last = _Answers(_key(dataset), _places(table), scene.answers())
+        return self._last
+
+    def _report(self, dataset: Dataset) -> None:
+        """Warn if a graph has few of the learner's nodes, or features that the learner does not know."""
+        state, there = self._fitted, set(ids_of(dataset))
+        own = [node for node in state.slots if node not in state.left]
+        shared = sum(node in there for node in own)
+        if shared < FEW_SHARED * len(own):
+            warnings.warn(
+                f"{dataset.name} has {shared:,} of the {len(own):,} nodes of the graph that the "
+                "learner learnt from; check that node ids mean the same nodes.",
+                FewSharedNodesWarning,
+                stacklevel=4,
+            )
+        fresh = [name for name in unknown_features(dataset, state.columns) if name not in self._reported]
+        if fresh:
+            self._reported |= set(fresh)
+            warnings.warn(
+                f"{dataset.name} has {len(fresh):,} features that the learner was not fitted on, such as "
+                f"{shown(fresh[0])}; they are ignored.",
+                UnknownFeaturesWarning,
+                stacklevel=4,
+            )
+
+    def _context(self, state: State, table: Table) -> LearnerContext:
+        return make_context(
+            table, state.evidence, state.config, self.seed, self.device, state.fits, state.nodes
+        )
+
+    def _resolved(self, classes: int) -> RunConfig:
+        """Return the configuration for this number of known classes."""
+        n_way = self._config.n_way or N_WAY
+        config = resolve(replace(self._config, n_way=n_way, classes=(classes, 0, n_way)))
+        if METHODS[config.method].traits_of(config).oracle:
+            raise UserError(
+                f"{without_hash(config.method)} is an oracle with these settings; a learner cannot be one."
+            )
+        return config
+
+
+class _Answers(NamedTuple):
+    """The probabilities of all nodes of a graph, before they are calibrated."""
+
+    key: Any  # identifies the graph
+    places: dict[NodeId, int]  # rows of `found` by node id
+    found: np.ndarray  # (nodes, classes)
+
+
+def _calibrated(dataset: Dataset, state: State, table: Table, found: np.ndarray) -> _Answers:
+    """Fit the temperature of `state` to the answers `found`, and return these.
+
+    The held-out labels are those of classes known since `fit`. Steps of a session can change the scale of all
+    logits, so each session needs another temperature.
+    """
+    places, evidence = _places(table), state.evidence
+    nodes = [node for node in evidence.class_of if node in evidence.held_out and node in places]
+    if nodes:
+        truth = np.array([evidence.class_of[node] for node in nodes])
+        shares = found[[places[node] for node in nodes]]
+        # If all held-out labels are predicted, any likelihood can be reached: then stop at `COLDEST`.
+        state.temperature = max(COLDEST, fitted_temperature(_logarithms(shares), truth))
+    return _Answers(_key(dataset), places, found)
+
+
+def _logarithms(shares: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.log(np.maximum(shares.astype(np.float64), TINY))
+    return found
+
+
+def _places(table: Table) -> dict[NodeId, int]:
+    return {node: place for place, node in enumerate(table.rows)}
+
+
+def _key(dataset: Dataset) -> Any:
+    """Return what identifies a graph for a learner."""
+    return dataset.fingerprint, dataset.node_ids, dataset.feature_names
+
+
+def learns_once(method: type[Method]) -> bool:
+    """Return whether a method learns the labels of a class in gradient steps, and never again."""
+    return issubclass(method, Grows) and method.session_learning is not SessionLearning.NONE
+
+
+def own_labels(dataset: Dataset) -> dict[NodeId, str]:
+    """Return the class names of the labelled nodes of a graph, by node id."""
+    pairs = zip(ids_of(dataset), dataset.labels.tolist(), strict=True)
+    return {node: dataset.class_names[label] for node, label in pairs if label != UNLABELLED}
+
+
+def _check_nodes(dataset: Dataset, nodes: Iterable[NodeId], argument: str) -> None:
+    there = set(ids_of(dataset))
+    for node in nodes:
+        if node not in there:
+            kind = "an id from node_ids" if dataset.node_ids else f"a number from 0 to {len(there) - 1}"
+            raise UserError(
+                f"{argument} holds node {shown(node)}, which is not in {dataset.name}; expected {kind}."
+            )

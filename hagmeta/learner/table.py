@@ -1,0 +1,203 @@
+"""Bring a graph into the rows and columns that a learner knows, by node ids and feature names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from hagmeta.api import as_dataset
+from hagmeta.common.errors import UserError, shown
+from hagmeta.datasets.base import UNLABELLED, Dataset
+from hagmeta.datasets.clean import Features
+
+NodeId = Any  # a string, an integer, or another hashable value
+MOST_NAMED = 5  # names in a message
+SPARE = 2  # at most so many rows per node
+
+
+@dataclass(frozen=True)
+class Table:
+    """A graph whose rows are the slots of its nodes. Rows of other nodes are empty and not visible."""
+
+    dataset: Dataset
+    rows: dict[NodeId, int]  # the slot of each node
+
+    @property
+    def present(self) -> np.ndarray:
+        """Return a mask of the rows that hold a node."""
+        mask = np.zeros(self.dataset.num_nodes, dtype=bool)
+        mask[list(self.rows.values())] = True
+        return mask
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The features that the learner was fitted on."""
+
+    count: int
+    names: tuple[str, ...] | None
+    sparse: bool
+    counts: bool  # whether they look like word counts
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Columns:
+        sparse = not isinstance(dataset.features, np.ndarray)
+        return cls(dataset.num_features, dataset.feature_names, sparse, dataset.has_counts)
+
+
+def as_graph(data: Any) -> Dataset:
+    """Return `data` as a `Dataset`.
+
+    PyG and networkx graphs need no labels here. ``n_id`` of a PyG ``Data`` are node ids.
+    """
+    if hasattr(data, "is_directed") and hasattr(data, "adjacency"):  # networkx
+        labelled = any("label" in held for _, held in data.nodes(data=True))
+        return Dataset.from_networkx(data, name="data", label="label" if labelled else None)
+    if not hasattr(data, "edge_index"):
+        return as_dataset(data)
+    ids = getattr(data, "n_id", None)
+    if getattr(data, "y", None) is None:
+        data = copy(data)
+        data.y = torch.zeros(data.num_nodes, dtype=torch.int64)  # not read
+    dataset = as_dataset(data)
+    return dataset if ids is None else replace(dataset, node_ids=tuple(ids.tolist()))
+
+
+def ids_of(dataset: Dataset) -> list[NodeId]:
+    """Return the node ids of `dataset`. Without ids, the positions of the nodes are their ids."""
+    if dataset.node_ids is None:
+        return list(range(dataset.num_nodes))
+    return [each.item() if isinstance(each, np.generic) else each for each in dataset.node_ids]
+
+
+def slots_of(ids: Sequence[NodeId], known: Mapping[NodeId, int]) -> dict[NodeId, int]:
+    """Return a slot for each node. Random draws go by slots, so a node keeps its slot.
+
+    Whole numbers are their own slots, unless this would leave most rows empty. Other ids get the next free
+    slots in their order.
+
+    Args:
+        ids: The node ids of a graph.
+        known: The slots of nodes that the learner has met.
+    """
+    slots = {node: known[node] for node in ids if node in known}
+    taken = set(known.values())
+    for node in ids:
+        own = isinstance(node, int) and 0 <= node < SPARE * len(ids) and node not in taken
+        if own and node not in slots:
+            slots[node] = node
+            taken.add(node)
+    free = itertools.count(max(taken, default=-1) + 1)
+    return {node: slots[node] if node in slots else next(free) for node in ids}
+
+
+def kept_slots(slots: Mapping[NodeId, int], known: Mapping[NodeId, int]) -> dict[NodeId, int]:
+    """Return the slots to keep after learning: also those of nodes that left, if at least half are in use."""
+    every = {**known, **slots}
+    if max(every.values()) < SPARE * len(slots):
+        return every
+    return slots_of(sorted(slots, key=slots.__getitem__), {})
+
+
+def make_table(dataset: Dataset, known: Mapping[NodeId, int], columns: Columns) -> Table:
+    """Return the table of `dataset`.
+
+    Args:
+        dataset: The graph of the call.
+        known: The slots of nodes that the learner has met.
+        columns: The features that the learner was fitted on.
+    """
+    rows = slots_of(ids_of(dataset), known)
+    places = np.array(list(rows.values()))
+    features = _aligned(dataset, columns)
+    count = int(places.max()) + 1
+    changed = replace(
+        dataset,
+        edges=np.sort(places[dataset.edges], axis=1),
+        labels=np.full(count, UNLABELLED),
+        features=_placed(features, places, count),
+        class_names=(),
+        node_ids=None,
+        feature_names=None,
+        class_order=None,
+        supports=None,
+    )
+    # A cached property: later graphs are read as the first one was.
+    vars(changed)["has_counts"] = columns.counts
+    return Table(changed, rows)
+
+
+def _placed(features: Features, places: np.ndarray, count: int) -> Features:
+    """Return features (count, features) with the given rows at `places`, and zeros elsewhere."""
+    if isinstance(features, np.ndarray):
+        placed = np.zeros((count, features.shape[1]), dtype=features.dtype)
+        placed[places] = features
+        return placed
+    source = np.full(count, -1)
+    source[places] = np.arange(len(places))
+    padded = scipy.sparse.vstack([features, scipy.sparse.csr_matrix((1, features.shape[1]))], format="csr")
+    return padded[source].astype(features.dtype)
+
+
+def unknown_features(dataset: Dataset, columns: Columns) -> list[str]:
+    """Return the names of features that the learner was not fitted on."""
+    if columns.names is None or dataset.feature_names is None:
+        return []
+    known = set(columns.names)
+    return [name for name in dataset.feature_names if name not in known]
+
+
+def _aligned(dataset: Dataset, columns: Columns) -> Features:
+    """Return the features of `dataset` in the columns that the learner was fitted on."""
+    features = dataset.features
+    if columns.names is not None and dataset.feature_names is not None:
+        features = _by_name(dataset, dataset.feature_names, columns, columns.names)
+    elif dataset.num_features != columns.count:
+        raise UserError(
+            f"{dataset.name} has {dataset.num_features} features, but the learner was fitted on "
+            f"{columns.count}. Give the same columns, or name them with feature_names in both graphs."
+        )
+    if columns.sparse and isinstance(features, np.ndarray):
+        features = scipy.sparse.csr_matrix(features)
+    elif not columns.sparse and not isinstance(features, np.ndarray):
+        features = features.toarray()
+    if columns.counts and features.min() < 0:
+        raise UserError(
+            f"{dataset.name} has negative features, but the learner was fitted on counts; expected counts."
+        )
+    return features
+
+
+def _by_name(dataset: Dataset, given: Sequence[str], columns: Columns, wanted: Sequence[str]) -> Features:
+    if tuple(given) == tuple(wanted):
+        return dataset.features
+    place = {name: number for number, name in enumerate(given)}
+    missing = [name for name in wanted if name not in place]
+    if missing and not columns.counts:
+        raise UserError(
+            f"{dataset.name} lacks {_named(missing)}, which the learner was fitted on; give all columns."
+        )
+    pairs = [(place[name], number) for number, name in enumerate(wanted) if name in place]
+    if not pairs:
+        raise UserError(f"{dataset.name} has none of the features that the learner was fitted on.")
+    source, target = np.array(pairs).T
+    ones = np.ones(len(source), dtype=np.float32)
+    chosen = scipy.sparse.csr_matrix((ones, (source, target)), shape=(len(given), len(wanted)))
+    moved: Features = dataset.features @ chosen
+    if not isinstance(moved, np.ndarray):
+        moved.sort_indices()
+    return moved
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return a short list of feature names for a message."""
+    listed = ", ".join(shown(name) for name in names[:MOST_NAMED])
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"the feature{'s' if len(names) > 1 else ''} {listed}{more}"

@@ -1,0 +1,271 @@
+"""Labels, nodes and features may change between the calls of a learner."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import networkx
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from torch_geometric.data import Data
+
+from hagmeta import Dataset, Learner, UserError
+from hagmeta.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning, learns_once
+from hagmeta.learner.scene import level
+from hagmeta.learner.table import kept_slots, slots_of
+from hagmeta.methods import METHODS
+from tests.hagmeta.learner.playing import clear_graph, part
+
+KNOWN, NEW = ("0", "1", "2", "3"), ("4", "5", "6")
+
+
+def nodes_of(dataset: Dataset, name: str) -> list[str]:
+    return [f"n{node}" for node in np.flatnonzero(dataset.labels == dataset.class_names.index(name))]
+
+
+def labels_of(dataset: Dataset, names: tuple[str, ...] = KNOWN) -> dict[str, str]:
+    return {node: name for name in names for node in nodes_of(dataset, name)[:12]}
+
+
+def without(dataset: Dataset, nodes: list[str]) -> Dataset:
+    """The graph without some nodes."""
+    assert dataset.node_ids
+    stays = np.array([node not in nodes for node in dataset.node_ids])
+    ids = tuple(np.array(dataset.node_ids)[stays].tolist())
+    return replace(part(dataset, stays), node_ids=ids)
+
+
+def reordered(dataset: Dataset) -> Dataset:
+    order = np.random.default_rng(0).permutation(dataset.num_nodes)
+    assert dataset.node_ids
+    return replace(
+        dataset,
+        edges=np.sort(np.argsort(order)[dataset.edges], axis=1),
+        labels=dataset.labels[order],
+        features=dataset.features[order],
+        node_ids=tuple(dataset.node_ids[node] for node in order),
+    )
+
+
+@pytest.fixture(scope="module")
+def graph() -> Dataset:
+    return clear_graph()
+
+
+def fitted(graph: Any, **settings: Any) -> Learner:
+    given = {"method": "sgc-ncm", "features": "propagated", "device": "cpu", **settings}
+    return Learner(**given).fit(graph, labels_of(clear_graph()))
+
+
+def probabilities(learner: Learner, graph: Dataset, nodes: list[str]) -> np.ndarray:
+    found = learner.predict_proba(graph, nodes)
+    assert found.columns.tolist() == ["node", "class", "probability"]
+    assert found["node"].tolist() == [node for node in nodes for _ in learner.classes_]
+    table = found["probability"].to_numpy().reshape(len(nodes), -1)
+    assert table.sum(1) == pytest.approx(1)
+    return table
+
+
+def test_fit_learn_and_predict(graph: Dataset) -> None:
+    learner = fitted(graph)
+    assert learner.classes_ == list(KNOWN)
+    assert learner.learn(graph, {"4": nodes_of(graph, "4")[:5]}) is learner
+    asked = nodes_of(graph, "4")[5:] + nodes_of(graph, "0")[12:]
+    predicted = learner.predict(graph, asked)
+    truth = ["4"] * len(nodes_of(graph, "4")[5:]) + ["0"] * len(nodes_of(graph, "0")[12:])
+    assert (predicted == truth).mean() > 0.8
+    table = probabilities(learner, graph, asked)
+    assert (np.array(learner.classes_)[table.argmax(1)] == predicted).all()
+    assert len(learner.predict(graph)) == graph.num_nodes
+    assert len(learner.predict(graph, [])) == 0 == len(learner.predict_proba(graph, []))
+
+
+@pytest.mark.parametrize("method", ["sgc-ncm", "proto-gcn"])
+def test_order_of_nodes_after_fit_does_not_matter(graph: Dataset, method: str) -> None:
+    small = {
+        "hidden": 8,
+        "embedding": 4,
+        "pretrain_epochs": 3,
+        "episodes": 3,
+        "finetune_steps": 2,
+        "n_way": 2,
+    }
+    labels = {"4": nodes_of(graph, "4")[:5]}
+    asked = nodes_of(graph, "4") + nodes_of(graph, "2")
+    one, other = (fitted(graph, method=method, k_shot=2, **small) for _ in range(2))
+    table = probabilities(one.learn(graph, labels), graph, asked)
+    moved = reordered(graph)
+    assert (probabilities(other.learn(moved, labels), moved, asked) == table).all()
+
+
+def test_nodes_that_left_and_came_back(graph: Dataset) -> None:
+    learner = fitted(graph).learn(graph, {"4": nodes_of(graph, "4")[:5]})
+    before = probabilities(learner, graph, nodes_of(graph, "4"))
+    gone = nodes_of(graph, "4")[:2] + nodes_of(graph, "0")[20:]  # two labels and many others
+    smaller = without(graph, gone)
+    left = nodes_of(graph, "4")[2:]
+    assert (learner.predict(smaller, left) == "4").mean() > 0.8
+    learner.learn(smaller, {"5": nodes_of(graph, "5")[:3]})
+    assert (learner.predict(smaller, nodes_of(graph, "5")) == "5").mean() > 0.8
+    again = probabilities(learner, graph, nodes_of(graph, "4"))[:, :5]  # the labels count again
+    assert (again.argmax(1) == before.argmax(1)).all()
+    with pytest.raises(UserError, match="has no labelled node of '5'; label nodes of each class"):
+        learner.predict(without(graph, nodes_of(graph, "5")[:3]), left)
+
+
+def test_new_nodes_are_predicted_without_learning(graph: Dataset) -> None:
+    late = nodes_of(graph, "1")[12:]
+    earlier = without(graph, late)
+    learner = Learner("sgc-lda", features="propagated", device="cpu").fit(earlier, labels_of(graph))
+    assert (learner.predict(graph, late) == "1").mean() > 0.8
+
+
+def test_labels_of_classes_may_differ_in_number_and_change(graph: Dataset) -> None:
+    learner = fitted(graph)
+    nodes = {name: nodes_of(graph, name) for name in NEW}
+    learner.learn(graph, {"4": nodes["4"][:1], "5": nodes["5"][:7] + nodes["4"][1:3], "6": nodes["6"][:4]})
+    wrong = probabilities(learner, graph, nodes["4"][3:])
+    learner.learn(graph, {"4": nodes["4"][1:3]})  # a correction
+    learner.learn(graph, {"0": nodes_of(graph, "0")[12:20]})  # more labels of a known class
+    better = probabilities(learner, graph, nodes["4"][3:])
+    assert better[:, 4].mean() > wrong[:, 4].mean()
+    assert sorted(learner.classes_) == [*KNOWN, *NEW]
+    at_once = fitted(graph).learn(graph, {"0": nodes_of(graph, "0")[12:20]})
+    at_once.learn(graph, {"4": nodes["4"][:3], "5": nodes["5"][:7], "6": nodes["6"][:4]})
+    assert probabilities(at_once, graph, nodes["4"][3:]) == pytest.approx(better, abs=1e-5)
+
+
+def test_many_new_classes_take_several_sessions(graph: Dataset) -> None:
+    labels = {name: nodes_of(graph, name)[:5] for name in NEW}
+    together, apart = fitted(graph, n_way=2), fitted(graph, n_way=2)
+    together.learn(graph, labels)
+    apart.learn(graph, {name: labels[name] for name in NEW[:2]}).learn(graph, {"6": labels["6"]})
+    asked = nodes_of(graph, "6")
+    assert (probabilities(together, graph, asked) == probabilities(apart, graph, asked)).all()
+
+
+def test_classifiers_refuse_changed_labels(graph: Dataset) -> None:
+    settings = {"hidden": 8, "embedding": 4, "pretrain_epochs": 2, "episodes": 2, "k_shot": 2}
+    learner = Learner("lwf", device="cpu", **settings).fit(graph, labels_of(graph))
+    learner.learn(graph, {"4": nodes_of(graph, "4")[:3]})
+    with pytest.raises(UserError, match="lwf learns the labels of a class only once"):
+        learner.learn(graph, {"4": nodes_of(graph, "4")[3:5]})
+    assert learner.classes_ == [*KNOWN, "4"]
+
+
+def test_the_guide_names_the_methods_that_learn_once() -> None:
+    guide = (Path(__file__).parents[3] / "docs/guides/learner.md").read_text()
+    (listed,) = re.findall(r"^(.*) learn the labels of a class only once", guide, re.MULTILINE)
+    assert re.findall(r"`(.*?)`", listed) == [name for name, each in METHODS.items() if learns_once(each)]
+
+
+def test_a_refused_call_changes_nothing(graph: Dataset) -> None:
+    learner = fitted(graph)
+    before = probabilities(learner, graph, ["n0", "n1"])
+    bad: list[tuple[dict[Any, Any], str]] = [
+        ({"4": []}, "holds no node for class '4'; a class needs at least one label"),
+        ({"4": ["nobody"]}, "holds node 'nobody', which is not in .*; expected an id from node_ids"),
+        ({"4": ["n1"], "5": ["n1"]}, "holds node 'n1' for '4' and '5'; expected one class"),
+        ({"4": [["n1"]]}, r"a node id is \['n1'\]; expected a string or a whole number"),
+        ({"4": "n1"}, "holds 'n1' for class '4'; expected a list of node ids"),
+        ({"4": [node for node, name in labels_of(graph).items() if name == "3"]}, "no labelled node of '3'"),
+    ]
+    for labels, message in bad:
+        with pytest.raises(UserError, match=message):
+            learner.learn(graph, labels)
+    assert learner.classes_ == list(KNOWN)
+    assert (probabilities(learner, graph, ["n0", "n1"]) == before).all()
+
+
+def test_bad_arguments_are_named(graph: Dataset) -> None:
+    with pytest.raises(UserError, match="not fitted; call `fit` first"):
+        Learner(device="cpu").predict(graph)
+    with pytest.raises(
+        UserError, match="rehearsal is not a setting of a learner: a learner keeps all labels"
+    ):
+        Learner(rehearsal="none")
+    with pytest.raises(UserError, match="labels has 1 classes; expected at least 2"):
+        Learner(device="cpu").fit(graph, {"n0": "a", "n1": "a"})
+    with pytest.raises(
+        UserError, match="class 'b' has 4 labels to train on and 1 to validate; cec needs 10 and 1"
+    ):
+        labels = {f"n{node}": "b" if node < 5 else f"{node % 6}" for node in range(200)}
+        Learner("cec", device="cpu").fit(graph, labels)
+    with pytest.raises(UserError, match="labels is of type list; expected a mapping from node ids"):
+        Learner(device="cpu").fit(graph, ["a", "b"])  # type: ignore[arg-type]
+
+
+def test_few_shared_nodes_are_reported(graph: Dataset) -> None:
+    learner = fitted(graph)
+    labelled = list(labels_of(graph))
+    assert graph.node_ids
+    others = tuple(node if node in labelled else f"x{node}" for node in graph.node_ids)
+    with pytest.warns(FewSharedNodesWarning, match="has 48 of the 200 nodes"):
+        learner.predict(replace(graph, node_ids=others), labelled)
+
+
+def test_features_are_known_by_name(graph: Dataset) -> None:
+    words = tuple(f"w{column}" for column in range(graph.num_features))
+    with_words = replace(graph, feature_names=words)
+    learner = fitted(with_words)
+    asked = nodes_of(graph, "0")
+    expected = probabilities(learner, with_words, asked)
+    order = np.random.default_rng(0).permutation(graph.num_features)
+    counts = scipy.sparse.csr_matrix(graph.features)
+    more = scipy.sparse.csr_matrix(scipy.sparse.hstack([counts[:, order], counts[:, :1]]))
+    names = (*(words[column] for column in order), "unheard")
+    other = replace(with_words, features=more, feature_names=names)
+    with pytest.warns(UnknownFeaturesWarning, match="has 1 features .* such as 'unheard'"):
+        assert probabilities(learner, other, asked) == pytest.approx(expected, abs=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.predict(other, asked)  # it is reported once
+    with pytest.raises(UserError, match="has 33 features, but the learner was fitted on 32"):
+        learner.predict(replace(other, feature_names=None), asked)
+
+
+def test_pyg_graphs_need_no_labels(graph: Dataset) -> None:
+    edges = torch.from_numpy(graph.edges.T)
+    data = Data(
+        x=torch.from_numpy(graph.features.toarray()),  # type: ignore[union-attr]
+        edge_index=torch.cat([edges, edges.flip(0)], 1),
+        n_id=1000 + torch.arange(graph.num_nodes),
+    )
+    labels = {1000 + int(node[1:]): name for node, name in labels_of(graph).items()}
+    learner = Learner("sgc-ncm", features="propagated", device="cpu").fit(data, labels)
+    assert learner.predict(data, [1099]).tolist() == ["3"]
+    assert "y" not in data
+
+
+def test_networkx_graphs_need_no_labels(graph: Dataset) -> None:
+    names = list(graph.node_ids or ())
+    other = networkx.Graph([(names[a], names[b]) for a, b in graph.edges])
+    other.add_nodes_from(names)
+    dense = graph.features.toarray()  # type: ignore[union-attr]
+    networkx.set_node_attributes(other, dict(zip(names, dense, strict=True)), "x")
+    assert fitted(other).predict(other, ["n99"]).tolist() == ["3"]
+
+
+def test_level_repeats_entries_equally_often() -> None:
+    rows = level([np.array([1]), np.array([2, 3]), np.array([4, 5, 6])])
+    assert rows.shape == (3, 6)
+    assert all(len(set(np.unique(row, return_counts=True)[1])) == 1 for row in rows)
+    many = level([np.arange(7), np.arange(11), np.arange(13)])
+    assert many.shape == (3, 60)
+    assert level([np.arange(5), np.arange(5)]).shape == (2, 5)
+
+
+def test_slots_of_nodes_stay() -> None:
+    assert slots_of([2, 0, 1], {}) == {2: 2, 0: 0, 1: 1}
+    assert slots_of(["b", "a"], {}) == {"b": 0, "a": 1}
+    assert slots_of(["c", "a"], {"b": 0, "a": 1}) == {"c": 2, "a": 1}
+    assert slots_of([10**9, 1], {}) == {10**9: 2, 1: 1}
+    known = {f"n{number}": number for number in range(10)}
+    assert kept_slots({"n0": 0, "n9": 9}, known) == {"n0": 0, "n9": 1}  # most rows would be empty
+    assert kept_slots({f"n{number}": number for number in range(8)}, known) == known

@@ -1,0 +1,153 @@
+"""A saved learner goes on as if it had never been saved; anything else is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta import Dataset, Learner, UserError
+from hagmeta.learner.storage import OtherRevisionWarning
+from hagmeta.methods import METHODS
+from hagmeta.testing import SMALL
+from tests.hagmeta.kinds import one_of_each_kind
+from tests.hagmeta.learner.playing import clear_graph
+from tests.hagmeta.learner.test_learner import (
+    NEW,
+    labels_of,
+    nodes_of,
+    probabilities,
+    reordered,
+    without,
+)
+
+OFFERED = [name for name, method in METHODS.items() if not method.traits.oracle]
+CHEAP: dict[str, Any] = {"method": "sgc-ncm", "features": "propagated", "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def graph() -> Dataset:
+    return clear_graph()
+
+
+@pytest.fixture
+def saved(graph: Dataset, tmp_path: Path) -> Path:
+    learner = Learner(**CHEAP).fit(graph, labels_of(graph))
+    return learner.learn(graph, {"4": nodes_of(graph, "4")[:3]}).save(tmp_path / "week1.hagmeta")
+
+
+@pytest.mark.parametrize("method", one_of_each_kind(OFFERED))
+def test_every_method_learns_a_changing_graph(graph: Dataset, tmp_path: Path, method: str) -> None:
+    learner = Learner(method, device="cpu", **{**SMALL, "k_shot": 2, "n_way": 2}, seed=5)
+    nodes = {name: nodes_of(graph, name) for name in NEW}
+    learner.fit(graph, labels_of(graph)).learn(graph, {"4": nodes["4"][:1], "5": nodes["5"][:7]})
+    loaded = Learner.load(learner.save(tmp_path / "saved"), device="cpu")
+    assert loaded.classes_ == learner.classes_
+    smaller = without(reordered(graph), [nodes["5"][0], *nodes_of(graph, "0")[:3]])
+    for each in (learner, loaded):
+        each.learn(smaller, {"6": nodes["6"][:3]})
+    one, other = (probabilities(each, smaller, nodes["4"] + nodes["6"]) for each in (learner, loaded))
+    assert (one == other).all()
+
+
+def test_saving_twice_gives_the_same_file(graph: Dataset, saved: Path) -> None:
+    again = Learner.load(saved, device="cpu").save(saved.with_name("again"))
+    one, other = (dict(np.load(path)) for path in (saved, again))
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[key], other[key]) for key in one)
+
+
+def test_a_learner_is_not_pickled(saved: Path) -> None:
+    with np.load(saved, allow_pickle=False) as archive:
+        assert all(archive[key].dtype != object for key in archive.files)
+
+
+def test_a_damaged_file_is_refused_in_one_line(saved: Path) -> None:
+    whole = saved.read_bytes()
+    rng = np.random.default_rng(0)
+    for length in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        saved.write_bytes(whole[:length])
+        assert_refused(saved, "not a saved learner, or damaged")
+    for place in rng.integers(200, len(whole) // 2, size=10):
+        saved.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        assert_refused(saved, "damaged")
+
+
+def test_foreign_files_are_refused(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    with pytest.raises(UserError, match="foreign"):
+        Learner.load(foreign)
+    foreign.write_text("node,class\n")
+    assert_refused(foreign, "not a saved learner, or damaged")
+    with foreign.open("wb") as file:
+        np.savez(file, edges=np.zeros((1, 2)))
+    assert_refused(foreign, "not a saved learner; expected a file that `Learner.save` wrote")
+    torch.save({"a": torch.zeros(1)}, foreign)
+    assert_refused(foreign, "not a saved learner")
+    with pytest.raises(UserError):
+        Learner.load(tmp_path)
+
+
+def assert_refused(path: Path, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        Learner.load(path)
+    assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
+
+
+def change(path: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
+    """Change the header of a saved learner."""
+    arrays = dict(np.load(path))
+    header = json.loads(arrays["header"].tobytes())
+    edit(header)
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (
+            lambda h: h.update(version=2, hagmeta="9.9"),
+            "saved in format 2 by hagmeta 9.9; .* Install a newer",
+        ),
+        (lambda h: h.update(method="lost"), "the method 'lost' is not loaded"),
+        (lambda h: h["settings"].update(encoder="lost"), "the encoder 'lost' is not loaded"),
+        (lambda h: h.pop("labels"), "the saved learner is damaged .'labels'."),
+        (lambda h: h["class_names"].pop(), "damaged .classes are missing."),
+        (lambda h: h["labels"].append(["n9", 77, 0]), "damaged .a label has no class."),
+        (lambda h: h["slots"][0].__setitem__(1, 5), "damaged .two nodes have the same place."),
+        (lambda h: h.update(temperature=0), "damaged .the temperature is not positive."),
+        (lambda h: h["columns"].__setitem__(0, 999), "damaged"),
+        (lambda h: h["settings"].update(hops="many"), "damaged"),
+        (lambda h: h.update(kind="cake"), "not a saved learner; expected a file"),
+    ],
+)
+def test_an_inconsistent_file_is_refused(saved: Path, edit: Any, message: str) -> None:
+    change(saved, edit)
+    assert_refused(saved, message)
+
+
+def test_another_revision_of_the_method_is_reported(saved: Path) -> None:
+    change(saved, lambda header: header.update(revision=METHODS["sgc-ncm"].traits.revision + 1))
+    with pytest.warns(OtherRevisionWarning, match="sgc-ncm has changed since the learner was saved"):
+        Learner.load(saved, device="cpu")
+
+
+def test_saving_can_fail_in_one_line(graph: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not fitted"):
+        Learner(**CHEAP).save(tmp_path / "none")
+    learner = Learner(**CHEAP).fit(graph, labels_of(graph))
+    with pytest.raises(UserError, match=r"learner .* cannot be written: there is no folder"):
+        learner.save(tmp_path / "nowhere" / "week1")
+    pairs = replace(graph, node_ids=tuple((node, 0) for node in range(graph.num_nodes)))
+    odd = Learner(**CHEAP).fit(pairs, {(int(n[1:]), 0): name for n, name in labels_of(graph).items()})
+    with pytest.raises(UserError, match="is of type tuple; a learner can only be saved if ids are strings"):
+        odd.save(tmp_path / "odd")
+    assert not list(tmp_path.iterdir())
