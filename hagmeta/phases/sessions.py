@@ -286,9 +286,14 @@ class AnsweringAfterLearning(_Learner):
     def _answer(self, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> Answers:
         context = self.context
         task, shared = self._task(knowledge, streams, session)
-        scores = self.read_out.scores(pack, shared, knowledge, task)
-        if self.tempers and session == 0:
-            self.temperature = self._fitted_temperature(pack, shared, knowledge, task)
+        fitted = self._known_for_validation() if self.tempers and session == 0 else []
+        query = task.query
+        if fitted:  # in the same pass
+            query = torch.cat([query, stack_padded(fitted).to(query.device)], 1)
+        scores = self.read_out.scores(pack, shared, knowledge, task._replace(query=query))
+        if fitted:
+            scores, of_known = scores.tensor_split([task.query.shape[1]], 1)
+            self.temperature = self._fitted_temperature(of_known, fitted)
         assert scores.shape[-1] == task.classes.shape[-1], "a method must score all classes, even kept ones"
         self._diagnose(pack, shared, knowledge.view, task)
         if context.tasks.keeps_prototypes:
@@ -308,22 +313,24 @@ class AnsweringAfterLearning(_Learner):
             for asked, stream, row, share, other in zip(queries, streams, rows, shares, tempered, strict=True)
         ]
 
-    def _fitted_temperature(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task) -> Tensor:
-        """Return the temperature of each seed (pack,), fitted to the validation nodes of known classes."""
-        pairs = list(zip(self.context.scenarios, self.streams, strict=True))
-        nodes = [scenario.nodes_of(stream.known, VAL) for scenario, stream in pairs]
-        device = self.context.runtime.device
-        kept = self.read_out.kept
-        asked = task._replace(query=stack_padded(nodes).to(device))
-        scores = self.read_out.scores(pack, shared, knowledge, asked)
-        self.read_out.kept = kept  # undo the update by `scores`
+    def _known_for_validation(self) -> list[np.ndarray]:
+        """Return the validation nodes of the known classes, one array per seed."""
+        pairs = zip(self.context.scenarios, self.streams, strict=True)
+        return [scenario.nodes_of(stream.known, VAL) for scenario, stream in pairs]
+
+    def _fitted_temperature(self, scores: Tensor, nodes: Sequence[np.ndarray]) -> Tensor:
+        """Return the temperature of each seed (pack,), fitted to `scores` (pack, nodes, classes)."""
         found = [
             fitted_temperature(row[: len(own)], scenario.positions(stream.known)[scenario.labels[own]])
-            for row, own, (scenario, stream) in zip(
-                self.read_out.log_shares(scores).cpu().numpy(), nodes, pairs, strict=True
+            for row, own, scenario, stream in zip(
+                self.read_out.log_shares(scores).cpu().numpy(),
+                nodes,
+                self.context.scenarios,
+                self.streams,
+                strict=True,
             )
         ]
-        return torch.tensor(found, dtype=torch.float32, device=device)
+        return torch.tensor(found, dtype=torch.float32, device=scores.device)
 
 
 class _AnsweringWhileLearning(_Learner):

@@ -116,10 +116,10 @@ def test_a_member_is_the_same_to_the_bit_in_a_mixed_pack_and_in_one_of_seeds(
     members = mixed(tiny(method=method, pretrain_epochs=3, episodes=2))
     assert len({config.hash() for config, _ in members}) == 3
     together = lived(members, tiny_graph)
-    for place in (1, 2):  # not the first, whose values the others would have if they had not their own
-        # At the same place of a pack, because the last few numbers of an array may be rounded differently.
-        of_seeds = lived([(members[place][0], seed) for seed in SEEDS], tiny_graph)
-        assert_same(together[place], of_seeds[place])
+    place = 2  # not the first, whose values the others would have if they had not their own
+    # At the same place of a pack, because the last few numbers of an array may be rounded differently.
+    of_seeds = lived([(members[place][0], seed) for seed in SEEDS], tiny_graph)
+    assert_same(together[place], of_seeds[place])
 
 
 @pytest.mark.parametrize(
