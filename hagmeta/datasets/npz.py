@@ -48,7 +48,7 @@ NAMES = ("node_ids", "feature_names")
 
 def load(path: Path, name: str) -> Dataset:
     """Read the graph in the file ``path`` and call it ``name``."""
-    arrays = _read_arrays(path)
+    arrays = read_arrays(path)
     source = str(path)
     _require(arrays, ("edges", "labels"), source)
     labels = label_numbers(arrays["labels"], source=source)
@@ -91,7 +91,8 @@ def _smallest(array: np.ndarray) -> np.ndarray:
     return array.astype(np.promote_types(np.min_scalar_type(least), np.min_scalar_type(most)))
 
 
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, problem: str = "not a readable .npz file") -> dict[str, np.ndarray]:
+    """Return all arrays of an archive; raise `UserError` with the `problem` if it cannot be read."""
     require_data_file(path)
     try:
         archive = np.load(path, allow_pickle=False)
@@ -104,7 +105,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
             # Read all arrays, also unknown ones: a damaged name only shows when its content is read.
             return {key: archive[key] for key in archive.files}
     except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise many kinds of errors
-        raise UserError(f"{path}: not a readable .npz file ({one_line(error)}).") from error
+        raise UserError(f"{path}: {problem} ({one_line(error)}).") from error
 
 
 def _require(arrays: dict[str, np.ndarray], keys: tuple[str, ...], source: str) -> None:

@@ -26,7 +26,8 @@ from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.common.version import __version__
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.clean import one_line, require_data_file
+from hagmeta.datasets.clean import one_line
+from hagmeta.datasets.npz import read_arrays
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.state import State
 from hagmeta.learner.table import Columns, NodeId
@@ -60,7 +61,7 @@ def save(state: State, path: Path) -> None:
 
 def load(path: Path) -> State:
     """Read a state from `path`, and check it."""
-    arrays = _read(path)
+    arrays = read_arrays(path, "not a saved learner, or damaged")
     header = _read_header(path, arrays)
     _check_plugins(path, header)
     try:
@@ -109,18 +110,6 @@ def _plain(node: NodeId) -> str | int:
             "strings or whole numbers."
         )
     return node
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    require_data_file(path)
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise TypeError("it is a single array")
-        with archive:
-            return {key: archive[key] for key in archive.files}
-    except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise many kinds of errors
-        raise UserError(f"{path}: not a saved learner, or damaged ({one_line(error)}).") from None
 
 
 def _read_header(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ SHARPNESS = (0.01, 0.03, 0.06, 0.09, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9)  # factors 
 def chosen_share(
     features: Tensor, labels: Tensor, columns: int, shots: int, luck: Sequence[Tensor]
 ) -> Tensor:
-    """Return the share () of `SHARES` with the lowest loss in played sessions; 0 with too few classes.
+    """Return the smallest share () whose loss in played sessions is near the lowest; 0 with too few classes.
 
     In each fold, some classes have only `shots` labels. The covariances are estimated from the others. The
     loss is the cross-entropy of queries of both, after the best sharpness. New and other classes have the
