@@ -32,6 +32,7 @@ MOST = 50.0  # maximum number of labels that the unlabelled nodes of a class can
 ROUNDS = 3  # of EM, which assigns unlabelled nodes to classes in fractions
 HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # updates by the neighbours' predictions
 TAUGHT = 0.5  # weight of unlabelled nodes in the targets of the encoder's steps
+CONFIDENT = 0.25  # share of the unlabelled nodes in them, if nodes of classes to come are visible
 UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that enables it
     "unlabelled": "shift its class means",
     "coupling": "use their neighbours' predictions",
@@ -125,8 +126,9 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
         # features stay the same after the encoder's steps, and variances are shrunk to the mean of all
         # columns but the encoder's. 7: the signs of refitted columns, and the choice among eigenvectors of
         # equal eigenvalues, no longer depend on the device. 8: shrinkage is chosen with played classes, some
-        # unlabelled nodes belong to no class, and kept labels count less.
-        revision=8,
+        # unlabelled nodes belong to no class, and kept labels count less. 9: with `visibility: whole`, only
+        # the most confident unlabelled nodes train the encoder.
+        revision=9,
     )
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
@@ -144,6 +146,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
         hold(self, key=int(keys([seed], "played_classes")), dtype=torch.int64)
         self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
+        self.doubts = settings.visibility == "whole"  # then nodes of classes to come are visible
         self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
 
     @classmethod
@@ -252,13 +255,17 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
 
         These are the shares (nodes, classes) of the nodes in each class, and the resulting class means
         (classes, width). Half of the weight of a class is on its labels. The other half is on unlabelled
-        nodes, by their predicted probabilities.
+        nodes, by their predicted probabilities. If nodes of classes to come are visible, only the most
+        confident unlabelled nodes count.
         """
         learnt, view = self.encode(shared, view, None)
         if learnt is None:
             return ()
         logits, labels, free = self._answers(shared, learnt, view, task)
-        shares = taught_shares(smoothed_shares(labels), logits.softmax(-1) * free)
+        found = logits.softmax(-1) * free
+        if self.doubts:
+            found = most_confident(found)
+        shares = taught_shares(smoothed_shares(labels), found)
         return shares, shares.mT @ learnt
 
     def session_loss(
@@ -379,6 +386,17 @@ def taught_shares(told: Tensor, found: Tensor) -> Tensor:
     All are (nodes, classes).
     """
     return (1 - TAUGHT) * told + TAUGHT * found / found.sum(0).clamp(min=1)
+
+
+def most_confident(found: Tensor) -> Tensor:
+    """Return `found` (nodes, classes), but zeros for all but the most confident `CONFIDENT` of the nodes.
+
+    Nodes whose probabilities are all zero do not count. Of equally confident nodes, all or none stay.
+    """
+    highest = found.amax(-1)
+    count = (CONFIDENT * (highest > 0).sum()).long().clamp(min=1).view(1)
+    least = highest.sort(descending=True).values.gather(0, count - 1)
+    return found * (highest >= least).unsqueeze(-1)
 
 
 class Neighbours:

@@ -16,7 +16,7 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import make_method, posterior_means
 from hagmeta.methods.base import Sizes
-from hagmeta.methods.posterior_means import TAUGHT, Neighbours
+from hagmeta.methods.posterior_means import TAUGHT, Neighbours, most_confident
 from hagmeta.nn.head import LABEL_SMOOTHING
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.nn.two_covariances import PRIOR, RIDGE, TOTAL, Evidence, TwoCovariances, Within
@@ -286,6 +286,32 @@ def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
     torch.testing.assert_close(
         shares[newest, -1].sum(), torch.tensor((1 - TAUGHT) * (1 - LABEL_SMOOTHING * (1 - 1 / len(rows))))
     )
+
+
+def test_only_the_most_confident_quarter_teaches_if_nodes_of_classes_to_come_are_visible() -> None:
+    highest = torch.tensor([0.0, 0.9, 0.6, 0.8, 0.7, 0.95, 0.65, 0.55, 0.99])  # the first is not unlabelled
+    found = torch.stack([highest, (1 - highest) * (highest > 0)], -1)
+    kept = most_confident(found)
+    assert kept.any(-1).nonzero().flatten().tolist() == [5, 8]  # of eight
+    assert torch.equal(kept[[5, 8]], found[[5, 8]])
+    assert torch.equal(most_confident(torch.zeros(3, 2)), torch.zeros(3, 2))
+    ties = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]])
+    assert torch.equal(most_confident(ties), ties * torch.tensor([[1.0], [1.0], [0.0]]))
+
+
+@pytest.mark.parametrize(("visibility", "some"), [("whole", True), ("arriving", False)])
+def test_some_nodes_do_not_teach_under_whole_visibility_alone(
+    tiny_graph: Dataset, tiny: Tiny, visibility: str, some: bool
+) -> None:
+    context = prepare(tiny(method="posterior-means", visibility=visibility), [0], tiny_graph, CPU)
+    pack = pretrain(context, None, no_progress)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge, task = context.knowledge.session(streams, 1), context.tasks.session(streams, 1)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    with torch.no_grad():
+        shares, _ = pack.run("recall", (shared,), knowledge.view, task)
+    silent = ~shares[0].any(-1) & (knowledge.view.learnable[0] > 0)
+    assert silent.any() == some
 
 
 @pytest.mark.parametrize("head", ["sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac", "fecam"])
