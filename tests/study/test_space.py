@@ -729,7 +729,7 @@ FRESH = ("bible", "boost", "kanji")
 def test_the_preregistered_comparison_has_every_method_on_every_graph_and_seeds_of_its_own() -> None:
     found = shipped("preregistered")
     graphs = list(dict.fromkeys(config.dataset for config in found.configs))
-    assert len(graphs) == 11 and set(FRESH) < set(graphs) and {*EMBEDDED, "foldoc"} < set(graphs)
+    assert len(graphs) == 10 and set(FRESH) < set(graphs) and {*EMBEDDED, "foldoc"} < set(graphs)
     assert Counter((config.dataset, config.method) for config in found.configs) == Counter(
         itertools.product(graphs, METHODS)
     )
