@@ -56,6 +56,8 @@ class Dataset:
         class_order: An int64 array of classes in order of arrival for ``split: fixed``, or None.
         supports: An int64 array (classes, shots) of nodes for ``split: fixed``, or None. The nodes of a row
             belong to the same class.
+        node_order: An int64 array (nodes,) with the position of each node in its source, or None. The
+            protocol `growing` uses it. It is no part of the fingerprint: the graph is the same without it.
         origin: The name that loads the graph, or None for a graph in memory.
     """
 
@@ -68,6 +70,7 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None
     class_order: np.ndarray | None = None
     supports: np.ndarray | None = None
+    node_order: np.ndarray | None = None
     # Not an argument: a modified copy is a different graph and must not keep the origin.
     origin: str | None = field(default=None, init=False)
 
