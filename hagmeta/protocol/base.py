@@ -209,6 +209,23 @@ class Protocol(ABC):
             return visible
         return visible & np.isin(scenario.split.role, (TRAIN, CONTEXT))
 
+    def waits(
+        self, nodes: ClassNodes, order: np.ndarray | None, first: np.ndarray, seed: int
+    ) -> np.ndarray | None:
+        """Return how long each node waits after the session of its class; None if no node does.
+
+        Args:
+            nodes: The nodes of every class, and their roles.
+            order: The position of each node in the source, if the dataset has one.
+            first: Nodes that may not wait: supports that the dataset gives.
+            seed: The seed.
+
+        Returns:
+            Numbers (nodes,) from 0 to below 1: 0 for no wait, otherwise the share of the sessions that are
+            left after the session of the class.
+        """
+        return None
+
     @abstractmethod
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
         """Return the nodes from which the supports of class ``c`` are drawn."""
