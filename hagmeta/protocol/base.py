@@ -58,13 +58,13 @@ class TaskSettings(Settings):
     )
     query_shot: int | None = setting(
         None,
-        "training queries per class (default: K under strict, 20 under released)",
+        "training queries per class (default: K, or 20 under released)",
         at_least=1,
         at_most=MOST_NODES,
     )
     queries_per_class: int = setting(
         0,
-        "maximum number of test queries per class under strict (0: all test nodes)",
+        "maximum number of test queries per class, not under released (0: all test nodes)",
         at_least=0,
         at_most=MOST_NODES,
     )
