@@ -84,9 +84,15 @@ class Dataset:
     def identity(self) -> str:
         """Return the name of the graph in configurations and records.
 
-        This is ``origin``, or ``name`` with a hash of the content.
+        This is ``origin``, or ``name`` with a hash of the content and of the order of nodes, if there is one.
         """
-        return self.origin if self.origin is not None else f"{self.name}@{self.fingerprint[:DIGITS]}"
+        if self.origin is not None:
+            return self.origin
+        content = self.fingerprint
+        if self.node_order is not None:
+            order = np.ascontiguousarray(self.node_order, dtype=np.int64)
+            content = hashlib.sha256(content.encode() + order.tobytes()).hexdigest()
+        return f"{self.name}@{content[:DIGITS]}"
 
     @property
     def num_nodes(self) -> int:

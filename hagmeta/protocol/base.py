@@ -170,6 +170,7 @@ class Protocol(ABC):
     decides: ClassVar[Mapping[str, Any]] = {}  # settings that the protocol overrides
     validates: ClassVar[bool]  # validation streams exist: for early stopping and for tuning
     scores_while_learning: ClassVar[bool]  # accuracy comes from the forward pass of a training step
+    drawn_from: ClassVar[str] = ""  # for messages: which nodes supports and queries need
     has_oracles: ClassVar[bool]  # whether oracles see more labels than other methods
 
     def __init__(self, settings: LabelSettings) -> None:

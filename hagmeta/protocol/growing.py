@@ -34,6 +34,7 @@ class Growing(Strict):
     name = "growing"
     revision = 1
     # Nodes arrive by their own time, so there is no graph that is whole from the start.
+    drawn_from = " among the nodes that arrive with their class"
     decides: ClassVar = {**Strict.decides, "visibility": "arriving"}
 
     def large_enough(self, counts: np.ndarray) -> np.ndarray:

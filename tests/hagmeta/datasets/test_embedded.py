@@ -97,6 +97,9 @@ def test_the_order_of_the_source_is_no_part_of_the_graph() -> None:
     assert np.count_nonzero(np.diff(labels)) == graph.num_classes - 1
     without = replace(graph, node_order=None)
     assert without.fingerprint == graph.fingerprint
+    # Runs of copies in other orders are different runs.
+    backwards = replace(graph, node_order=graph.node_order[::-1])
+    assert len({without.identity, backwards.identity, replace(graph).identity, graph.identity}) == 4
 
 
 @pytest.mark.parametrize("array", [np.array([0, 2, 2]), np.array([0, 1]), np.array([1, 2, 3])])

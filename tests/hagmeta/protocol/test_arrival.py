@@ -219,7 +219,9 @@ def test_a_method_cannot_tell_when_a_node_arrived(
     check_arrival_is_not_used(tiny(method=method, **WAYS[way]), tiny_graph, monkeypatch)
 
 
-@pytest.mark.parametrize("method", ["icarl", *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS)])
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=() if name == "icarl" else pytest.mark.slow) for name in METHODS]
+)
 def test_nor_where_nodes_arrive_in_all_sessions(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

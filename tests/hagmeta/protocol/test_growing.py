@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from hagmeta import datasets
+from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.methods import METHODS
@@ -140,6 +141,14 @@ def test_nodes_without_a_class_arrive_over_time_too(tiny_graph: Dataset, grows: 
     assert counts[0] == first_half(len(context)) and (counts[1:] > 0).all()
     assert (scenario.test.readable_from[context] == NEVER).all()
     assert ((scenario.validation.arrival[context] == 0) == (scenario.test.arrival[context] == 0)).all()
+
+
+def test_classes_need_enough_nodes_at_once(tiny_graph: Dataset, grows: Tiny) -> None:
+    # About 40 nodes, 24 of them train nodes: enough for 9 supports and 9 queries, but not half of them.
+    assert scenario_of(tiny_graph, grows(k_shot=9, protocol="strict"))
+    words = "too few nodes for 9 supports and 9 queries among the nodes that arrive with their class: '"
+    with pytest.raises(UserError, match=words):
+        scenario_of(tiny_graph, grows(k_shot=9))
 
 
 # The order.
