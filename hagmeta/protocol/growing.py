@@ -33,8 +33,8 @@ class Growing(Strict):
 
     name = "growing"
     revision = 1
-    # Nodes arrive by their own time, so there is no graph that is whole from the start.
     drawn_from = " among the nodes that arrive with their class"
+    # Nodes arrive by their own time, so there is no graph that is whole from the start.
     decides: ClassVar = {**Strict.decides, "visibility": "arriving"}
 
     def large_enough(self, counts: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ class Growing(Strict):
         waits = np.zeros(len(position))
         for group in self._groups(nodes):
             later = group[np.argsort(position[group])][first_half(len(group)) :]
-            waits[later] = (np.arange(len(later)) + 0.5) / max(len(later), 1)
+            waits[later] = (np.arange(len(later)) + 0.5) / len(later)
         return waits
 
     @staticmethod
