@@ -239,7 +239,8 @@ def protocol_settings(results: Results) -> list[ProtocolSetting]:
         return []
     keys = [key for key in SETTING if key in results.keys and key not in OF_THE_PROTOCOL]
     found, differ = [], results.varied()
-    for values, runs in results.runs.groupby(keys, dropna=False, sort=False):
+    under_both = results.runs[results.runs["protocol"].isin(BOTH)]
+    for values, runs in under_both.groupby(keys, dropna=False, sort=False):
         named = runs.assign(name=across(runs, differ, SETTING))
         pairs = [str(strict["name"].iloc[0]) for strict, _ in _under_both(named, ["name"])]
         if pairs:

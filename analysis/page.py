@@ -28,6 +28,7 @@ SECTIONS = {
     "hyperparameters": "Hyperparameters",
     "attention": "Attention weights",
     "forgetting": "Forgetting",
+    "ages": "Old and new nodes",
     "protocol": "Strict and released protocol",
     "published": "Comparison with the paper",
     "embeddings": "Embeddings",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from analysis.ages import ages_table
 from analysis.attention import attention_table
 from analysis.bounds import oracle_words
 from analysis.claims import MOMENTS, Claims, best_of, claims
@@ -60,6 +61,8 @@ def make_tables(results: Results) -> Iterator[Table]:
         if table := metrics_table(panel, told):
             yield table
         if table := other_metrics_table(panel, results.others, told):
+            yield table
+        if table := ages_table(panel, by_rank(panel)):
             yield table
         for factorial in factorials(panel):
             yield ablation_table(factorial, told)

@@ -48,6 +48,9 @@ GROUPS = {  # headings, and the classes that declare the settings below them
 }
 TYPES = {"tuple": "three integers", "bool": "boolean", "int": "integer", "float": "number", "str": "text"}
 DIAGNOSTIC_FORMULAS = {
+    "macro_old_node_accuracy": "Under `growing`: mean accuracy per class on nodes that were there before the "
+    "session, over classes of earlier sessions with new nodes.",
+    "macro_new_node_accuracy": "The same on nodes that arrived in the session.",
     "calibration_error": "Expected calibration error: the mean difference between confidence and accuracy, "
     "over bins of confidence.",
     "tempered_calibration_error": "The same after temperature scaling. The temperature of a run is fitted to "

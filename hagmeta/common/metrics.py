@@ -44,8 +44,10 @@ BUILT_IN = (  # in the order of columns
     MetricDeclaration("class_accuracy", "accuracy by class", by_session=True),
     MetricDeclaration("classes_met", "classes", by_session=False),
 )
-# Diagnostics of methods; only some records have them.
+# Only some records have these: of graphs that grow, and diagnostics of methods.
 DIAGNOSTICS = (
+    MetricDeclaration("macro_old_node_accuracy", "macro old nodes", by_session=True),
+    MetricDeclaration("macro_new_node_accuracy", "macro new nodes", by_session=True),
     MetricDeclaration("calibration_error", "calibration error", True, higher_is_better=False, shown=True),
     MetricDeclaration(
         "tempered_calibration_error",

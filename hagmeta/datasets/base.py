@@ -56,6 +56,8 @@ class Dataset:
         class_order: An int64 array of classes in order of arrival for ``split: fixed``, or None.
         supports: An int64 array (classes, shots) of nodes for ``split: fixed``, or None. The nodes of a row
             belong to the same class.
+        node_order: An int64 array (nodes,) with the position of each node in its source, or None. The
+            protocol `growing` uses it. It is no part of the fingerprint: the graph is the same without it.
         origin: The name that loads the graph, or None for a graph in memory.
     """
 
@@ -68,6 +70,7 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None
     class_order: np.ndarray | None = None
     supports: np.ndarray | None = None
+    node_order: np.ndarray | None = None
     # Not an argument: a modified copy is a different graph and must not keep the origin.
     origin: str | None = field(default=None, init=False)
 
@@ -81,9 +84,15 @@ class Dataset:
     def identity(self) -> str:
         """Return the name of the graph in configurations and records.
 
-        This is ``origin``, or ``name`` with a hash of the content.
+        This is ``origin``, or ``name`` with a hash of the content and of the order of nodes, if there is one.
         """
-        return self.origin if self.origin is not None else f"{self.name}@{self.fingerprint[:DIGITS]}"
+        if self.origin is not None:
+            return self.origin
+        content = self.fingerprint
+        if self.node_order is not None:
+            order = np.ascontiguousarray(self.node_order, dtype=np.int64)
+            content = hashlib.sha256(content.encode() + order.tobytes()).hexdigest()
+        return f"{self.name}@{content[:DIGITS]}"
 
     @property
     def num_nodes(self) -> int:

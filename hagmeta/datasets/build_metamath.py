@@ -2,6 +2,7 @@
 
     python -m hagmeta.datasets.build_metamath metamath.npz [--deb FILE]
 
+The order of the nodes in set.mm is written next to it, to metamath_order.npz.
 Without --deb, the script downloads the package from Debian's archive. It accepts only the version in
 hagmeta/datasets/sources.py. The definition of nodes, classes, edges and features is in
 hagmeta/datasets/metamath.py.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ def build(database: str) -> Dataset:
     citations = [(label, other) for label in kept for other in statements[label].cited if other in node]
     times = Counter(other for _, other in citations)
     edges = [(node[a], node[b]) for a, b in citations if times[b] <= MAX_CITATIONS]
-    return make_dataset(
+    dataset = make_dataset(
         "metamath",
         edges=np.array(edges).reshape(-1, 2),
         labels=np.array([sections.index(statements[label].section) for label in kept], dtype=np.int64),
@@ -65,6 +66,8 @@ def build(database: str) -> Dataset:
         class_names=sections,
         source="set.mm",
     )
+    position = {label: number for number, label in enumerate(each for each in statements if each in node)}
+    return replace(dataset, node_order=np.array([position[label] for label in kept], dtype=np.int64))
 
 
 def build_from(deb: Path) -> Dataset:

@@ -89,10 +89,15 @@ def _fetched(packages: Sequence[RemoteFile]) -> list[Path]:
 
 
 def write(path: Path, build: Callable[[], Dataset]) -> None:
-    """Build a dataset, write it to ``path`` and print its size, or print a one-line error."""
+    """Build a dataset, write it to ``path`` and print its size, or print a one-line error.
+
+    If nodes have an order, ``metamath.npz`` gets a second file, ``metamath_order.npz``.
+    """
     try:
         dataset = build()
         npz.save(path, dataset)
+        if dataset.node_order is not None:
+            npz.save_order(path.with_name(f"{path.stem}_order.npz"), dataset.node_order)
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

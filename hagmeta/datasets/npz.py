@@ -44,6 +44,7 @@ from hagmeta.datasets.clean import (
 from hagmeta.datasets.order import ORDER, SUPPORTS, clean_order, clean_supports
 
 NAMES = ("node_ids", "feature_names")
+NODE_ORDER = "node_order"
 
 
 def load(path: Path, name: str) -> Dataset:
@@ -84,6 +85,22 @@ def save(path: Path, dataset: Dataset) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial, partial.open("wb") as file:
         np.savez_compressed(file, **arrays)
+
+
+def save_order(path: Path, order: np.ndarray) -> None:
+    """Write the order of nodes to ``path``, separately from the graph."""
+    with written_whole(path) as partial, partial.open("wb") as file:
+        np.savez_compressed(file, node_order=_smallest(order))
+
+
+def load_order(path: Path, nodes: int) -> np.ndarray:
+    """Read the order of the nodes of a graph from ``path``: the position of each node, from 0."""
+    arrays = read_arrays(path)
+    _require(arrays, (NODE_ORDER,), str(path))
+    order = whole_numbers(arrays[NODE_ORDER], source=str(path), key=NODE_ORDER, dimensions=1)
+    if not np.array_equal(np.sort(order), np.arange(nodes)):
+        raise UserError(f"{path}: {NODE_ORDER!r} is no order of {nodes} nodes; expected each position once.")
+    return order
 
 
 def _smallest(array: np.ndarray) -> np.ndarray:

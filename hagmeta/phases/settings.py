@@ -74,7 +74,7 @@ class SessionSettings(Settings):
     """Settings of the gradient steps in a session."""
 
     finetune_steps: int = setting(
-        20, "gradient steps per session, under strict", at_least=0, at_most=MOST_STEPS
+        20, "gradient steps per session, not under released", at_least=0, at_most=MOST_STEPS
     )
     finetune_rate: float = setting(0.005, "Adam learning rate in the sessions", above=0, at_most=HIGHEST_RATE)
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from hagmeta.common.registry import Registry
 from hagmeta.common.settings import setting
 from hagmeta.protocol.base import LabelSettings, Protocol, TaskSettings
+from hagmeta.protocol.growing import Growing
 from hagmeta.protocol.released import Released
 from hagmeta.protocol.strict import Strict
 
 __all__ = ["PROTOCOLS", "Protocol", "ProtocolSettings", "TaskSettings", "make_protocol"]
 
-_PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in (Strict, Released)}
+_PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in (Strict, Growing, Released)}
 PROTOCOLS = Registry("protocol", _PROTOCOLS, base=Protocol)
 
 
@@ -25,7 +26,8 @@ class ProtocolSettings(LabelSettings):
 
     protocol: str = setting(
         "strict",
-        "strict: no label or node leaks; released: the rules of the authors' code, which leak",
+        "strict: no label or node leaks; growing: strict, and nodes of old classes arrive in every session; "
+        "released: the rules of the authors' code, which leak",
         choices=PROTOCOLS,
     )
 

@@ -58,13 +58,13 @@ class TaskSettings(Settings):
     )
     query_shot: int | None = setting(
         None,
-        "training queries per class (default: K under strict, 20 under released)",
+        "training queries per class (default: K, or 20 under released)",
         at_least=1,
         at_most=MOST_NODES,
     )
     queries_per_class: int = setting(
         0,
-        "maximum number of test queries per class under strict (0: all test nodes)",
+        "maximum number of test queries per class, not under released (0: all test nodes)",
         at_least=0,
         at_most=MOST_NODES,
     )
@@ -170,6 +170,7 @@ class Protocol(ABC):
     decides: ClassVar[Mapping[str, Any]] = {}  # settings that the protocol overrides
     validates: ClassVar[bool]  # validation streams exist: for early stopping and for tuning
     scores_while_learning: ClassVar[bool]  # accuracy comes from the forward pass of a training step
+    drawn_from: ClassVar[str] = ""  # for messages: which nodes supports and queries need
     has_oracles: ClassVar[bool]  # whether oracles see more labels than other methods
 
     def __init__(self, settings: LabelSettings) -> None:
@@ -208,6 +209,23 @@ class Protocol(ABC):
         if self.settings.unlabelled_nodes == "all":
             return visible
         return visible & np.isin(scenario.split.role, (TRAIN, CONTEXT))
+
+    def waits(
+        self, nodes: ClassNodes, order: np.ndarray | None, first: np.ndarray, seed: int
+    ) -> np.ndarray | None:
+        """Return how long each node waits after the session of its class; None if no node does.
+
+        Args:
+            nodes: The nodes of every class, and their roles.
+            order: The position of each node in the source, if the dataset has one.
+            first: Nodes that may not wait: supports that the dataset gives.
+            seed: The seed.
+
+        Returns:
+            Numbers (nodes,) from 0 to below 1: 0 for no wait, otherwise the share of the sessions that are
+            left after the session of the class.
+        """
+        return None
 
     @abstractmethod
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:

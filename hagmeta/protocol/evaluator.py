@@ -66,11 +66,23 @@ class Evaluator:
         """
         names = dict.fromkeys(name for values in self.notes for name in values)
         series = {name: [values.get(name, math.nan) for values in self.notes] for name in names}
-        series |= self._calibration
+        series |= self._calibration | self._by_age()
         return {
             name: [None if math.isnan(value) else round(value, DIGITS) for value in values]
             for name, values in series.items()
         }
+
+    def _by_age(self) -> dict[str, list[float]]:
+        """Return accuracies on old and new nodes of earlier classes, if there are new ones in any session."""
+        told, rows = self.predictions, [(math.nan, math.nan)]
+        for session in range(1, len(told.true)):
+            true, new = told.true[session], self._stream.arrival[told.queries[session]] == session
+            right = told.predicted[session] == true
+            rows.append(accuracy_by_age(true, right, new, told.met(session - 1)))
+        if all(math.isnan(new) for _, new in rows):
+            return {}
+        old, new = (list(column) for column in zip(*rows, strict=True))
+        return {"macro_old_node_accuracy": old, "macro_new_node_accuracy": new}
 
     def state(self) -> dict[str, Any]:
         """Return all predictions so far, for a checkpoint."""
@@ -92,6 +104,26 @@ class Evaluator:
     def accuracy(self) -> list[float]:
         """Return the accuracy by session."""
         return [float(correct.mean()) for correct in self.predictions.correct()]
+
+
+def accuracy_by_age(
+    true: np.ndarray, right: np.ndarray, new: np.ndarray, earlier: np.ndarray
+) -> tuple[float, float]:
+    """Return the mean accuracies per class on old and on new nodes, over the same classes.
+
+    Args:
+        true: The class of each query.
+        right: Whether its prediction is correct.
+        new: Whether the node arrived in this session.
+        earlier: The classes that arrived before. Those without new nodes do not count.
+
+    Returns:
+        The two means. Both are NaN if no class counts.
+    """
+    classes = np.intersect1d(true[new], earlier)
+    means = [[right[(true == c) & age].mean() for c in classes] for age in (~new, new)]
+    old, young = (float(np.mean(values)) if values else math.nan for values in means)
+    return old, young
 
 
 def calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:

@@ -82,10 +82,16 @@ class ClassNodes(NamedTuple):
 
     members: list[np.ndarray]  # by class
     role: np.ndarray  # (nodes,)
+    waits: np.ndarray | None = None  # (nodes,) as `Protocol.waits` returns them
 
     def of_role(self, c: int, role: int) -> np.ndarray:
         """Return the nodes of class ``c`` with ``role``."""
         return self.members[c][self.role[self.members[c]] == role]
+
+    def at_once(self, c: int, role: int) -> np.ndarray:
+        """Return the nodes of class ``c`` with ``role`` that arrive together with their class."""
+        nodes = self.of_role(c, role)
+        return nodes if self.waits is None else nodes[self.waits[nodes] == 0]
 
 
 class StreamPlan(NamedTuple):
@@ -96,6 +102,7 @@ class StreamPlan(NamedTuple):
     arriving: np.ndarray  # (sessions, N) classes
     support: np.ndarray  # (sessions, N, K) nodes
     role: int  # of the queries, if the protocol uses it
+    arrival: np.ndarray  # (nodes,) session in which a node arrives
 
 
 class Rehearsed(NamedTuple):

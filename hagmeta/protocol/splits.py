@@ -136,9 +136,10 @@ def _too_small(dataset: Dataset, settings: ProtocolSettings, small: np.ndarray) 
     counts = dataset.class_sizes
     named = ", ".join(f"{dataset.class_names[c]!r} ({counts[c]})" for c in small[:5])
     more = f" and {len(small) - 5} more" if len(small) > 5 else ""
+    protocol = make_protocol(settings)
     return (
         f"{len(small)} classes of {dataset.name} have too few nodes for {settings.k_shot} supports and "
-        f"{make_protocol(settings).queries_needed} queries: {named}{more}."
+        f"{protocol.queries_needed} queries{protocol.drawn_from}: {named}{more}."
     )
 
 

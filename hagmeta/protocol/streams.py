@@ -30,12 +30,15 @@ def make_scenario(dataset: Dataset, settings: ProtocolSettings, seed: int) -> Sc
     assert settings.n_way and settings.k_shot
     split = make_split(dataset, settings, seed)
     nodes = ClassNodes(class_members(dataset.labels, dataset.num_classes), split.role)
+    first = np.concatenate([np.empty(0, dtype=np.int64), *split.given.values()])
+    nodes = nodes._replace(waits=make_protocol(settings).waits(nodes, dataset.node_order, first, seed))
     kept = len(split.novel_train) - settings.held_out
     meta_classes, held_out = split.novel_train[:kept], split.novel_train[kept:]
     known = np.concatenate([split.base, split.novel_train])
     arriving = _in_sessions(split.novel_test, settings.n_way)[: settings.sessions]
     scored = VAL if settings.scored_on == "validation" else TEST
-    test = _Builder(settings, nodes, "stream", seed, split.given).stream(known, known, arriving, scored)
+    builder = _Builder(settings, nodes, "stream", seed, split.given)
+    test = builder.stream(known, known, arriving, scored, grows=True)
     if settings.val_classes:
         start = np.concatenate([split.base, meta_classes])
         builder = _Builder(settings, nodes, "validation", seed)
@@ -95,7 +98,7 @@ def check_ways(settings: ProtocolSettings) -> None:
     if settings.scored_on == "validation" and not make_protocol(settings).validates:
         raise UserError(
             f"scored_on is validation, but {settings.protocol} has no validation nodes; "
-            "expected scored_on test, or the strict protocol."
+            "expected scored_on test, or the protocol strict or growing."
         )
     if settings.scored_on == "validation" and val_classes:
         raise UserError(
@@ -162,7 +165,9 @@ class _Builder:
         # A separate generator, so that the number of sessions does not change the queries.
         self.query_rng = random_stream(seed, f"{purpose}/queries")
 
-    def stream(self, known: np.ndarray, there: np.ndarray, arriving: np.ndarray, role: int) -> Stream:
+    def stream(
+        self, known: np.ndarray, there: np.ndarray, arriving: np.ndarray, role: int, *, grows: bool = False
+    ) -> Stream:
         """Return a stream.
 
         Args:
@@ -170,22 +175,35 @@ class _Builder:
             there: The classes whose nodes are in the graph at session 0.
             arriving: The classes (sessions, N) of later sessions.
             role: The role of the queries.
+            grows: Whether nodes that wait arrive in later sessions; otherwise they never arrive.
         """
         support = np.array([self._support(c) for c in arriving.ravel()], dtype=np.int64)
         support = support.reshape(*arriving.shape, self.k_shot)
         support = mislabel(support, self.mislabelled, self.mislabelled_rng)
+        arrival = self._arrival(there, arriving, grows)
+        readable_from = arrival.copy()
+        readable_from[self.nodes.role == CONTEXT] = NEVER  # they have no labels to read
+        plan = StreamPlan(self.nodes, known, arriving, support, role, arrival)
+        queries = self.protocol.queries(plan, self.query_rng)
+        rehearsed = self.protocol.rehearsed(plan, self.seed)
+        return Stream(known, arriving, support, queries, arrival, readable_from, rehearsed)
+
+    def _arrival(self, there: np.ndarray, arriving: np.ndarray, grows: bool) -> np.ndarray:
+        """Return the session (nodes,) in which each node arrives. Nodes without a class do not need one."""
         arrival = np.full(len(self.nodes.role), NEVER, dtype=np.int16)
         for number, session in enumerate(arriving, start=1):
             for c in session:
                 arrival[self.nodes.members[c]] = number
         for c in there:
             arrival[self.nodes.members[c]] = 0
-        readable_from = arrival.copy()
-        arrival[self.nodes.role == CONTEXT] = 0  # visible from the start; they have no labels to read
-        plan = StreamPlan(self.nodes, known, arriving, support, role)
-        queries = self.protocol.queries(plan, self.query_rng)
-        rehearsed = self.protocol.rehearsed(plan, self.seed)
-        return Stream(known, arriving, support, queries, arrival, readable_from, rehearsed)
+        arrival[self.nodes.role == CONTEXT] = 0
+        waits = self.nodes.waits
+        if waits is None:
+            return arrival
+        late = (waits > 0) & (arrival < NEVER)
+        left = len(arriving) - arrival[late]  # sessions after that of the class
+        arrival[late] += np.minimum(np.floor(waits[late] * left) + 1, left).astype(np.int16)
+        return arrival if grows else np.where(late, NEVER, arrival).astype(np.int16)
 
     def _support(self, c: int) -> np.ndarray:
         if c in self.given:

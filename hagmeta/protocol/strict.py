@@ -52,7 +52,7 @@ class Strict(Protocol):
         return (held_out >= 1) & (counts - 2 * held_out >= self.settings.k_shot + self.queries_needed)
 
     def support_candidates(self, nodes: ClassNodes, c: int) -> np.ndarray:
-        return nodes.of_role(c, TRAIN)
+        return nodes.at_once(c, TRAIN)
 
     @property
     def most_rehearsed(self) -> int | None:
@@ -67,17 +67,16 @@ class Strict(Protocol):
         def drawn(c: int, nodes: np.ndarray) -> np.ndarray:
             return random_stream(seed, f"rehearsal/{c}").permutation(nodes)[:most]
 
-        known = tuple(drawn(c, plan.nodes.of_role(c, TRAIN)) for c in plan.known)
+        known = tuple(drawn(c, plan.nodes.at_once(c, TRAIN)) for c in plan.known)
         pairs = zip(plan.arriving, plan.support, strict=True)
         support = [[drawn(c, nodes) for c, nodes in zip(*pair, strict=True)] for pair in pairs]
         return Rehearsed(known, np.array(support, dtype=np.int64))
 
     def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Return all nodes of one role, or ``queries_per_class`` per class, the same in every session."""
-        most = self.settings.queries_per_class or None
 
         def of(classes: np.ndarray) -> list[np.ndarray]:
-            return [rng.permutation(plan.nodes.of_role(c, plan.role))[:most] for c in classes]
+            return [self.asked(plan.nodes, c, plan.role, rng) for c in classes]
 
         chosen = of(plan.known)
         queries = [np.sort(np.concatenate(chosen))]
@@ -85,6 +84,10 @@ class Strict(Protocol):
             chosen += of(session)
             queries.append(np.sort(np.concatenate(chosen)))
         return tuple(queries)
+
+    def asked(self, nodes: ClassNodes, c: int, role: int, rng: np.random.Generator) -> np.ndarray:
+        """Return the queries of class ``c``: nodes with ``role``, at most ``queries_per_class``."""
+        return rng.permutation(nodes.of_role(c, role))[: self.settings.queries_per_class or None]
 
     def pretrain_classes(self, scenario: Scenario) -> np.ndarray:
         return scenario.split.base if self.settings.pretrain_on == "base" else scenario.trained

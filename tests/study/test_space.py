@@ -79,6 +79,7 @@ def test_all_spaces_ship() -> None:
         "followers",
         "followers_tuned",
         "encoders",
+        "growing",
         "labels",
         "lead",
         "our_method",
@@ -89,6 +90,16 @@ def test_all_spaces_ship() -> None:
         "tune",
     }
     assert set(space.names()) == wanted | later
+
+
+def test_growing_has_every_method_on_four_graphs() -> None:
+    found = space.read("growing")
+    graphs = (*EMBEDDED, "foldoc")
+    expected = {("growing", *pair) for pair in itertools.product(graphs, METHODS)}
+    assert set(settings_of(found, "protocol", "dataset", "method")) == expected
+    assert len(found.configs) == len(expected) and found.seeds == tuple(range(10))
+    quick = settings_of(space.read("growing", quick=True), "protocol", "dataset", "method")
+    assert set(quick) == {("growing", "debian", method) for method in METHODS}
 
 
 def test_ablation_is_table_3_and_its_controls() -> None:

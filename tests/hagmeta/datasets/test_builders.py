@@ -165,6 +165,9 @@ def test_metamath_is_built_by_its_rules() -> None:
     rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
     assert rows["mp"] == [0, 0, 0, 0]
     assert rows["id"] == [1, 1, 0, 1] and rows["sum"] == [1, 1, 1, 0]
+    assert built.node_order is not None
+    in_source = sorted(zip(built.node_order.tolist(), order, strict=True))
+    assert in_source == list(enumerate(["mp", "id", "id2", "sum", "sum2"]))
 
 
 NOUNS = """\

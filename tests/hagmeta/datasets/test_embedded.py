@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hagmeta.common.errors import UserError
 from hagmeta.datasets import (
     Dataset,
     build_bible,
@@ -86,6 +88,28 @@ def test_order_of_nodes_tells_nothing_of_their_class(dataset: Dataset) -> None:
     assert np.mean(dataset.labels[1:] == dataset.labels[:-1]) == pytest.approx(by_chance, abs=0.01)
 
 
+def test_the_order_of_the_source_is_no_part_of_the_graph() -> None:
+    graph = load("metamath", root=Path("unused"))
+    assert graph.node_order is not None and graph.fingerprint == FINGERPRINTS["metamath"]
+    assert np.array_equal(np.sort(graph.node_order), np.arange(graph.num_nodes))
+    # Each section is in one place of the source, so an order over classes would give them away.
+    labels = graph.labels[np.argsort(graph.node_order)]
+    assert np.count_nonzero(np.diff(labels)) == graph.num_classes - 1
+    without = replace(graph, node_order=None)
+    assert without.fingerprint == graph.fingerprint
+    # Runs of copies in other orders are different runs.
+    backwards = replace(graph, node_order=graph.node_order[::-1])
+    assert len({without.identity, backwards.identity, replace(graph).identity, graph.identity}) == 4
+
+
+@pytest.mark.parametrize("array", [np.array([0, 2, 2]), np.array([0, 1]), np.array([1, 2, 3])])
+def test_an_order_that_is_none_is_refused(array: np.ndarray, tmp_path: Path) -> None:
+    path = tmp_path / "order.npz"
+    np.savez(path, node_order=array)
+    with pytest.raises(UserError, match="'node_order' is no order of 3 nodes; expected each position once"):
+        npz.load_order(path, nodes=3)
+
+
 def test_no_feature_gives_a_class_away(dataset: Dataset) -> None:
     classes = np.eye(dataset.num_classes, dtype=np.float32)[dataset.labels]
     both = dataset.features.T @ classes
@@ -126,7 +150,11 @@ def local_copy(package: RemoteFile) -> Path:
 def test_the_real_packages_give_what_is_embedded(name: str, tmp_path: Path) -> None:
     built = BUILDERS[name].build_from(*map(local_copy, PACKAGES[name]))
     assert built.fingerprint == FINGERPRINTS[name]
-    assert built.class_names == load(name, tmp_path).class_names
+    embedded = load(name, tmp_path)
+    assert built.class_names == embedded.class_names
+    orders = [graph.node_order for graph in (built, embedded) if graph.node_order is not None]
+    assert len(orders) == (2 if name == "metamath" else 0)
+    assert all(np.array_equal(order, orders[0]) for order in orders)
 
 
 def test_all_of_wordnet_is_built_from_the_package_put_there(tmp_path: Path) -> None:

@@ -207,6 +207,7 @@ def has_a_row_a_node(value: Any, nodes: int) -> bool:
 
 
 WAYS: dict[str, dict[str, Any]] = {protocol: {"protocol": protocol} for protocol in PROTOCOLS}
+del WAYS["growing"]  # it has a test of its own, of fewer methods: only the times are others than under strict
 WAYS |= {"smoothed": {"smoothing": 0.5, "logit_adjustment": 1.0}, "re-weighted": {"prior": "estimated"}}
 
 
@@ -215,7 +216,21 @@ WAYS |= {"smoothed": {"smoothing": 0.5, "logit_adjustment": 1.0}, "re-weighted":
 def test_a_method_cannot_tell_when_a_node_arrived(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, way: str
 ) -> None:
-    config = tiny(method=method, **WAYS[way])
+    check_arrival_is_not_used(tiny(method=method, **WAYS[way]), tiny_graph, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=() if name == "icarl" else pytest.mark.slow) for name in METHODS]
+)
+def test_nor_where_nodes_arrive_in_all_sessions(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    check_arrival_is_not_used(tiny(method=method, protocol="growing"), tiny_graph, monkeypatch)
+
+
+def check_arrival_is_not_used(
+    config: RunConfig, tiny_graph: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     life = lived(config, tiny_graph, monkeypatch, anew=False)
     other = lived(config, tiny_graph, monkeypatch, anew=True)
     assert {session for session, _, _ in life.steps} >= {1, 2}

@@ -37,7 +37,7 @@ def scenario_of(dataset: Dataset, config: RunConfig, seed: int = 0) -> Scenario:
     return make_scenario(dataset, resolve(config), seed)
 
 
-@pytest.mark.parametrize("protocol", ["strict", "released"])
+@pytest.mark.parametrize("protocol", ["strict", "growing", "released"])
 def test_classes_and_supports_are_those_of_the_dataset(fixed: Dataset, tiny: Tiny, protocol: str) -> None:
     roles = []
     for seed in range(3):
@@ -50,6 +50,7 @@ def test_classes_and_supports_are_those_of_the_dataset(fixed: Dataset, tiny: Tin
         for session in range(1, 3):
             own = scenario.test.support[session - 1]
             assert not np.isin(scenario.test.queries[session], own).any()
+            assert (scenario.test.arrival[own] == session).all()
         roles.append(scenario.split.role)
     assert not np.array_equal(roles[0], roles[1])
 

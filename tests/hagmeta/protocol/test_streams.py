@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.phases.pretrain import _cache_key
+from hagmeta.pipeline import prepare
 from hagmeta.protocol.scenario import TEST, TRAIN, VAL, Scenario, Stream
 from hagmeta.protocol.streams import check_ways, make_scenario
 
@@ -158,6 +164,33 @@ def test_one_shot_and_one_way(dataset: Dataset, small: Small) -> None:
 def test_how_a_model_learns_changes_no_draw(dataset: Dataset, small: Small, changes: Changes) -> None:
     # Methods and options are compared in pairs: with a seed they share split, supports, queries and order.
     assert same_draws(scenario_of(dataset, small()), scenario_of(dataset, small(**changes)))
+
+
+# Results on disk are paired by these draws, and pre-trained encoders are found by these keys.
+DRAWN: list[tuple[Changes, str, str]] = [
+    ({}, "e2a2cb3d9057178f", "034e42ce1bfe32ca95e358a4"),
+    (
+        {"queries_per_class": 7, "rehearsal": "3", "val_classes": 6, "mislabelled": 1},
+        "eb6795884807fb8a",
+        "4988e239abfd72e532c124fe",
+    ),
+    ({"protocol": "released"}, "2a205cda791c487d", "c9948baddfd5e4741b722de3"),
+]
+
+
+@pytest.mark.parametrize(("changes", "draws", "key"), DRAWN, ids=["strict", "limited", "released"])
+def test_draws_and_cache_keys_are_what_they_were(changes: Changes, draws: str, key: str) -> None:
+    graph = datasets.load("foldoc", Path())
+    context = prepare(RunConfig(dataset="foldoc", **changes), [3], graph, torch.device("cpu"))
+    (scenario,) = context.scenarios
+    digest = hashlib.sha256()
+    for stream in (scenario.test, scenario.validation):
+        again = [*stream.rehearsed.known, stream.rehearsed.support] if stream.rehearsed else []
+        for array in [*arrays(stream), *again]:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(scenario.split.role.tobytes())
+    assert digest.hexdigest()[:16] == draws
+    assert _cache_key(graph.fingerprint, 0, context) == key
 
 
 def test_seeds_have_streams_of_their_own(dataset: Dataset, small: Small) -> None:
