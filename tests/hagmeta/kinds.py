@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -28,6 +28,18 @@ def one_of_each_kind(methods: Iterable[str] = METHODS) -> list[Any]:
         quick.add(most)
         left -= shown[most]
     return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in shown]
+
+
+def each_once(methods: Sequence[str], values: Sequence[str], *, fully: Collection[str]) -> list[Any]:
+    """Return all pairs of `methods` and `values` as parameters of a test.
+
+    Each method comes with the first value, and those of `fully` with each value. Other pairs are slow.
+    """
+    return [
+        pytest.param(method, value, marks=() if value == values[0] or method in fully else pytest.mark.slow)
+        for method in methods
+        for value in values
+    ]
 
 
 def _shown(method: type[Method]) -> set[Any]:
