@@ -156,8 +156,11 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return [name for name in self.canonical() if name not in IDENTITY and self._is_given(name)]
 
     def _is_given(self, name: str) -> bool:
+        default = settings_of(type(self))[name].default
+        if getattr(self, name) == default:
+            return False
         try:
-            changes: dict[str, Any] = {name: settings_of(type(self))[name].default}
+            changes: dict[str, Any] = {name: default}
             return resolve(replace(self, **changes)) != self
         except UserError:  # the default is not valid here, so the value must have been given
             return True
