@@ -16,6 +16,8 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import UNLABELLED
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
+from hagmeta.methods.closed_form import ClosedForm
+from hagmeta.methods.with_unlabelled import WithUnlabelled
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.values import hold, like
 from hagmeta.protocol.splits import make_split
@@ -30,8 +32,10 @@ DEVICES = [
         marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     ),
 ]
+# Heads in closed form are the same in any pack by a test of their own, which has smaller chunks of rows.
+HEADS = [name for name, method in METHODS.items() if issubclass(method, (ClosedForm, WithUnlabelled))]
 VARIANTS = [
-    *((method, "strict") for method in METHODS),
+    *(pytest.param(m, "strict", marks=pytest.mark.slow if m in HEADS else ()) for m in METHODS),
     *(pytest.param(*each.values, "released", marks=each.marks) for each in one_of_each_kind()),
 ]
 

@@ -47,7 +47,7 @@ def outcome(config: RunConfig, dataset: Dataset, seeds: list[int], plain: bool =
     return next({key: r[key] for key in ("matrix", "validation")} for r in records if r["seed"] == 3)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", one_of_each_kind())
 def test_off_scores_are_logits_to_the_bit_and_nothing_else_is_computed(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
