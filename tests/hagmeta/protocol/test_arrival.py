@@ -207,7 +207,7 @@ def has_a_row_a_node(value: Any, nodes: int) -> bool:
 
 
 WAYS: dict[str, dict[str, Any]] = {protocol: {"protocol": protocol} for protocol in PROTOCOLS}
-WAYS |= {"smoothed": {"smoothing": 0.5, "logit_adjustment": 1.0}, "re-weighted": {"prior": "estimated"}}
+WAYS["re-weighted"] = {"smoothing": 0.5, "logit_adjustment": 1.0, "prior": "estimated"}
 
 
 @pytest.mark.parametrize("way", WAYS)
