@@ -191,12 +191,13 @@ def test_what_older_records_lack_is_no_crash(
 ) -> None:
     results = read([changed(write({0: CURVE, 1: CURVE}), change, without)])  # 12
     assert not results.damaged and facts(results) and findings(results)
-    assert list(make_tables(results)) and list(figures.draw_all(results))
+    tables, drawings = list(make_tables(results)), list(figures.draw_all(results))
+    assert tables and drawings
     notices(results)
 
 
 def test_records_that_lack_all_of_it_make_a_report(write: Write) -> None:  # 12
-    lacking = {"validation": None, "environment": {}}
+    lacking: dict[str, Any] = {"validation": None, "environment": {}}
     folder = changed(write({0: CURVE, 1: CURVE}), lacking, ["harmonic", "new_accuracy", "forgetting"])
     assert main([str(folder)]) == 0 and not read([folder]).damaged
 
