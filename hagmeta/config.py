@@ -86,8 +86,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return cls(**(_births(settings_of(cls)) | dict(config)))
 
     def __reduce__(self) -> Any:
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return _restored, (getattr(type(self), "without_plugins", type(self)), values)
+        return _restored, (getattr(type(self), "without_plugins", type(self)), _values(self))
 
     def applies(self, setting: str) -> bool:
         """Return whether a setting is part of this configuration and its record."""
@@ -115,10 +114,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
 
     def _as_decided(self) -> RunConfig:
         """Return a copy with the settings that method and protocol fix. Those values need no check."""
-        decided = object.__new__(type(self))
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        decided.__dict__.update(values | _decided(self))
-        return decided
+        return _copy(self, _decided(self))
 
     def canonical(self) -> dict[str, Any]:
         """Return the settings that apply, as plain JSON values."""
@@ -160,8 +156,11 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return [name for name in self.canonical() if name not in IDENTITY and self._is_given(name)]
 
     def _is_given(self, name: str) -> bool:
+        default = settings_of(type(self))[name].default
+        if getattr(self, name) == default:
+            return False
         try:
-            changes: dict[str, Any] = {name: settings_of(type(self))[name].default}
+            changes: dict[str, Any] = {name: default}
             return resolve(replace(self, **changes)) != self
         except UserError:  # the default is not valid here, so the value must have been given
             return True
@@ -344,14 +343,14 @@ def _settled(config: RunConfig) -> RunConfig:
 
     Settings without effect get their defaults, so that they do not tell equal runs apart.
     """
-    own = METHODS[config.method].all_defaults()
+    own, values, standings = METHODS[config.method].all_defaults(), vars(config), config._standings
     changes: dict[str, Any] = {}
     for name, item in settings_of(type(config)).items():
-        by_method, value = item.default is BY_METHOD, getattr(config, name)
-        default = own.get(name) if by_method else own.get(name, item.default)
-        idle = config.why_not(name) and not (config.applies(name) and _is_kept(config, name, item))
+        by_method, value, standing = item.default is BY_METHOD, values[name], standings[name]
+        idle = standing.why_not and not (standing.recorded and _is_kept(config, name, item))
         left_open = value is BY_METHOD or (by_method and value is None)
-        changes[name] = default if idle or left_open else value
+        if idle or left_open:
+            changes[name] = own.get(name) if by_method else own.get(name, item.default)
     return _with(config, changes | _decided(config))
 
 
@@ -362,8 +361,28 @@ def _is_kept(config: RunConfig, name: str, item: Field[Any]) -> bool:
 
 def _with(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
     """Return `config` with `changes`, or the same object if nothing changes: a copy checks all values."""
-    changed = {name: value for name, value in changes.items() if getattr(config, name) != value}
-    return replace(config, **changed) if changed else config
+    values = _values(config)
+    changed = {name: value for name, value in changes.items() if values[name] != value}
+    if changed.keys() & REGISTRIES.keys():  # another class, if a plug-in has settings
+        return replace(config, **changed)
+    if not changed:
+        return config
+    copy = _copy(config, changed)
+    copy.__post_init__()
+    return copy
+
+
+def _copy(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    """Return a copy with `changes`, without any check. This is much faster than `replace`."""
+    copy = object.__new__(type(config))
+    copy.__dict__.update({**_values(config), **changes})
+    return copy
+
+
+def _values(config: RunConfig) -> dict[str, Any]:
+    """Return the values of all settings, as given."""
+    there = vars(config)
+    return {name: there[name] for name in settings_of(type(config))}
 
 
 def _decided(config: RunConfig) -> dict[str, Any]:

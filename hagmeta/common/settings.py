@@ -12,7 +12,7 @@ import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from hagmeta.common.errors import UserError, choose, shown
@@ -91,17 +91,18 @@ class Settings:
     """A group of settings. Values are converted to their types; wrong values raise a UserError."""
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is BY_METHOD:
-                if item.default is not BY_METHOD:
-                    raise UserError(f"{item.name} has no method-specific default; give it a value.")
+        kind: Any = type(self)
+        values = vars(self)
+        for item, valid in _valid_defaults(kind):
+            value = values[item.name]
+            if value is valid:
                 continue
-            checked = _known if type(value) in PLAIN else _checked
-            object.__setattr__(self, item.name, checked(item, value))
-        for group in type(self).__mro__:
-            if "check" in vars(group):
-                vars(group)["check"](self)
+            if value is BY_METHOD:
+                raise UserError(f"{item.name} has no method-specific default; give it a value.")
+            check = _known if type(value) in PLAIN else _checked
+            values[item.name] = check(item, value)
+        for group in bases_with(kind, "check"):
+            vars(group)["check"](self)
 
     def check(self) -> None:
         """Raise a UserError for combinations of values that are not valid. Each group checks its settings."""
@@ -117,6 +118,12 @@ class Settings:
         Each group lists its own settings. It is called only if the method uses the group.
         """
         return {}
+
+
+@cache
+def bases_with(kind: Any, name: str) -> tuple[Any, ...]:
+    """Return `kind` and its bases, in the order of the MRO: those that define `name` themselves."""
+    return tuple(base for base in kind.__mro__ if name in vars(base))
 
 
 def written(value: Any) -> str:
@@ -142,6 +149,19 @@ def check_settings(kind: str, owner: Any, base: type[Settings]) -> None:
                 "@dataclass(frozen=True, kw_only=True) above the class, and give each setting the value "
                 "setting(default, help)."
             )
+
+
+@cache
+def _valid_defaults(group: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
+    """Return the fields of `group`, each with its default, or with `ALWAYS` if the default needs a check."""
+    return [(item, item.default if _is_valid_default(item) else ALWAYS) for item in fields(group)]
+
+
+def _is_valid_default(item: dataclasses.Field[Any]) -> bool:
+    try:
+        return item.default is BY_METHOD or _checked(item, item.default) is item.default
+    except UserError:  # reported when a configuration has this default
+        return False
 
 
 def _checked(item: dataclasses.Field[Any], value: Any) -> Any:

@@ -59,9 +59,14 @@ def environment(device: torch.device, pack: int) -> dict[str, Any]:
         "peak_gpu_bytes": peak,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "python": platform.python_version(),
-        **{package: version(package) for package in ("torch", "torch-geometric", "numpy", "scipy")},
+        **_versions(),
         "commit": commit(),
     }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {package: version(package) for package in ("torch", "torch-geometric", "numpy", "scipy")}
 
 
 def forget_peaks(device: torch.device) -> None:

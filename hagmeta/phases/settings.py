@@ -13,6 +13,7 @@ from hagmeta.common.settings import (
     MOST_NODES,
     MOST_STEPS,
     Settings,
+    bases_with,
     setting,
 )
 from hagmeta.methods import METHODS, MetaTraining, MethodSettings, SessionLearning
@@ -183,8 +184,9 @@ class PhaseSettings(
     @cached_property
     def idle(self) -> dict[str, str]:
         """Settings that currently have no effect, each with the setting that causes this."""
+        kind: Any = type(self)
         method, found = METHODS[self.method], dict[str, str]()
-        for group in type(self).__mro__:
-            if "without_effect" in vars(group) and not group.unused_by(method):  # type: ignore[attr-defined]
+        for group in bases_with(kind, "without_effect"):
+            if not group.unused_by(method):
                 found = vars(group)["without_effect"](self) | found  # a method's settings come first
         return found

@@ -189,7 +189,16 @@ def test_two_studies_one_without_a_commit(write: Write, tmp_path: Path) -> None:
 def test_what_older_records_lack_is_no_crash(
     write: Write, change: dict[str, Any], without: list[str]
 ) -> None:
-    folder = changed(write({0: CURVE, 1: CURVE}), change, without)  # 12
+    results = read([changed(write({0: CURVE, 1: CURVE}), change, without)])  # 12
+    assert not results.damaged and facts(results) and findings(results)
+    tables, drawings = list(make_tables(results)), list(figures.draw_all(results))
+    assert tables and drawings
+    notices(results)
+
+
+def test_records_that_lack_all_of_it_make_a_report(write: Write) -> None:  # 12
+    lacking: dict[str, Any] = {"validation": None, "environment": {}}
+    folder = changed(write({0: CURVE, 1: CURVE}), lacking, ["harmonic", "new_accuracy", "forgetting"])
     assert main([str(folder)]) == 0 and not read([folder]).damaged
 
 

@@ -36,7 +36,7 @@ def study(write: Write) -> Path:
     return write({seed: (0.6, 0.58, 0.55 + seed / 100) for seed in range(6)}, gpil=False)
 
 
-def test_a_report_has_its_page_figures_tables_and_data(study: Path) -> None:
+def test_a_report_has_its_page_figures_tables_and_data_and_the_next_nothing_of_it(study: Path) -> None:
     assert main([str(study)]) == 0
     report = study / "report"
     page = (report / "index.html").read_text()
@@ -50,10 +50,6 @@ def test_a_report_has_its_page_figures_tables_and_data(study: Path) -> None:
     )
     frame = pd.read_parquet(report / "frame.parquet")
     assert len(frame) == 2 * 6 * 3 and {"dataset", "gpil", "seed", "session", "accuracy"} <= set(frame)
-
-
-def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
-    assert main([str(study)]) == 0
     assert main([str(study), "--where", "gpil=true"]) == 0
     assert not list((study / "report" / "tables").glob("effects-*"))
     assert "GPIL adds" not in (study / "report" / "index.html").read_text()

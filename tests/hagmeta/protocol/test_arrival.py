@@ -208,7 +208,7 @@ def has_a_row_a_node(value: Any, nodes: int) -> bool:
 
 WAYS: dict[str, dict[str, Any]] = {protocol: {"protocol": protocol} for protocol in PROTOCOLS}
 del WAYS["growing"]  # it has a test of its own, of fewer methods: only the times are others than under strict
-WAYS |= {"smoothed": {"smoothing": 0.5, "logit_adjustment": 1.0}, "re-weighted": {"prior": "estimated"}}
+WAYS["re-weighted"] = {"smoothing": 0.5, "logit_adjustment": 1.0, "prior": "estimated"}
 
 
 @pytest.mark.parametrize("way", WAYS)
