@@ -1,0 +1,271 @@
+"""Make the file of reference results from the folders of studies.
+
+python -m analysis.build_references results/tuned results/defaults
+
+The file has the records of all methods under the strict protocol. For tuned methods, it also has the
+predictions of the last session, if the studies saved them. The same folders give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.frame import Gathered, gather
+from analysis.labels import SETTING
+from analysis.references import CURVES, DEFAULTS, FORMAT, OF_CONFIGURATION, PATH, TUNED, outdated, tasks
+from hagmeta.common.command import Parser, plain_console, show_error
+from hagmeta.common.errors import UserError
+from hagmeta.common.files import written_whole
+from hagmeta.common.records import OpenRecord, RunKey, StudyFolder
+from hagmeta.common.version import __version__
+from hagmeta.protocol.predictions import read_predictions
+
+MOST_BYTES = 5_000_000
+SEARCHED = ("best.yaml", "optuna.db")  # a study with one of these chose its configurations by a search
+IN_ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
+WIDTHS = {"configuration": np.uint16, "seed": np.uint32, "environment": np.uint16, "sessions": np.uint8}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    parser = Parser(
+        prog="python -m analysis.build_references",
+        description="Make the file of reference results from the folders of studies.",
+    )
+    add = parser.add_argument
+    add("studies", nargs="+", type=Path, metavar="STUDY", help="folder of a study, tuned or with defaults")
+    add("--out", type=Path, default=PATH, metavar="FILE", help="file to write (default: the packaged one)")
+    console = plain_console()
+    try:
+        options = parser.options(arguments)
+        content, notes = build(options.studies)
+        with written_whole(options.out) as partial:
+            partial.write_bytes(content)
+    except UserError as error:
+        show_error(error)
+        return 2
+    except OSError as error:
+        show_error(UserError(f"--out {options.out} cannot be written: {error.strerror or error}."))
+        return 2
+    for note in notes:
+        console.print(note, soft_wrap=True)
+    console.print(f"{options.out}: {len(content):,} bytes", soft_wrap=True)
+    return 0
+
+
+def build(studies: Sequence[Path]) -> tuple[bytes, list[str]]:
+    """Return the bytes of the file, and messages about what was left out.
+
+    Raises:
+        UserError: A study has no usable run, two configurations of a method claim the same place, runs of one
+            graph have different tasks, or the file is too large.
+    """
+    gathered = gather(studies)
+    chosen = {(record["config_hash"], record["seed"]): (path, record) for path, _, record in _whole(gathered)}
+    old = outdated([record for _, record in chosen.values()])
+    notes = [*gathered.damaged, *(f"left out, outdated: {why}" for why in sorted(old.values()))]
+    kept = {key: value for key, value in sorted(chosen.items()) if key[0] not in old}
+    if not kept:
+        raise UserError(f"{', '.join(map(str, studies))}: no current run of a strict test stream found.")
+    records = [record for _, record in kept.values()]
+    kinds = _kinds(gathered, {key[0] for key in kept})
+    notes += _without_kind(records, kinds)
+    records = sorted((r for r in records if kinds[r["config_hash"]]), key=_place)
+    if not records:
+        raise UserError(f"{', '.join(map(str, studies))}: no run is tuned or has the method's defaults.")
+    _check_one_each(records, kinds)
+    _check_tasks(records)
+    header, arrays = _columns(records, kinds)
+    folders = {key: StudyFolder(path.parents[2]) for key, (path, _) in kept.items()}
+    tuned = [record for record in records if TUNED in kinds[record["config_hash"]]]
+    header["predicted"], predicted, missing = _predictions(tuned, folders)
+    notes += [f"no predictions of the last session: {missing} of {len(tuned)} tuned runs"] * (missing > 0)
+    header |= {
+        "format": FORMAT,
+        "hagmeta": __version__,
+        "command": f"python -m analysis.build_references {' '.join(path.name for path in studies)}",
+        "launches": sorted({launch["command"] for launch in gathered.launches}),
+    }
+    content = _archive(header, arrays | predicted)
+    if len(content) > MOST_BYTES:
+        raise UserError(f"the file would have {len(content):,} bytes; expected at most {MOST_BYTES:,}.")
+    return content, notes
+
+
+def _whole(gathered: Gathered) -> Iterable[tuple[Path, str, OpenRecord]]:
+    """Return the records of test streams under the strict protocol; samples of a search hold classes out."""
+    for path, study, record in gathered.records:
+        config = record["config"]
+        if (
+            config["protocol"] == "strict"
+            and not config["val_classes"]
+            and not record["validation"].get("last")
+        ):
+            yield path, study, record
+
+
+def _kinds(gathered: Gathered, hashes: set[str]) -> dict[str, list[str]]:
+    """Return the kinds of each configuration: tuned in a study with a search, defaults if nothing was set."""
+    found: dict[str, set[str]] = {name: set() for name in hashes}
+    searched = {
+        study.folder for study in gathered.studies if any((study.folder / n).exists() for n in SEARCHED)
+    }
+    for path, study, record in gathered.records:
+        name = record["config_hash"]
+        if name in found and (path.parents[2] in searched or study in gathered.searches):
+            found[name].add(TUNED)
+        if name in found and not record["given"]:
+            found[name].add(DEFAULTS)
+    return {name: sorted(kinds, reverse=True) for name, kinds in found.items()}
+
+
+def _without_kind(records: Sequence[OpenRecord], kinds: Mapping[str, list[str]]) -> list[str]:
+    lost = {r["config_hash"]: r for r in records if not kinds[r["config_hash"]]}
+    return [
+        f"left out, neither tuned nor the defaults: {r['config']['dataset']}, {r['config']['method']} "
+        f"({', '.join(r['given'])} set)"
+        for r in lost.values()
+    ]
+
+
+def _place(record: OpenRecord) -> tuple[Any, ...]:
+    config = record["config"]
+    return config["dataset"], config["method"], record["config_hash"], record["seed"]
+
+
+def _check_one_each(records: Sequence[OpenRecord], kinds: Mapping[str, list[str]]) -> None:
+    """Raise an error if a method has two tuned configurations on a graph."""
+    seen: dict[tuple[str, str, str], str] = {}
+    for record in records:
+        for kind in kinds[record["config_hash"]]:
+            config = record["config"]
+            other = seen.setdefault((config["dataset"], config["method"], kind), record["config_hash"])
+            if other != record["config_hash"]:
+                raise UserError(
+                    f"{config['dataset']}, {config['method']}: two configurations are {kind}, {other} and "
+                    f"{record['config_hash']}; give the studies of one search."
+                )
+
+
+def _check_tasks(records: Sequence[OpenRecord]) -> None:
+    """Raise an error if runs of one graph have different tasks or different class orders for one seed."""
+    for dataset, own in tasks(records):
+        for key in SETTING:
+            values = {json.dumps(record["config"][key]) for record in own if key in record["config"]}
+            if len(values) > 1:
+                raise UserError(
+                    f"{dataset}: {key} is {' and '.join(sorted(values))}; references need one task per graph."
+                )
+        graphs = {record["data"] for record in own}
+        if len(graphs) > 1:
+            raise UserError(f"{dataset}: the runs are of {len(graphs)} different graphs.")
+        orders: dict[int, list[int]] = {}
+        for record in own:
+            if orders.setdefault(record["seed"], record["classes_met"]) != record["classes_met"]:
+                raise UserError(f"{dataset}, seed {record['seed']}: runs have different orders of classes.")
+
+
+def _columns(
+    records: Sequence[OpenRecord], kinds: Mapping[str, list[str]]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the header and the columns of the records."""
+    configurations: dict[str, dict[str, Any]] = {}
+    environments: dict[str, int] = {}
+    phases = sorted({phase for record in records for phase in record["seconds"]})
+    rows: dict[str, list[Any]] = {name: [] for name in WIDTHS}
+    for record in records:
+        about = {key: record[key] for key in OF_CONFIGURATION} | {"kinds": kinds[record["config_hash"]]}
+        configurations.setdefault(record["config_hash"], about)
+        environment = {key: record.get("environment", {}).get(key) for key in IN_ENVIRONMENT}
+        number = environments.setdefault(json.dumps(environment), len(environments))
+        rows["configuration"].append(list(configurations).index(record["config_hash"]))
+        rows["seed"].append(record["seed"])
+        rows["environment"].append(number)
+        rows["sessions"].append(len(record["accuracy"]))
+    arrays = {name: np.array(rows[name], dtype) for name, dtype in WIDTHS.items()}
+    seconds = [[record["seconds"].get(phase) for phase in phases] for record in records]
+    arrays["seconds"] = np.array(seconds, np.float32)
+    arrays["backward_transfer"] = np.array([r.get("backward_transfer") for r in records], np.float32)
+    for name in CURVES:
+        curves = [_curve(record, name) for record in records]
+        arrays[name] = np.array([value for curve in curves for value in curve], np.float32)
+    header = {
+        "configurations": list(configurations.values()),
+        "environments": [json.loads(text) for text in environments],
+        "phases": phases,
+        "classes_met": {
+            dataset: {str(record["seed"]): record["classes_met"] for record in own}
+            for dataset, own in tasks(records)
+        },
+    }
+    return header, arrays
+
+
+def _curve(record: OpenRecord, name: str) -> list[float | None]:
+    """Return one value per session; forgetting begins with session 1."""
+    values = [None, *record[name]] if name == "forgetting" else record.get(name)
+    return values or [None] * len(record["accuracy"])
+
+
+def _predictions(
+    records: Sequence[OpenRecord], folders: Mapping[RunKey, StudyFolder]
+) -> tuple[dict[str, list[str]], dict[str, np.ndarray], int]:
+    """Return configurations and arrays by graph and seed, and how many runs have no predictions.
+
+    Rows are queries, sorted by true class, and columns are configurations. Methods often agree on a query, so
+    this order compresses well.
+    """
+    hashes: dict[str, list[str]] = {}
+    columns: dict[str, list[np.ndarray]] = {}
+    arrays: dict[str, np.ndarray] = {}
+    missing = 0
+    for record in records:
+        key = (record["config_hash"], record["seed"])
+        path = folders[key].predictions_of(key)
+        if not path.exists():
+            missing += 1
+            continue
+        found = read_predictions(path)
+        order = np.lexsort((found.queries[-1], found.true[-1]))
+        query, true, given = (each[-1][order] for each in (found.queries, found.true, found.predicted))
+        name = f"{record['config']['dataset']} {record['seed']}"
+        if not np.array_equal(arrays.setdefault(f"query {name}", query), query):
+            raise UserError(f"{path}: its queries differ from those of other methods.")
+        arrays[f"true {name}"] = true
+        hashes.setdefault(name, []).append(key[0])
+        columns.setdefault(name, []).append(given)
+    arrays |= {f"predicted {name}": np.stack(given, axis=1) for name, given in columns.items()}
+    return hashes, {name: _narrow(array) for name, array in arrays.items()}, missing
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    """Return `array` in the smallest signed type that holds it."""
+    small = [kind for kind in (np.int8, np.int16, np.int32) if array.max() <= np.iinfo(kind).max]
+    return array.astype(small[0])
+
+
+def _archive(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return an `.npz` file with fixed times, so that equal arrays give equal bytes."""
+    text = json.dumps(header, separators=(",", ":"))
+    whole = {"header": np.frombuffer(text.encode(), np.uint8), **arrays}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, array in whole.items():
+            one = io.BytesIO()
+            np.lib.format.write_array(one, np.ascontiguousarray(array), allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy")  # its time is 1980-01-01
+            entry.compress_type, entry.external_attr = zipfile.ZIP_LZMA, 0o644 << 16
+            archive.writestr(entry, one.getvalue())
+    return content.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
