@@ -186,6 +186,6 @@ def _devices(standing: Standing) -> str:
 
 def _oracle_words(standing: Standing) -> list[str]:
     names = sorted(standing.panel.oracles)
-    return [f"Oracles see labels that the others never see, and are not ranked: {listed(names)}."] * bool(
-        names
-    )
+    if not names:
+        return []
+    return [f"Oracles see labels that the others never see, and are not ranked: {listed(names)}."]
