@@ -125,8 +125,8 @@ def notices(placed: Placed) -> list[Notice]:
 def _unused_seeds(placed: Placed) -> Iterator[str]:
     """Yield which seeds of the references the user's runs lack; more seeds decide smaller differences."""
     for each in placed.standings:
-        known = placed.references.header["classes_met"][each.dataset]
+        known = {record["seed"] for record in placed.references.of(placed.kind, [each.dataset])}
         own = each.panel.by_seed("last")[each.label].dropna().index
-        left = sorted({int(seed) for seed in known} - set(own))
+        left = sorted(known - set(own))
         if left:
             yield f"{each.dataset}, {each.label}: {spanned(left)}. The references have {len(known)} seeds."

@@ -167,7 +167,10 @@ def graph_table(placed: Placed, standing: Standing) -> Table:
 def about_references(placed: Placed) -> str:
     """Return how the references were configured."""
     if placed.kind == TUNED:
-        return "The references were tuned for each graph by a search on validation streams."
+        searches = " ".join(f"{each.rstrip('.')}." for each in placed.references.header["searches"])
+        return (
+            f"The references were tuned for each graph by a search on validation streams. {searches}".strip()
+        )
     return "The references have the default settings of their methods."
 
 

@@ -114,14 +114,15 @@ def _in_paper(standing: Standing, number: dict[str, str], placed: Placed) -> str
     method = runs.loc[runs["label"] == standing.best, "method"].iloc[0]
     cited = number.get(_citation(placed, method), "")
     if standing.ahead_of_all:
-        verdict = f"ahead of all {len(standing.rivals)} methods"
+        verdict = f"ahead of all {len(standing.rivals)} methods. The best of them is"
     else:
-        verdict = f"{TO_THE_BEST[standing.lead.verdict]} the best of them"
+        verdict = f"{TO_THE_BEST[standing.lead.verdict]} the best of them,"
+    rival = f"{standing.best} {cited}".strip()
     return (
         f"On {standing.dataset}, {standing.label} reaches {100 * own.mean:.1f} %, rank {standing.rank} of "
-        f"{len(standing.rivals) + 1}. It is {verdict}, {standing.best} {cited} with {100 * best.mean:.1f} % "
-        f"(difference {points(standing.lead)} points)."
-    ).replace("  ", " ")
+        f"{len(standing.rivals) + 1}. It is {verdict} {rival} with {100 * best.mean:.1f} % (difference "
+        f"{points(standing.lead)} points)."
+    )
 
 
 def citations(placed: Placed, label: str) -> list[str]:

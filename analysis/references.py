@@ -1,4 +1,4 @@
-"""Read the reference results: records of all methods on the embedded graphs, made by `build_references`.
+"""Read the reference results: records of all methods on embedded graphs, made by `study.build_references`.
 
 `load_references` returns them in the form in which a report reads the folders of studies. The file is an
 archive of arrays with a header in JSON, and has no pickled objects.
@@ -103,8 +103,12 @@ class References:
         key = f"{dataset} {seed}"
         if f"predicted {key}" not in self.arrays:
             return None
-        query, true, predicted = (self.arrays[f"{name} {key}"] for name in ("query", "true", "predicted"))
-        return LastSession(query, true, predicted, self.header["predicted"][key])
+        query = np.flatnonzero(np.unpackbits(self.arrays[f"asked {key}"]))
+        true = self.arrays[f"labels {dataset}"][query]
+        order = np.lexsort((query, true))  # as the rows of predictions
+        return LastSession(
+            query[order], true[order], self.arrays[f"predicted {key}"], self.header["predicted"][key]
+        )
 
 
 def _values(array: np.ndarray) -> list[float | None]:
@@ -159,46 +163,6 @@ def as_results(records: Sequence[OpenRecord], metric: str | None = None, kind: s
     # Reading changes the names of datasets in place.
     whole = [(Path(), STUDY, {key: record[key] for key in record if key != "kinds"}) for record in records]
     return results_of(Gathered([], whole, [], {}, []), metric)
-
-
-def outdated(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return why configurations are not those of the current code, by configuration hash."""
-    first = {record["config_hash"]: record for record in reversed(records)}
-    return {name: why for name, record in first.items() if (why := _why_outdated(record))}
-
-
-def _why_outdated(record: Mapping[str, Any]) -> str:
-    from hagmeta.config import RunConfig  # imports torch, which takes seconds
-
-    config, then = record["config"], record.get("revisions") or {}
-    where = f"{config['dataset']}, {config['method']}"
-    try:
-        today = RunConfig.from_record(config)
-        now = today.revisions()
-    except UserError as error:
-        return f"{where}: {error}"
-    changed = [name for name in ("dataset", "method", "protocol") if then.get(name, 1) != now.get(name, 1)]
-    if changed:
-        told = [
-            f"the {name} has revision {then.get(name, 1)}, the code {now.get(name, 1)}" for name in changed
-        ]
-        return f"{where}: {'; '.join(told)}"
-    graph = _fingerprint(config["dataset"])
-    if graph is not None and record.get("data") != graph:
-        return f"{where}: the graph has changed"
-    if today.hash() != record["config_hash"]:
-        return f"{where}: the code reads these settings as another configuration ({today.hash()})"
-    return ""
-
-
-@lru_cache
-def _fingerprint(dataset: str) -> str | None:
-    """Return the fingerprint of an embedded graph; None for one that would have to be downloaded."""
-    from hagmeta import datasets
-
-    if dataset not in datasets.EMBEDDED:
-        return None
-    return datasets.fingerprint(datasets.load(dataset, Path()))
 
 
 def tasks(records: Sequence[OpenRecord]) -> Iterator[tuple[str, list[OpenRecord]]]:

@@ -13,7 +13,6 @@ import pytest
 import analysis.compare
 import hagmeta
 from analysis.__main__ import main
-from analysis.build_references import build
 from analysis.comparable import cheapest, spanned
 from analysis.compare import Placed, place
 from analysis.compare_report import write_comparison
@@ -22,6 +21,7 @@ from analysis.compare_words import citations, landing, paragraph, sentences
 from analysis.references import References, read_references
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import config_hash
+from study.build_references import build
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 TASK: dict[str, Any] = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3, "features": "propagated"}

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import hagmeta
-from analysis import build_references, references
-from analysis.build_references import MOST_BYTES, build
-from analysis.references import DEFAULTS, TUNED, load_references, outdated, read_references
+from analysis import references
+from analysis.references import DEFAULTS, TUNED, load_references, read_references
 from hagmeta.common.errors import UserError
+from study import build_references
+from study.build_references import MOST_BYTES, build, outdated
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 TASK = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3, "features": "propagated"}
@@ -36,7 +37,7 @@ def study(results: list[hagmeta.Result], tmp_path_factory: pytest.TempPathFactor
 
 
 def test_the_packaged_references_are_those_of_the_code() -> None:
-    """If this fails, run the methods that it lists again, then `python -m analysis.build_references`."""
+    """If this fails, run the methods that it lists again, then `python -m study.build_references`."""
     assert outdated(read_references().header["configurations"]) == {}
 
 

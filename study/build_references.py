@@ -1,6 +1,6 @@
 """Make the file of reference results from the folders of studies.
 
-python -m analysis.build_references results/tuned results/defaults
+python -m study.build_references results/tuned results/defaults
 
 The file has the records of all methods under the strict protocol. For tuned methods, it also has the
 predictions of the last session, if the studies saved them. The same folders give the same bytes.
@@ -13,19 +13,23 @@ import json
 import sys
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from analysis.frame import Gathered, gather
 from analysis.labels import SETTING
-from analysis.references import CURVES, DEFAULTS, FORMAT, OF_CONFIGURATION, PATH, TUNED, outdated, tasks
+from analysis.references import CURVES, DEFAULTS, FORMAT, OF_CONFIGURATION, PATH, TUNED, tasks
+from hagmeta import datasets
 from hagmeta.common.command import Parser, plain_console, show_error
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
 from hagmeta.common.records import OpenRecord, RunKey, StudyFolder
 from hagmeta.common.version import __version__
+from hagmeta.config import RunConfig
 from hagmeta.protocol.predictions import read_predictions
 
 MOST_BYTES = 5_000_000
@@ -37,7 +41,7 @@ WIDTHS = {"configuration": np.uint16, "seed": np.uint32, "environment": np.uint1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = Parser(
-        prog="python -m analysis.build_references",
+        prog="python -m study.build_references",
         description="Make the file of reference results from the folders of studies.",
     )
     add = parser.add_argument
@@ -91,13 +95,50 @@ def build(studies: Sequence[Path]) -> tuple[bytes, list[str]]:
     header |= {
         "format": FORMAT,
         "hagmeta": __version__,
-        "command": f"python -m analysis.build_references {' '.join(path.name for path in studies)}",
+        "command": f"python -m study.build_references {' '.join(path.name for path in studies)}",
         "launches": sorted({launch["command"] for launch in gathered.launches}),
+        "searches": sorted(filter(None, (_description(study.folder) for study in gathered.studies))),
     }
     content = _archive(header, arrays | predicted)
     if len(content) > MOST_BYTES:
         raise UserError(f"the file would have {len(content):,} bytes; expected at most {MOST_BYTES:,}.")
     return content, notes
+
+
+def outdated(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return why configurations are not those of the current code, by configuration hash."""
+    first = {record["config_hash"]: record for record in reversed(records)}
+    return {name: why for name, record in first.items() if (why := _why_outdated(record))}
+
+
+def _why_outdated(record: Mapping[str, Any]) -> str:
+    config, then = record["config"], record.get("revisions") or {}
+    where = f"{config['dataset']}, {config['method']}"
+    try:
+        today = RunConfig.from_record(config)
+        now = today.revisions()
+    except UserError as error:
+        return f"{where}: {error}"
+    changed = [name for name in ("dataset", "method", "protocol") if then.get(name, 1) != now.get(name, 1)]
+    if changed:
+        told = [
+            f"the {name} has revision {then.get(name, 1)}, the code {now.get(name, 1)}" for name in changed
+        ]
+        return f"{where}: {'; '.join(told)}"
+    graph = _fingerprint(config["dataset"])
+    if graph is not None and record.get("data") != graph:
+        return f"{where}: the graph has changed"
+    if today.hash() != record["config_hash"]:
+        return f"{where}: the code reads these settings as another configuration ({today.hash()})"
+    return ""
+
+
+@lru_cache
+def _fingerprint(dataset: str) -> str | None:
+    """Return the fingerprint of an embedded graph; None for one that would have to be downloaded."""
+    if dataset not in datasets.EMBEDDED:
+        return None
+    return datasets.fingerprint(datasets.load(dataset, Path()))
 
 
 def _whole(gathered: Gathered) -> Iterable[tuple[Path, str, OpenRecord]]:
@@ -134,6 +175,13 @@ def _without_kind(records: Sequence[OpenRecord], kinds: Mapping[str, list[str]])
         f"({', '.join(r['given'])} set)"
         for r in lost.values()
     ]
+
+
+def _description(study: Path) -> str:
+    """Return how a search chose its configurations, or an empty string for a study without a search."""
+    chosen = study / SEARCHED[0]
+    content = yaml.safe_load(chosen.read_text(encoding="utf-8")) if chosen.is_file() else {}
+    return str((content or {}).get("description", ""))
 
 
 def _place(record: OpenRecord) -> tuple[Any, ...]:
@@ -220,30 +268,41 @@ def _predictions(
 ) -> tuple[dict[str, list[str]], dict[str, np.ndarray], int]:
     """Return configurations and arrays by graph and seed, and how many runs have no predictions.
 
-    Rows are queries, sorted by true class, and columns are configurations. Methods often agree on a query, so
-    this order compresses well.
+    A graph has one array of labels, and a seed has one bit per node: whether it is a query. Rows of
+    predictions are queries sorted by true class, and columns are configurations. Methods often agree on a
+    query, so this order compresses well.
     """
     hashes: dict[str, list[str]] = {}
     columns: dict[str, list[np.ndarray]] = {}
-    arrays: dict[str, np.ndarray] = {}
+    asked: dict[str, np.ndarray] = {}
+    labels: dict[str, dict[int, int]] = {}
     missing = 0
     for record in records:
-        key = (record["config_hash"], record["seed"])
+        key, dataset = (record["config_hash"], record["seed"]), record["config"]["dataset"]
         path = folders[key].predictions_of(key)
         if not path.exists():
             missing += 1
             continue
         found = read_predictions(path)
-        order = np.lexsort((found.queries[-1], found.true[-1]))
-        query, true, given = (each[-1][order] for each in (found.queries, found.true, found.predicted))
-        name = f"{record['config']['dataset']} {record['seed']}"
-        if not np.array_equal(arrays.setdefault(f"query {name}", query), query):
+        query, true, given = (each[-1] for each in (found.queries, found.true, found.predicted))
+        name, order = f"{dataset} {record['seed']}", np.lexsort((query, true))
+        if not np.array_equal(asked.setdefault(name, np.sort(query)), np.sort(query)):
             raise UserError(f"{path}: its queries differ from those of other methods.")
-        arrays[f"true {name}"] = true
+        labels.setdefault(dataset, {}).update(zip(query.tolist(), true.tolist(), strict=True))
         hashes.setdefault(name, []).append(key[0])
-        columns.setdefault(name, []).append(given)
-    arrays |= {f"predicted {name}": np.stack(given, axis=1) for name, given in columns.items()}
-    return hashes, {name: _narrow(array) for name, array in arrays.items()}, missing
+        columns.setdefault(name, []).append(given[order])
+    arrays = {f"labels {name}": _by_node(known) for name, known in labels.items()}
+    for name, query in asked.items():
+        arrays[f"asked {name}"] = np.packbits(np.isin(np.arange(query.max() + 1), query))
+        arrays[f"predicted {name}"] = _narrow(np.stack(columns[name], axis=1))
+    return hashes, arrays, missing
+
+
+def _by_node(known: Mapping[int, int]) -> np.ndarray:
+    """Return the label of each node, and -1 for nodes that are never queries."""
+    labels = np.full(max(known) + 1, -1)
+    labels[list(known)] = list(known.values())
+    return _narrow(labels)
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:
