@@ -2,7 +2,7 @@
 
 python -m study.build_references results/tuned results/defaults
 
-The file has the records of all methods under the strict protocol. For tuned methods, it also has the
+The file has the records of all methods under a protocol without leaks. For tuned methods, it also has the
 predictions of the last session, if the studies saved them. The same folders give the same bytes.
 """
 
@@ -12,7 +12,7 @@ import io
 import json
 import sys
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def build(studies: Sequence[Path]) -> tuple[bytes, list[str]]:
     notes = [*gathered.damaged, *(f"left out, outdated: {why}" for why in sorted(old.values()))]
     kept = {key: value for key, value in sorted(chosen.items()) if key[0] not in old}
     if not kept:
-        raise UserError(f"{', '.join(map(str, studies))}: no current run of a strict test stream found.")
+        raise UserError(f"{', '.join(map(str, studies))}: no current run without leaks found.")
     records = [record for _, record in kept.values()]
     kinds = _kinds(gathered, {key[0] for key in kept})
     notes += _without_kind(records, kinds)
@@ -141,15 +141,11 @@ def _fingerprint(dataset: str) -> str | None:
     return datasets.fingerprint(datasets.load(dataset, Path()))
 
 
-def _whole(gathered: Gathered) -> Iterable[tuple[Path, str, OpenRecord]]:
-    """Return the records of test streams under the strict protocol; samples of a search hold classes out."""
+def _whole(gathered: Gathered) -> Iterator[tuple[Path, str, OpenRecord]]:
+    """Yield the records of test streams without leaks; the samples of a search hold classes out."""
     for path, study, record in gathered.records:
-        config = record["config"]
-        if (
-            config["protocol"] == "strict"
-            and not config["val_classes"]
-            and not record["validation"].get("last")
-        ):
+        held_out = record["config"]["val_classes"] or record["validation"].get("last") is not None
+        if not record["leaks"] and not held_out:
             yield path, study, record
 
 

@@ -236,7 +236,7 @@ def _summarise(plan: Plan, sampled: set[str], store: Store, options: LaunchOptio
     if records and options.report:
         _report(store, options, console)
     if records and options.with_references:
-        _compare(store, console)
+        compare_with_references(store.folder, console)
     return 1 if failed or left else 0
 
 
@@ -249,13 +249,13 @@ def _report(store: Store, options: LaunchOptions, console: Console) -> None:
         webbrowser.open(page.resolve().as_uri())
 
 
-def _compare(store: Store, console: Console) -> None:
+def compare_with_references(folder: Path, console: Console) -> None:
     """Compare the study with the reference results, or print why that is not possible."""
     from analysis.compare_report import write_comparison  # imports pandas and seaborn, which takes seconds
     from analysis.compare_words import landing
 
     try:
-        page, placed = write_comparison([store.folder], store.folder / "comparison")
+        page, placed = write_comparison([folder], folder / "comparison")
     except UserError as error:
         console.print(f"note: {error}", style="yellow", soft_wrap=True)
         return

@@ -84,6 +84,7 @@ PROGRAMS: dict[str, tuple[str, list[str]]] = {  # as typed: the module of its ma
     "hagmeta predict": ("hagmeta.__main__", ["predict"]),
     "hagmeta-study": ("study.launch", []),
     "hagmeta-report": ("analysis.__main__", []),
+    "hagmeta-report compare": ("analysis.__main__", ["compare"]),
 }
 WRONG_SPACES = (  # lines of a file, each with one mistake
     "datasets: [debain]",

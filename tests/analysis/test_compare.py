@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import analysis.compare
 import hagmeta
@@ -22,6 +24,7 @@ from analysis.references import References, read_references
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import config_hash
 from study.build_references import build
+from study.carry_out import compare_with_references
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 TASK: dict[str, Any] = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3, "features": "propagated"}
@@ -265,6 +268,18 @@ def test_the_command(
     assert main(["compare", str(own("Poor", POOR)), "--references", "defaults"]) == 2
     assert main(["compare", str(own("Poor", POOR)), "--margin", "0"]) == 2
     assert main(["compare", str(tmp_path / "none")]) == 2
+
+
+def test_a_study_compares_itself_or_says_why_not(
+    own: Callable[..., Path], tmp_path: Path, patched: None
+) -> None:
+    told = io.StringIO()
+    study = changed(own("Poor", POOR), tmp_path / "good")
+    compare_with_references(study, Console(file=told))
+    assert "Poor is behind" in told.getvalue() and (study / "comparison" / "index.html").exists()
+    other = changed(own("Poor", POOR), tmp_path / "other", {"k_shot": 2})
+    compare_with_references(other, Console(file=told))
+    assert "k_shot is 2, the references have 3" in told.getvalue() and not (other / "comparison").exists()
 
 
 def test_compare_in_python(own: Callable[..., Path], folder: Path, patched: None) -> None:

@@ -14,8 +14,10 @@ import hagmeta
 from analysis import references
 from analysis.references import DEFAULTS, TUNED, load_references, read_references
 from hagmeta.common.errors import UserError
+from hagmeta.config import RunConfig
 from study import build_references
 from study.build_references import MOST_BYTES, build, outdated
+from study.rerun_references import space_of
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 TASK = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3, "features": "propagated"}
@@ -153,6 +155,16 @@ def test_the_command_writes_the_file(study: Path, tmp_path: Path, capsys: pytest
     assert "made.npz" in capsys.readouterr().out
     assert build_references.main([str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+def test_references_run_again_with_the_same_hashes() -> None:
+    found = read_references()
+    space = space_of(found, TUNED, ["debian", "foldoc"], None)
+    hashes = {record["config_hash"] for record in found.of(TUNED, ["debian", "foldoc"])}
+    assert {RunConfig.from_mapping(case).hash() for case in space["cases"]} == hashes
+    assert space["seeds"] == sorted({record["seed"] for record in found.of(TUNED)})
+    with pytest.raises(UserError, match="unknown dataset of the tuned references 'debain'"):
+        space_of(found, TUNED, ["debain"], None)
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", None])
