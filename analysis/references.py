@@ -39,7 +39,7 @@ class LastSession:
 
     query: np.ndarray  # (queries,): nodes
     true: np.ndarray  # (queries,): classes
-    predicted: np.ndarray  # (queries, configurations): classes, or -1
+    predicted: np.ndarray  # (configurations, queries): classes, or -1
     hashes: list[str]  # of the configurations
 
 

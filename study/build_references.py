@@ -65,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def build(studies: Sequence[Path]) -> tuple[bytes, list[str]]:
-    """Return the bytes of the file, and messages about what was left out.
+def build(studies: Sequence[Path], most: int = MOST_BYTES) -> tuple[bytes, list[str]]:
+    """Return the bytes of the file, at most `most`, and messages about what was left out.
 
     Raises:
         UserError: A study has no usable run, two configurations of a method claim the same place, runs of one
@@ -99,10 +99,30 @@ def build(studies: Sequence[Path]) -> tuple[bytes, list[str]]:
         "launches": sorted({launch["command"] for launch in gathered.launches}),
         "searches": sorted(filter(None, (_description(study.folder) for study in gathered.studies))),
     }
-    content = _archive(header, arrays | predicted)
-    if len(content) > MOST_BYTES:
-        raise UserError(f"the file would have {len(content):,} bytes; expected at most {MOST_BYTES:,}.")
-    return content, notes
+    content, left_out = _limited(header, arrays, predicted, most)
+    return content, notes + left_out
+
+
+def _limited(
+    header: dict[str, Any], arrays: Mapping[str, np.ndarray], predicted: dict[str, np.ndarray], most: int
+) -> tuple[bytes, list[str]]:
+    """Return the file with the predictions of as many seeds as fit into `most` bytes, and a message."""
+    content, left = _archive(header, {**arrays, **predicted}), []
+    while len(content) > most and header["predicted"]:
+        last = max(map(_seed, header["predicted"]))
+        left.append(last)
+        header["predicted"] = {n: each for n, each in header["predicted"].items() if _seed(n) != last}
+        predicted = {n: each for n, each in predicted.items() if n.startswith("labels") or _seed(n) != last}
+        content = _archive(header, {**arrays, **predicted})
+    if len(content) > most:
+        raise UserError(f"the file would have {len(content):,} bytes; expected at most {most:,}.")
+    seeds = ", ".join(map(str, sorted(left)))
+    return content, [f"left out to stay below {most:,} bytes: predictions of seeds {seeds}"] * bool(left)
+
+
+def _seed(name: str) -> int:
+    """Return the seed at the end of the name of an array."""
+    return int(name.split()[-1])
 
 
 def outdated(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -264,9 +284,8 @@ def _predictions(
 ) -> tuple[dict[str, list[str]], dict[str, np.ndarray], int]:
     """Return configurations and arrays by graph and seed, and how many runs have no predictions.
 
-    A graph has one array of labels, and a seed has one bit per node: whether it is a query. Rows of
-    predictions are queries sorted by true class, and columns are configurations. Methods often agree on a
-    query, so this order compresses well.
+    A graph has one array of labels, and a seed has one bit per node: whether it is a query. Predictions are
+    an array (configurations, queries), with queries sorted by true class, so that it compresses well.
     """
     hashes: dict[str, list[str]] = {}
     columns: dict[str, list[np.ndarray]] = {}
@@ -290,7 +309,7 @@ def _predictions(
     arrays = {f"labels {name}": _by_node(known) for name, known in labels.items()}
     for name, query in asked.items():
         arrays[f"asked {name}"] = np.packbits(np.isin(np.arange(query.max() + 1), query))
-        arrays[f"predicted {name}"] = _narrow(np.stack(columns[name], axis=1))
+        arrays[f"predicted {name}"] = _narrow(np.stack(columns[name]))
     return hashes, arrays, missing
 
 

@@ -103,12 +103,26 @@ def test_records_and_predictions_survive(study: Path, results: list[hagmeta.Resu
             assert own["classes_met"] == record["classes_met"]
             last = found.predictions(record["config"]["dataset"], record["seed"])
             assert last is not None
-            column = last.predicted[:, last.hashes.index(record["config_hash"])]
+            column = last.predicted[last.hashes.index(record["config_hash"])]
             given = dict(zip(last.query.tolist(), column.tolist(), strict=True))
             queries, predicted = predictions.queries[-1].tolist(), predictions.predicted[-1].tolist()
             assert given == dict(zip(queries, predicted, strict=True))
             assert np.mean(column == last.true) == pytest.approx(record["accuracy"][-1])
     assert found.predictions("debian", 0) is None
+
+
+def test_the_predictions_of_some_seeds_are_left_out_of_a_file_that_is_too_large(
+    study: Path, tmp_path: Path
+) -> None:
+    path, whole = tmp_path / "references.npz", build([study])[0]
+    content, notes = build([study], most=len(whole) - 1)
+    path.write_bytes(content)
+    assert notes == [f"left out to stay below {len(whole) - 1:,} bytes: predictions of seeds 2"]
+    found = read_references(path)
+    assert found.predictions(GRAPH, 2) is None and found.predictions(GRAPH, 1) is not None
+    assert len(found.records) == 6
+    with pytest.raises(UserError, match="expected at most 100"):
+        build([study], most=100)
 
 
 def test_references_become_the_results_of_a_report(study: Path, tmp_path: Path) -> None:
