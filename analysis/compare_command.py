@@ -36,13 +36,13 @@ def compare_command(arguments: Sequence[str]) -> None:
         margin=margin_of(options.margin),
         command=shlex.join([*prog.split(), *arguments]),
     )
-    from analysis.compare_words import landing
+    from analysis.compare_words import sentences
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
     for refusal in placed.refusals:
         console.print(f"not compared: {refusal.words}", style="yellow")
-    for label in placed.labels:
-        console.print(landing(placed.of(label)))
+    for sentence in sentences(placed):
+        console.print(sentence)
     console.print(f"comparison: {page}")
     if options.open:
         webbrowser.open(page.resolve().as_uri())

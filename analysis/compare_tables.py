@@ -18,6 +18,7 @@ from analysis.table import Cell, Table
 from analysis.tables import DIFFERENCES, INTERVAL, difference_cell, estimate_cell, verdict_cell
 from analysis.words import a_look, listed
 
+SEE = "The table of where it lands says how differences were tested."
 VERDICTS = {AHEAD: "ahead", EQUIVALENT: "equivalent", UNDECIDED: "undecided", BEHIND: "behind"}
 
 
@@ -27,7 +28,7 @@ def compare_tables(placed: Placed) -> Iterator[Table]:
         yield landing_table(placed, label)
     yield paper_table(placed)
     for standing in placed.standings:
-        yield graph_table(placed, standing)
+        yield graph_table(standing)
     if len({each.dataset for each in placed.standings}) >= FEWEST_FOR_INTERVALS and (
         table := rating_table(placed.results)
     ):
@@ -123,7 +124,7 @@ def paper_table(placed: Placed) -> Table:
     )
 
 
-def graph_table(placed: Placed, standing: Standing) -> Table:
+def graph_table(standing: Standing) -> Table:
     """Return every reference on one graph: accuracy, difference, verdict and cost, the highest first."""
     panel, label = standing.panel, standing.label
     last, average = panel.by_seed("last"), panel.by_seed("average")
@@ -152,7 +153,7 @@ def graph_table(placed: Placed, standing: Standing) -> Table:
         title=f"{label} and every reference: {panel.title}",
         caption=(
             f"{INTERVAL} Differences are {label} minus the method of the row, in points; an asterisk marks "
-            f"ahead or behind. {placed.tests.words} {ABOUT} {_devices(standing)}"
+            f"ahead or behind. {SEE} {ABOUT} {_devices(standing)}"
         ),
         columns=["method", "last session", "average", f"{label} minus it", "verdict", "seconds per seed"],
         rows=rows,

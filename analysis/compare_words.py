@@ -36,20 +36,20 @@ def sentences(placed: Placed) -> Iterator[str]:
 
 
 def landing(standings: Sequence[Standing]) -> str:
-    """Return "Mine is level with RanPAC on debian, and behind FeCAM on foldoc and wordnet."."""
-    parts, named = [], False
+    """Return "Mine is level with RanPAC on debian, and behind FeCAM on foldoc. These are ..."."""
+    parts, named = [], []
     for verdict, words in TO_THE_BEST.items():
         where: dict[str, list[str]] = {}  # graphs by who is compared there
         for each in standings:
             if each.lead.verdict == verdict:
                 who = "every reference" if each.ahead_of_all else each.best
-                named = named or not each.ahead_of_all
+                named += [] if each.ahead_of_all else [each.best]
                 where.setdefault(who, []).append(each.dataset)
-        if where:
-            parts.append(f"{words} {listed([f'{who} on {listed(names)}' for who, names in where.items()])}")
+        parts += [f"{words} {who} on {listed(names)}" for who, names in where.items()]
     told = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, and {parts[-1]}"
-    best = "the best reference" + (" of each graph" if len(standings) > 1 else "")
-    return f"{standings[0].label} is {told}." + f" This compares it with {best}." * named
+    one = len(set(named)) == 1
+    which = f"{named[0]} is the best reference there." if one else "These are the best references there."
+    return f"{standings[0].label} is {told}." + f" {which}" * bool(named)
 
 
 def on_graph(standing: Standing, *, named: bool = False) -> str:
@@ -72,8 +72,9 @@ def on_graph(standing: Standing, *, named: bool = False) -> str:
     ]
     if not told:
         return f"{words} {count_of_seeds(own.seeds).capitalize()} are too few to test differences."
-    minus = f"{points(standing.lead)} points from {standing.best}, the best reference"
-    return f"{words} It is {listed(told)}. Its difference is {minus}."
+    rival = f"{standing.best}, the best reference"
+    lead = points(standing.lead, unit=" points")
+    return f"{words} It is {'; '.join(told)}. The difference from {rival}, is {lead}."
 
 
 def _some(labels: list[str]) -> str:

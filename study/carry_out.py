@@ -252,7 +252,7 @@ def _report(store: Store, options: LaunchOptions, console: Console) -> None:
 def compare_with_references(folder: Path, console: Console) -> None:
     """Compare the study with the reference results, or print why that is not possible."""
     from analysis.compare_report import write_comparison  # imports pandas and seaborn, which takes seconds
-    from analysis.compare_words import landing
+    from analysis.compare_words import sentences
 
     try:
         page, placed = write_comparison([folder], folder / "comparison")
@@ -263,6 +263,6 @@ def compare_with_references(folder: Path, console: Console) -> None:
         console.print(
             f"note: not compared with the references: {refusal.words}", style="yellow", soft_wrap=True
         )
-    for label in placed.labels:
-        console.print(landing(placed.of(label)), soft_wrap=True)
+    for sentence in sentences(placed):
+        console.print(sentence, soft_wrap=True)
     console.print(f"comparison: {page}", soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.compare import Placed, Standing
+from analysis.compare_tables import SEE
 from analysis.drawing import Drawing
 from analysis.figures import style
 from analysis.inference import AHEAD, BEHIND, EQUIVALENT
@@ -43,7 +44,7 @@ def _differences(standing: Standing, placed: Placed) -> Drawing:
         f"Each row is {standing.label} minus one reference at the last session, with Student's 95 % interval."
         " Intervals are not corrected. Blue dots are ahead, black squares equivalent, orange triangles"
         " behind, and grey diamonds undecided or not tested. The highest reference is at the top. The"
-        f" grey band is the margin of {margin:g} point{'s' * (margin != 1)}. {placed.tests.words}"
+        f" grey band is the margin of {margin:g} point{'s' * (margin != 1)}. {SEE}"
     )
     title = f"{standing.label} minus each reference: {standing.panel.title}"
     return Drawing(slug("against", standing.label, standing.dataset), "comparison", title, caption, figure)
