@@ -89,6 +89,7 @@ def paragraph(placed: Placed, label: str) -> str:
     rivals = len(set().union(*(each.rivals for each in standings)))
     seeds = sorted({each.lead.seeds for each in standings})
     count = count_of_seeds(seeds[-1]) if len(seeds) == 1 else f"{seeds[0]} to {count_of_seeds(seeds[-1])}"
+    protocol = standings[0].panel.runs["protocol"].iloc[0]
     how = (
         "whose hyperparameters were tuned per graph"
         if placed.kind == TUNED
@@ -96,8 +97,9 @@ def paragraph(placed: Placed, label: str) -> str:
     )
     first = (
         f"We compare {label} with {rivals} methods {how}, using the reference results of hagmeta "
-        f"{number[SOFTWARE]}. All methods solve the same tasks under its strict protocol {number[HAG_META]}, "
-        f"with {count} in common. We report {placed.results.metric} at the last session."
+        f"{number[SOFTWARE]}. All methods solve the same tasks of graph few-shot class-incremental learning "
+        f"{number[HAG_META]} under its {protocol} protocol, with {count} in common. We report "
+        f"{placed.results.metric} at the last session."
     )
     found = [_in_paper(each, number, placed) for each in standings]
     tests = (
