@@ -46,7 +46,7 @@ def why_not(own: Sequence[OpenRecord], references: References, kind: str) -> lis
     first, everyone = own[0], references.of(kind)
     dataset = matching(first, everyone)
     if dataset is None:
-        return [_no_graph(first, own, everyone, references.datasets)]
+        return [_no_graph(first, own, everyone, kind)]
     theirs = [record for record in everyone if record["config"]["dataset"] == dataset]
     if found := [*_task(first, theirs), *_revisions(first, theirs)]:
         return found
@@ -91,9 +91,9 @@ def _revision(record: OpenRecord, part: str) -> int:
 
 def _orders(own: Sequence[OpenRecord], theirs: Sequence[OpenRecord]) -> Iterable[str]:
     orders = {record["seed"]: record["classes_met"] for record in theirs}
-    for record in own:
-        if record["classes_met"] != orders.get(record["seed"], record["classes_met"]):
-            yield f"seed {record['seed']} draws other classes than the references"
+    other = [r["seed"] for r in own if r["classes_met"] != orders.get(r["seed"], r["classes_met"])]
+    if other:
+        yield f"with seeds {spanned(sorted(other))}, classes arrive in another order than in the references"
 
 
 def _seeds(own: Sequence[OpenRecord], theirs: Sequence[OpenRecord], dataset: str) -> Iterable[str]:
@@ -128,17 +128,20 @@ def _typed(value: Any) -> str:
 
 
 def _no_graph(
-    first: OpenRecord, own: Sequence[OpenRecord], references: Sequence[OpenRecord], datasets: Sequence[str]
+    first: OpenRecord, own: Sequence[OpenRecord], references: Sequence[OpenRecord], kind: str
 ) -> str:
     name = without_hash(first["config"]["dataset"])
-    if name in {record["config"]["dataset"] for record in references}:
+    datasets = sorted({record["config"]["dataset"] for record in references})
+    if not datasets:
+        return f"there are no {kind} references"
+    if name in datasets:
         return f"this graph is not the {name} of the references: edges, labels or features differ"
     seeds = sorted(record["seed"] for record in own)
     task = "".join(f" --set {key}={_typed(first['config'][key])}" for key in first["given"] if key in TASK)
     methods = ",".join(cheapest(references))
     path = first["config"]["dataset"].removeprefix("npz:")
     return (
-        f"no references have this graph; they have {listed(list(datasets))}. To compare, run the five "
+        f"no {kind} references have this graph; they have {listed(datasets)}. To compare, run the five "
         f"cheapest methods on it and then `{as_typed('hagmeta-report')}`: {as_typed('hagmeta-study')} "
         f"--methods {methods} --dataset {without_hash(path)} --seeds {spanned(seeds)}{task}"
     )

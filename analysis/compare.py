@@ -127,7 +127,7 @@ def place(
     if not kept:
         reasons = " ".join(each.words for each in refusals)
         raise UserError(f"cannot compare with the references. {reasons}")
-    own = _with_names(results_of(replace(gathered, records=kept), metric))
+    own = _new_first(_with_names(results_of(replace(gathered, records=kept), metric)), references)
     hashes, seeds = set(own.runs["config_hash"]), own.runs.groupby("dataset")["seed"].agg(set)
     theirs = [
         record
@@ -175,6 +175,13 @@ def _with_names(own: Results) -> Results:
         return own
     labels = dict(zip(configs["config_hash"], named_by_method(configs), strict=True))
     return replace(own, runs=own.runs.assign(label=own.runs["config_hash"].map(labels)))
+
+
+def _new_first(own: Results, references: References) -> Results:
+    """Return results with the methods first that the references do not have."""
+    known = {record["config"]["method"] for record in references.records}
+    runs = own.runs.sort_values("method", key=lambda column: column.isin(known), kind="stable")
+    return replace(own, runs=runs)
 
 
 def _joined(own: Results, theirs: Results) -> tuple[Results, tuple[str, ...]]:

@@ -85,10 +85,6 @@ class References:
             "validation": {},
         }
 
-    @property
-    def datasets(self) -> list[str]:
-        return sorted({each["config"]["dataset"] for each in self.header["configurations"]})
-
     def of(self, kind: str, datasets: Sequence[str] | None = None) -> list[OpenRecord]:
         """Return the records of a kind, on some datasets or on all."""
         choose("kind of references", kind, KINDS)

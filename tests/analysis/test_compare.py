@@ -191,7 +191,7 @@ def test_few_common_seeds_are_compared_but_not_tested(
     [
         ({"revisions": {"protocol": 1}}, "the protocol has revision 1, the references have 2"),
         ({"data": "0" * 64}, "this graph is not the .+ of the references"),
-        ({"classes_met": list(range(8))}, "seed 0 draws other classes than the references"),
+        ({"classes_met": list(range(8))}, "with seeds 0-9, classes arrive in another order"),
         ({"oracle": True}, "it is an oracle"),
     ],
 )
@@ -205,12 +205,29 @@ def test_other_data_is_refused(
 def test_a_graph_without_references_is_told_the_cheapest_methods(tmp_path: Path) -> None:
     graph = "synthetic:nodes=200,edges=800,features=30,classes=10"
     hagmeta.run("sgc-ncm", graph, seeds=3, **TASK).save(tmp_path)
-    with pytest.raises(UserError, match="no references have this graph") as error:
+    with pytest.raises(UserError, match="no tuned references have this graph") as error:
         place([tmp_path])
     five = cheapest(read_references().of("tuned"))
     assert len(five) == 5 and not {"joint", "frozen"} & set(five)
     assert f"--methods {','.join(five)} --dataset {graph} --seeds 0-2" in str(error.value)
     assert "--set k_shot=3" in str(error.value)
+
+
+def test_a_graph_is_known_by_its_content(
+    own: Callable[..., Path], references: References, tmp_path: Path
+) -> None:
+    study = changed(own("Poor", POOR), tmp_path, {"dataset": "renamed@0123456789ab"})
+    (standing,) = place([study], references=references).standings
+    assert standing.dataset == GRAPH and standing.rank == 4
+
+
+def test_methods_that_the_references_lack_come_first(
+    own: Callable[..., Path], references: References, folder: Path, tmp_path: Path
+) -> None:
+    again = changed(folder / "tuned", tmp_path, {"hops": 7})
+    placed = place([again, own("Poor", POOR)], references=references)
+    assert placed.labels[0] == "Poor" and "SGC-NCM (yours)" in placed.labels[1:]
+    assert all(set(each.rivals) == set(METHODS_BY_TITLE) for each in placed.standings)
 
 
 def test_what_can_be_compared_is_compared(
@@ -289,7 +306,7 @@ def test_compare_in_python(own: Callable[..., Path], folder: Path, patched: None
     assert "Poor ranks 4 of 4" in found.title
     assert {pair.other for pair in found.pairs} == set(METHODS_BY_TITLE)
     assert {pair.last.verdict for pair in found.pairs} == {"behind"}
-    with pytest.raises(UserError, match="no references have this graph"):
+    with pytest.raises(UserError, match="there are no defaults references"):
         hagmeta.compare(result, references="defaults")
     with pytest.raises(UserError, match="expected one or more"):
         hagmeta.compare(references=True)
