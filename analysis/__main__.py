@@ -1,6 +1,7 @@
 """Write a report from the command line: tables, figures and one page.
 
 python -m analysis results/ablation
+python -m analysis compare results/mine
 """
 
 from __future__ import annotations
@@ -13,19 +14,24 @@ from pathlib import Path
 
 from rich.console import Console
 
+from analysis.compare_command import compare_command, margin_of
 from hagmeta.common.command import Parser, as_typed, show_error
 from hagmeta.common.errors import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with `arguments` and return the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
     prog = as_typed("hagmeta-report")
-    parser = Parser(prog=prog, description="Write tables, figures and a report from the records of studies.")
+    parser = Parser(
+        prog=prog,
+        description="Write tables, figures and a report from the records of studies.",
+        epilog=f"`{prog} compare RESULTS` places results among the reference results.",
+    )
     add = parser.add_argument
     add("results", nargs="+", type=Path, metavar="RESULTS", help="folder of a study, or folder of studies")
     add("--out", type=Path, metavar="DIR", help="folder to write to (default: report in the first RESULTS)")
-    add("--compare", choices=["published"], help="require the paper's numbers: fail if it has none")
+    add("--published", action="store_true", help="require the paper's numbers: fail if it has none")
     add("--metric", metavar="NAME", help="score for headlines, tests and figures (default: macro accuracy)")
     add(
         "--margin",
@@ -49,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--by", metavar="KEY", help="compare the values of this setting, and separate all other settings")
     add("--open", action="store_true", help="open the report in a browser")
     try:
+        if arguments[:1] == ["compare"]:
+            compare_command(arguments[1:])
+            return 0
         options = parser.options(arguments)
         import matplotlib
 
@@ -59,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page = write_report(
             options.results,
             options.out or options.results[0] / "report",
-            compare=options.compare is not None,
+            published=options.published,
             metric=options.metric,
-            margin=_margin(options.margin),
+            margin=margin_of(options.margin),
             where=_conditions(options.where),
             by=options.by,
             baseline=options.baseline,
@@ -74,12 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.open:
         webbrowser.open(page.resolve().as_uri())
     return 0
-
-
-def _margin(points: float) -> float:
-    if not 0 < points < 100:
-        raise UserError(f"--margin {points:g}: expected a number of points between 0 and 100.")
-    return points / 100
 
 
 def _conditions(given: Sequence[str]) -> dict[str, list[str]]:

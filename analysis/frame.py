@@ -280,24 +280,27 @@ def _told_apart(panels: list[Panel], keys: Sequence[str]) -> list[Panel]:
     return found
 
 
-def read(folders: Sequence[Path], metric: str | None = None) -> Results:
-    """Return all records of `folders`, which are studies or folders of studies.
+@dataclass(frozen=True)
+class Gathered:
+    """The records of some studies, and what is known about the studies."""
 
-    Scores use `metric`. The default is macro accuracy if all records have it, otherwise accuracy. Raise
-    `UserError` if there is no finished run.
-    """
-    studies = [StudyFolder(study) for folder in folders for study in _studies(folder)]
-    whole: list[tuple[Path, str, OpenRecord]] = []
-    damaged: list[str] = []
-    launches: list[dict[str, Any]] = []
-    searches: Searches = {}
-    for study in studies:
+    studies: list[StudyFolder]
+    records: list[tuple[Path, str, OpenRecord]]  # file, name of the study, record
+    launches: list[dict[str, Any]]
+    searches: Searches
+    damaged: list[str]
+
+
+def gather(folders: Sequence[Path]) -> Gathered:
+    """Read all records of `folders` that count; of a search, only the runs of chosen configurations do."""
+    found = Gathered([StudyFolder(study) for folder in folders for study in _studies(folder)], [], [], {}, [])
+    for study in found.studies:
         its_launches, broken = _launches(study)
-        damaged += broken
+        found.damaged.extend(broken)
         searching = newest_searches(its_launches)
-        launches += searching or its_launches
+        found.launches.extend(searching or its_launches)
         if searching:
-            searches[study.folder.name] = together(searching)
+            found.searches[study.folder.name] = together(searching)
         for path in study.record_files():
             if not confirms(searching, path.parent.name, path.stem):
                 continue
@@ -306,42 +309,56 @@ def read(folders: Sequence[Path], metric: str | None = None) -> Results:
                 _check(record)
                 record.pop("class_accuracy", None)  # half the size of a record, and not used here
             except ValueError as error:
-                damaged.append(f"{path}: {error}")
+                found.damaged.append(f"{path}: {error}")
                 continue
-            whole.append((path, study.folder.name, record))
-    planned = {(record["config_hash"], record["seed"]) for _, _, record in whole}
-    graphs = _told_by_graph([record for _, _, record in whole])
+            found.records.append((path, study.folder.name, record))
+    return found
+
+
+def read(folders: Sequence[Path], metric: str | None = None) -> Results:
+    """Return all records of `folders`, which are studies or folders of studies.
+
+    Scores use `metric`. The default is macro accuracy if all records have it, otherwise accuracy. Raise
+    `UserError` if there is no finished run.
+    """
+    return results_of(gather(folders), metric)
+
+
+def results_of(gathered: Gathered, metric: str | None = None) -> Results:
+    """Return the records of `gathered` as tables; see `read`."""
+    planned = {(record["config_hash"], record["seed"]) for _, _, record in gathered.records}
+    graphs = _told_by_graph([record for _, _, record in gathered.records])
     found: dict[tuple[str, int], tuple[str, OpenRecord]] = {}
     conflicts = []
-    for path, name, record in whole:
+    for path, name, record in gathered.records:
         _, other = found.setdefault((record["config_hash"], record["seed"]), (name, record))
         if other["accuracy"] != record["accuracy"]:
             conflicts.append(f"{path}: accuracies differ from the same run in another folder; left out")
-    failed = [lost for study in studies for key, lost in _failures(study) if key not in planned]
+    folders = [study.folder for study in gathered.studies]
+    failed = [lost for study in gathered.studies for key, lost in _failures(study) if key not in planned]
     if not found:
-        state = f"failed runs: {len(failed)}, damaged files: {len(damaged)}"
+        state = f"failed runs: {len(failed)}, damaged files: {len(gathered.damaged)}"
         raise UserError(f"{', '.join(map(str, folders))}: no finished run found ({state}).")
-    lost = {each.words: each for launch in launches for each in _missing(launch, planned)}
-    missing = [lost[words] for words in sorted(lost)]
+    lost = {each.words: each for launch in gathered.launches for each in _missing(launch, planned)}
     names, records = zip(*found.values(), strict=True)
     metric = _metric(records, metric)
-    today = with_traits(with_short_names(with_later_settings(records)), launches)
+    today = with_traits(with_short_names(with_later_settings(records)), gathered.launches)
     others, today = _additional(today)
-    runs, sessions, keys = _tables(zip(names, today, strict=True), metric, searches, others)
+    runs, sessions, keys = _tables(zip(names, today, strict=True), metric, gathered.searches, others)
     return Results(
         runs,
         sessions,
         keys,
         metric,
-        [study.folder for study in studies],
-        launches,
+        folders,
+        gathered.launches,
         failed,
-        missing,
-        damaged,
+        [lost[words] for words in sorted(lost)],
+        gathered.damaged,
         conflicts,
-        searches,
+        gathered.searches,
         graphs=graphs,
-        untitled=undescribed(records, launches),
+        untitled=undescribed(records, gathered.launches),
         others=others,
     )
 

@@ -47,7 +47,7 @@ def labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     configs = runs.drop_duplicates("config_hash")
     setting = [key for key in SETTING if key in keys]
     if compares_methods(configs, setting):
-        labels = _by_method(configs)
+        labels = named_by_method(configs)
     else:
         labels = describe(configs, [key for key in keys if key not in SETTING])
     # Two configurations of one setting must never share a name.
@@ -65,7 +65,7 @@ def compares_methods(configs: pd.DataFrame, setting: list[str]) -> bool:
     return configs["method"].nunique() > 1 and not configs.duplicated([*setting, "method"]).any()
 
 
-def _by_method(configs: pd.DataFrame) -> pd.Series:
+def named_by_method(configs: pd.DataFrame) -> pd.Series:
     """Return the method's title, with the transductive marks that hold in all its configurations."""
     titles: dict[str, str] = {}
     always: dict[str, list[str]] = {}

@@ -20,6 +20,7 @@ from analysis.table import Cell, Table
 
 TEMPLATES = Path(__file__).parent / "templates"
 SECTIONS = {
+    "landing": "Where it lands",
     "curves": "Accuracy by session",
     "ablation": "Ablation",
     "datasets": "Ranking over datasets",
@@ -74,6 +75,15 @@ class Notice:
 
     title: str
     lines: list[str]
+
+
+@dataclass(frozen=True)
+class Pasted:
+    """A paragraph to copy, and the citations that its numbers point to."""
+
+    title: str
+    paragraph: str
+    citations: list[str]
 
 
 @dataclass(frozen=True)
@@ -181,11 +191,12 @@ def render(
     command: str,
     data: str,
     leaks: bool,
+    pasted: Sequence[Pasted] = (),
 ) -> str:
     """Return the whole page as HTML.
 
     `command` is shown as the command that made the page, `data` is the name of the file with all numbers, and
-    `leaks` tells whether some results come from a protocol that leaks.
+    `leaks` tells whether some results come from a protocol that leaks. `pasted` are paragraphs to copy.
     """
     style, script = _asset("style.css"), _asset("script.js")
     return (
@@ -201,6 +212,7 @@ def render(
             command=command,
             data=Link(quote(data), data),
             leaks=leaks,
+            pasted=pasted,
             style=style,
             script=script,
             policy=_policy(style, script),

@@ -38,7 +38,7 @@ def write_report(
     folders: Sequence[Path],
     out: Path,
     *,
-    compare: bool = False,
+    published: bool = False,
     metric: str | None = None,
     margin: float = MARGIN,
     where: Mapping[str, Sequence[str]] | None = None,
@@ -51,7 +51,7 @@ def write_report(
     Args:
         folders: studies, or folders of studies.
         out: the folder of the report.
-        compare: fail if the paper has no numbers for these datasets and settings.
+        published: fail if the paper has no numbers for these datasets and settings.
         metric: the score that headlines, tests and figures use; macro accuracy by default.
         margin: differences below it count as equivalent, as a share (0.01 is one point).
         where: use only the runs whose settings have one of these values.
@@ -69,22 +69,22 @@ def write_report(
         results = results.by(by)
     if baseline:
         results = results.against(baseline)
-    published = list(published_tables(results))
-    if compare and not published:
+    printed = list(published_tables(results))
+    if published and not printed:
         names = ", ".join(sorted(set(results.runs["dataset"])))
         raise UserError(
-            f"--compare published: the paper has no numbers for {names} in these settings. "
+            f"--published: the paper has no numbers for {names} in these settings. "
             "Leave the option out, or report on a dataset of the paper."
         )
     later = follower_tables(results)
     own = (across_tables, _rated, make_tables, margin_tables, rank_tables)
-    tables = list(_named_apart([*(each for make in own for each in make(results)), *published, *later]))
+    tables = list(named_apart([*(each for make in own for each in make(results)), *printed, *later]))
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = [path for each in tables for path in table.save(each, out / "tables")]
-        pictures = [_saved(drawing, out) for drawing in _named_apart(figures.draw_all(results))]
-        _remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
-        _write_frame(results, out / "frame.parquet")
+        pictures = [save_drawing(drawing, out) for drawing in named_apart(figures.draw_all(results))]
+        remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
+        write_frame(results, out / "frame.parquet")
         page = render(
             title=_title(results),
             facts=facts(results),
@@ -104,7 +104,7 @@ def write_report(
     return out / "index.html"
 
 
-def _named_apart(items: Iterable[Item]) -> Iterator[Item]:
+def named_apart(items: Iterable[Item]) -> Iterator[Item]:
     """Yield the items with unique names, so that none overwrites the files of another."""
     seen: Counter[str] = Counter()
     for item in items:
@@ -184,7 +184,7 @@ def notices(results: Results) -> list[Notice]:
         "conflicts": ("Runs with different results in two folders", results.conflicts),
         "graphs": ("Different graphs with the same dataset name", results.graphs),
         "untitled": ("Methods without a description", _untitled(results)),
-        "asymmetry": ("Differences are not symmetric", _asymmetry(results)),
+        "asymmetry": ("Differences are not symmetric", asymmetry(claims(results).asymmetry)),
     }
     found = [Notice(title, lines) for title, lines in listed.values() if lines]
     mixed = [
@@ -207,9 +207,8 @@ def _untitled(results: Results) -> list[str]:
     ]
 
 
-def _asymmetry(results: Results) -> list[str]:
-    """Return a warning if the data contradict the symmetry that the tests assume."""
-    p = claims(results).asymmetry
+def asymmetry(p: float) -> list[str]:
+    """Return a warning if the data contradict the symmetry that the tests assume, with this p."""
     if not p < LEVEL:
         return []
     return [
@@ -218,20 +217,21 @@ def _asymmetry(results: Results) -> list[str]:
     ]
 
 
-def _saved(drawing: Drawing, out: Path) -> Picture:
+def save_drawing(drawing: Drawing, out: Path) -> Picture:
+    """Write a figure to the folder of a report, and return it as the page shows it."""
     files = figures.save(drawing, out / "figures")
     words = drawing.name, drawing.section, drawing.title, drawing.caption
     return Picture(*words, files["svg"], list(files.values()), drawing.leaks)
 
 
-def _remove_others(out: Path, written: set[Path]) -> None:
+def remove_others(out: Path, written: set[Path]) -> None:
     """Delete the tables and figures of an earlier report that this one did not write."""
     for pattern in ("tables/*.csv", "tables/*.md", "tables/*.tex", "figures/*.svg", "figures/*.p[dn][fg]"):
         for path in set(out.glob(pattern)) - written:
             path.unlink()
 
 
-def _write_frame(results: Results, path: Path) -> None:
+def write_frame(results: Results, path: Path) -> None:
     """Write one row per run and session with every setting; settings with mixed types become text."""
     frame = results.sessions.copy()
     for key in results.keys:

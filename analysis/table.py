@@ -36,6 +36,7 @@ class Table:
     numbers: pd.DataFrame  # the numbers behind the cells, for the CSV file
     notes: list[str] = field(default_factory=list)
     reference: int | None = None  # the row that the others are compared with
+    reference_badge: str = "reference"  # next to the name of that row
     leaks: bool = False  # some of its numbers come from a protocol that leaks
     paper: Table | None = None  # a narrow version for LaTeX
     badge: str = ""  # a warning next to the title

@@ -297,12 +297,14 @@ def _limits(name: str, difference: Difference) -> dict[str, float]:
     return {name: difference.mean, f"{name}_low": difference.low, f"{name}_high": difference.high}
 
 
-def compare(*results: Result) -> Comparison:
+def compare(*results: Result, references: bool | str = False) -> Comparison:
     """Compare results seed by seed, with the tests and verdicts of the report.
 
     Args:
         *results: Two or more results of `hagmeta.run`. They must have the same graph, protocol, classes, N
             and K. The last one is the reference: ``compare(a, b)`` shows a minus b.
+        references: Compare one or more results with the reference results instead. True or ``"tuned"``
+            compares with tuned methods, ``"defaults"`` with the defaults of methods.
 
     Returns:
         A `Comparison`. It holds the paired differences at the last session. Each has a 95 % interval, a
@@ -310,7 +312,8 @@ def compare(*results: Result) -> Comparison:
         Differences of averages over sessions have intervals but no tests.
 
     Raises:
-        UserError: The results have different tasks, or two of them have the same configuration.
+        UserError: The results have different tasks, or two of them have the same configuration. With
+            `references`: the references have another task, or fewer than three seeds in common.
 
     Example:
         >>> import hagmeta
@@ -328,7 +331,9 @@ def compare(*results: Result) -> Comparison:
     from analysis.inference import family
     from analysis.words import a_look
 
-    _check_comparable(results)
+    _check_comparable(results, fewest=1 if references else 2)
+    if references:
+        return _with_references(results, "tuned" if references is True else references)
     found = as_results(results)
     names = dict(zip(found.runs["config_hash"], found.runs["label"], strict=True))
     reference = names[results[-1].config.hash()]
@@ -350,16 +355,40 @@ def compare(*results: Result) -> Comparison:
     return Comparison(panel.title, pairs, tested.words, badge)
 
 
-def _check_comparable(results: Sequence[Result]) -> None:
+def _with_references(results: Sequence[Result], kind: str) -> Comparison:
+    """Return each result minus each reference, the highest reference first."""
+    from analysis.compare import place
+    from analysis.inference import family
+    from analysis.words import a_look
+
+    with TemporaryDirectory() as folder:
+        for result in results:
+            result.save(folder)
+        placed = place([Path(folder)], kind=kind)
+    if placed.refusals:
+        reasons = " ".join(each.words for each in placed.refusals)
+        raise UserError(f"cannot compare with the references. {reasons}")
+    pairs, ranks = [], []
+    for each in placed.standings:
+        average = each.panel.by_seed("average")
+        ordered = sorted(each.tests, key=lambda other: -each.means[other])
+        means = family({other: average[each.label] - average[other] for other in ordered}, "", "")
+        pairs += [Pair(each.label, other, each.tests[other], means[other]) for other in ordered]
+        ranks.append(f"{each.label} ranks {each.rank} of {len(each.rivals) + 1}")
+    title = f"{placed.standings[0].panel.title}, {kind} references: {'; '.join(ranks)}"
+    return Comparison(title, pairs, placed.tests.words, a_look(max(pair.last.seeds for pair in pairs)))
+
+
+def _check_comparable(results: Sequence[Result], fewest: int = 2) -> None:
     """Raise an error if the results cannot be compared."""
     from analysis.labels import SETTING, readable
 
     for each in results:
         if not isinstance(each, Result):
             raise UserError(f"compare got a value of type {type(each).__name__}; expected a hagmeta.Result.")
-    if len(results) < 2:
+    if len(results) < fewest:
         given = "1 result" if results else "no results"
-        raise UserError(f"compare got {given}; expected two or more.")
+        raise UserError(f"compare got {given}; expected {'two' if fewest == 2 else 'one'} or more.")
     first = results[0].records[0]
     for each in results[1:]:
         other = each.records[0]

@@ -235,6 +235,8 @@ def _summarise(plan: Plan, sampled: set[str], store: Store, options: LaunchOptio
         shutil.rmtree(store.checkpoints, ignore_errors=True)
     if records and options.report:
         _report(store, options, console)
+    if records and options.with_references:
+        compare_with_references(store.folder, console)
     return 1 if failed or left else 0
 
 
@@ -245,3 +247,22 @@ def _report(store: Store, options: LaunchOptions, console: Console) -> None:
     console.print(f"report: {page}", soft_wrap=True)
     if options.open:
         webbrowser.open(page.resolve().as_uri())
+
+
+def compare_with_references(folder: Path, console: Console) -> None:
+    """Compare the study with the reference results, or print why that is not possible."""
+    from analysis.compare_report import write_comparison  # imports pandas and seaborn, which takes seconds
+    from analysis.compare_words import sentences
+
+    try:
+        page, placed = write_comparison([folder], folder / "comparison")
+    except UserError as error:
+        console.print(f"note: {error}", style="yellow", soft_wrap=True)
+        return
+    for refusal in placed.refusals:
+        console.print(
+            f"note: not compared with the references: {refusal.words}", style="yellow", soft_wrap=True
+        )
+    for sentence in sentences(placed):
+        console.print(sentence, soft_wrap=True)
+    console.print(f"comparison: {page}", soft_wrap=True)

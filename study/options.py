@@ -51,6 +51,7 @@ class LaunchOptions:
     save_embeddings: int | None = None  # a session number, or `study.packing.LAST`
     log: tuple[str, ...] = ()
     report: bool = True
+    with_references: bool = False  # also compare with the reference results
     open: bool = False
     command: str = "repeat the same call"  # shown to users: how to continue
 
@@ -243,6 +244,11 @@ def _add_results(parser: Parser) -> None:
         help="name of the study's folder (default: the space's name; with --methods: comparison)",
     )
     add("--no-report", dest="report", action="store_false", help="do not write the report")
+    add(
+        "--with-references",
+        action="store_true",
+        help="also compare with the reference results, as hagmeta-report compare does",
+    )
     add("--open", action="store_true", help="open the report in a browser at the end")
     add(
         "--save-embeddings",

@@ -17,7 +17,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 
 FOLDERS = ("runs", "failed", "launches", "embeddings", "predictions", "report")  # the logs of Ray stay local
-CHANGING = ("report/", "optuna.db", "best.yaml")  # copied again at the end of each launch
+CHANGING = ("report/", "comparison/", "optuna.db", "best.yaml")  # copied again at the end of each launch
 PATIENCE = 30.0  # seconds until the first answer of a bucket
 
 T = TypeVar("T")

@@ -62,6 +62,11 @@ def test_every_dataset_metric_and_key_of_a_record_has_a_row() -> None:
     assert all(f"| `{key}`" in reference.record_table() for key in schema()["properties"])
 
 
+def test_every_graph_with_references_has_a_row() -> None:
+    page = reference.reference_table()
+    assert "| `debian` | 3-way 5-shot |" in page and "Methods without references: " in page
+
+
 def test_help_is_that_of_an_installation_at_80_columns() -> None:
     text = reference.help_of("hagmeta datasets convert")
     assert text.startswith("```text\nusage: hagmeta datasets convert ")

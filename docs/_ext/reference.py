@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from analysis.comparable import spanned
+from analysis.references import KINDS, read_references, tasks
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
+from hagmeta.common.identity import is_identity
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.record_schema import schema
 from hagmeta.common.settings import BY_METHOD, written
@@ -87,6 +90,7 @@ PROGRAMS: dict[str, tuple[str, list[str]]] = {  # as typed: the module of its ma
     "hagmeta predict": ("hagmeta.__main__", ["predict"]),
     "hagmeta-study": ("study.launch", []),
     "hagmeta-report": ("analysis.__main__", []),
+    "hagmeta-report compare": ("analysis.__main__", ["compare"]),
 }
 WRONG_SPACES = (  # lines of a file, each with one mistake
     "datasets: [debain]",
@@ -233,6 +237,24 @@ def fields_of(path: str) -> str:
         if field["name"] in owner.__annotations__
     ]
     return _table(["field", "type", "meaning"], [[cell.replace("|", "\\|") for cell in row] for row in rows])
+
+
+def reference_table() -> str:
+    """Return which graphs, methods and seeds the reference results have, and which methods they lack."""
+    found = read_references()
+    rows = []
+    for dataset, own in tasks(found.records):
+        config = own[0]["config"]
+        counts = [
+            str(len({record["config"]["method"] for record in own if kind in record["kinds"]}))
+            for kind in KINDS
+        ]
+        task = f"{config['n_way']}-way {config['k_shot']}-shot"
+        rows.append([_code(dataset), task, *counts, spanned(sorted({record["seed"] for record in own}))])
+    there = {record["config"]["method"] for record in found.records}
+    lacking = ", ".join(_code(name) for name in METHODS if name not in there and not is_identity(name))
+    heads = ["graph", "task", *(f"{kind} methods" for kind in KINDS), "seeds"]
+    return f"{_table(heads, rows, right=(2, 3))}\n\nMethods without references: {lacking or 'none'}."
 
 
 def root_file(name: str) -> str:
@@ -463,5 +485,6 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "help": help_of,
     "fields": fields_of,
     "file": root_file,
+    "references": reference_table,
     "space-errors": space_errors,
 }

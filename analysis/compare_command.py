@@ -1,0 +1,83 @@
+"""`hagmeta-report compare`: place the results of a study among the reference results."""
+
+from __future__ import annotations
+
+import shlex
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from hagmeta.common.command import Parser, as_typed
+from hagmeta.common.errors import UserError
+
+KINDS = ("tuned", "defaults")  # as in `analysis.references`, which takes seconds to import
+
+
+def compare_command(arguments: Sequence[str]) -> None:
+    """Run the command line; `arguments` come after the word compare.
+
+    Raises:
+        UserError: An option is wrong, or nothing can be compared.
+    """
+    prog = f"{as_typed('hagmeta-report')} compare"
+    options = _parser(prog).options(arguments)
+    import matplotlib
+
+    from analysis.compare_report import write_comparison  # pandas takes seconds to import
+
+    matplotlib.use("Agg")  # figures go to files, never to a window
+    page, placed = write_comparison(
+        options.results,
+        options.out or options.results[0] / "comparison",
+        kind=options.references,
+        metric=options.metric,
+        margin=margin_of(options.margin),
+        command=shlex.join([*prog.split(), *arguments]),
+    )
+    from analysis.compare_words import sentences
+
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    for refusal in placed.refusals:
+        console.print(f"not compared: {refusal.words}", style="yellow")
+    for sentence in sentences(placed):
+        console.print(sentence)
+    console.print(f"comparison: {page}")
+    if options.open:
+        webbrowser.open(page.resolve().as_uri())
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(prog=prog, description="Place the results of a study among the reference results.")
+    add = parser.add_argument
+    add("results", nargs="+", type=Path, metavar="RESULTS", help="folder of a study, or folder of studies")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder to write to (default: comparison in the first RESULTS)",
+    )
+    add(
+        "--references",
+        choices=KINDS,
+        default=KINDS[0],
+        help="compare with tuned methods, or with the defaults of methods (default: tuned)",
+    )
+    add("--metric", metavar="NAME", help="score for tests and tables (default: macro accuracy)")
+    add(
+        "--margin",
+        type=float,
+        default=1.0,
+        metavar="POINTS",
+        help="differences below POINTS count as equivalent (default: 1)",
+    )
+    add("--open", action="store_true", help="open the page in a browser")
+    return parser
+
+
+def margin_of(points: float) -> float:
+    """Return a margin in points as a share."""
+    if not 0 < points < 100:
+        raise UserError(f"--margin {points:g}: expected a number of points between 0 and 100.")
+    return points / 100
