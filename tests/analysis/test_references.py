@@ -70,7 +70,7 @@ def test_the_packaged_references_are_small_and_complete() -> None:
     assert references.PATH.stat().st_size <= MOST_BYTES
     results = load_references()
     assert {"debian", "foldoc", "metamath", "wordnet"} <= set(results.runs["dataset"])
-    assert (results.runs.groupby("config_hash")["seed"].nunique() == 10).all()
+    assert (results.runs.groupby("config_hash")["seed"].nunique() >= 10).all()
     assert not results.runs["leaks"].any() and set(results.runs["protocol"]) == {"strict"}
     for panel in results.panels():
         assert len(panel.labels) == panel.runs["method"].nunique() > 20
