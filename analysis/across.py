@@ -20,7 +20,7 @@ from analysis.labels import transductive_words
 from analysis.statistics import estimate, ranks_of
 from analysis.table import Cell, Table
 from analysis.tables import ABOUT_RANKS, BOLD, INTERVAL, difference_cell, estimate_cell, top_of
-from analysis.words import a_look, are, listed, some
+from analysis.words import a_look, are, datasets_words, some
 
 AGREEMENT = (
     "The last column lists the verdicts of each dataset's own table. Datasets that it does not name are "
@@ -126,7 +126,7 @@ def across_words(results: Results) -> Iterator[str]:
     panels, told = by_dataset(results), claims(results)
     if not panels:
         return
-    there = listed(list(panels))
+    there = datasets_words(list(panels))
     if methods := compared_methods(panels, told):
         reference = common_labels(panels)[0]
         oracles = oracles_of(panels)

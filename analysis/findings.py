@@ -39,9 +39,9 @@ def findings(results: Results) -> list[str]:
     sentences = [
         *_looks(results),
         *(_margins(found) for found in margins(results)),
-        *across_words(results),
         *over_datasets_words(results),
         *control_words(results),
+        *across_words(results),
         *_some(text for panel in panels for text in _training(panel, told, several)),
         *_some(text for panel in panels for text in _ablation(panel, told, several)),
         *_some(text for panel in panels for text in _ranking(panel, told, several)),

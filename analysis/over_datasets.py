@@ -197,10 +197,10 @@ def over_datasets_words(results: Results) -> Iterator[str]:
     level = [str(name) for name in ranks.index if ranks[name] == ranks.iloc[0]]
     apart = found.apart
     who = f"{first} has the best mean rank" if len(level) == 1 else f"{some(level)} share the best mean rank"
+    yield f"Over {len(found.scores)} datasets, {who}: {ranks.iloc[0]:.1f} of {len(ranks)}."
     yield (
-        f"Over {len(found.scores)} datasets, {who}: {ranks.iloc[0]:.1f} of {len(ranks)}. Nemenyi's test "
-        f"separates {first} from {some(apart) if apart else 'no other method'} (critical difference "
-        f"{found.critical_difference:.1f}). {friedman_words(found)}"
+        f"Nemenyi's test separates {first} from {some(apart) if apart else 'no other method'} (critical "
+        f"difference {found.critical_difference:.1f}). {friedman_words(found)}"
     )
 
 

@@ -6,10 +6,11 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -19,23 +20,34 @@ from markupsafe import Markup
 from analysis.table import Cell, Table
 
 TEMPLATES = Path(__file__).parent / "templates"
+# In the order of the page. The question of a study comes first: what its own design varies.
 SECTIONS = {
     "landing": "Where it lands",
-    "curves": "Accuracy by session",
     "ablation": "Ablation",
-    "datasets": "Ranking over datasets",
-    "comparison": "Comparison of methods",
     "settings": "N-way and K-shot",
     "hyperparameters": "Hyperparameters",
-    "attention": "Attention weights",
-    "forgetting": "Forgetting",
-    "ages": "Old and new nodes",
+    "datasets": "Ranking over datasets",
     "protocol": "Strict and released protocol",
+    "comparison": "Comparison of methods",
+    "ages": "Old and new nodes",
+    "curves": "Accuracy by session",
     "published": "Comparison with the paper",
     "embeddings": "Embeddings",
+    "forgetting": "Forgetting",
+    "attention": "Attention weights",
     "cost": "Cost",
 }
+FOLDED = ("forgetting", "attention", "cost")  # sections that few readers need
+ABOUT_SECTIONS = {
+    "ablation": (
+        "GPIL: training on pseudo-incremental episodes (graph pseudo incremental learning). "
+        "NLA: attention over the support nodes of a class (node-level attention). "
+        "TLA: attention over tasks (task-level attention)."
+    )
+}
 TABLE_FILES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
+FINDINGS = 4  # further findings are folded
+CAPTION = 200  # characters of a caption; the sentences behind them are folded
 NOTICE_LINES = 5  # further lines of a notice are folded
 FILTER_ROWS = 6  # tables with more rows get a filter
 TALL_ROWS = 40  # tables with more rows scroll under a fixed header
@@ -116,6 +128,10 @@ class _Figure:
         return self.picture.title
 
     @property
+    def caption(self) -> str:
+        return self.picture.caption
+
+    @property
     def classes(self) -> str:
         return "picture tall" if self.height > TALL_FIGURE * self.width else "picture"
 
@@ -127,6 +143,7 @@ class _Column:
     name: str
     numeric: bool  # sorted by number
     right: bool  # aligned to the right
+    extra: bool  # not shown on phones
 
 
 @dataclass(frozen=True)
@@ -145,6 +162,10 @@ class _Grid:
     @property
     def title(self) -> str:
         return self.table.title
+
+    @property
+    def caption(self) -> str:
+        return self.table.caption
 
     @property
     def badge(self) -> str:
@@ -179,6 +200,14 @@ class _Section:
     figures: list[_Figure]
     grids: list[_Grid]
 
+    @property
+    def folded(self) -> bool:
+        return self.name in FOLDED
+
+    @property
+    def about(self) -> str:
+        return ABOUT_SECTIONS.get(self.name, "")
+
 
 def render(
     *,
@@ -191,21 +220,30 @@ def render(
     command: str,
     data: str,
     leaks: bool,
+    setting: str = "",
+    seeds: str = "",
+    shorter: Mapping[str, str] = MappingProxyType({}),
     pasted: Sequence[Pasted] = (),
 ) -> str:
     """Return the whole page as HTML.
 
     `command` is shown as the command that made the page, `data` is the name of the file with all numbers, and
-    `leaks` tells whether some results come from a protocol that leaks. `pasted` are paragraphs to copy.
+    `leaks` tells whether some results come from a protocol that leaks. `setting` and `seeds` stand under the
+    title. Titles and findings use the short forms of phrases in `shorter`. `pasted` are paragraphs to copy.
     """
     style, script = _asset("style.css"), _asset("script.js")
+    tables = [replace(table, title=shortened(table.title, shorter)) for table in tables]
+    pictures = [replace(picture, title=shortened(picture.title, shorter)) for picture in pictures]
     return (
         _environment()
         .get_template("report.html.jinja")
         .render(
             title=title,
             facts=facts,
-            findings=findings,
+            findings=[shortened(finding, shorter) for finding in findings],
+            shown_findings=FINDINGS,
+            setting=setting,
+            seeds=seeds,
             notices=notices,
             notice_lines=NOTICE_LINES,
             sections=list(_sections(tables, pictures, leaks)),
@@ -229,6 +267,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["sort_key"] = sort_key
+    environment.globals["caption_parts"] = caption_parts
     environment.filters["prose"] = unbroken
     return environment
 
@@ -297,7 +336,8 @@ def _grid(table: Table, number: int, leaks: bool) -> _Grid:
         anchor=_anchor("table", table.name),
         leaks=leaks and table.leaks,
         columns=[
-            _column(name, [row[index] for row in table.rows]) for index, name in enumerate(table.columns)
+            _column(name, [row[index] for row in table.rows], name in table.extra)
+            for index, name in enumerate(table.columns)
         ],
         links=[Link(_href("tables", f"{table.name}.{end}"), text) for end, text in TABLE_FILES.items()],
     )
@@ -311,9 +351,27 @@ def _href(folder: str, name: str) -> str:
     return f"{folder}/{quote(name)}"
 
 
+def shortened(text: str, shorter: Mapping[str, str]) -> str:
+    """Return `text` with the short forms of all phrases in `shorter`, of which one may begin another."""
+    if not shorter:
+        return text
+    phrases = "|".join(re.escape(phrase) for phrase in sorted(shorter, key=len, reverse=True))
+    return re.sub(phrases, lambda found: shorter[found.group()], text)
+
+
 def unbroken(text: str) -> str:
     """Return `text` with no-break spaces between numbers, their intervals and units."""
     return re.sub(r" (?=[±%])|(?<=±) ", "\N{NO-BREAK SPACE}", text)
+
+
+def caption_parts(caption: str) -> tuple[str, str]:
+    """Return the first sentences of a caption, and the others."""
+    sentences = re.split(r"(?<=[.!?]) (?=[A-Z\"])", caption)
+    length, count = len(sentences[0]), 1
+    while count < len(sentences) and length + len(sentences[count]) < CAPTION:
+        length += 1 + len(sentences[count])
+        count += 1
+    return " ".join(sentences[:count]), " ".join(sentences[count:])
 
 
 def _width(table: Table) -> int:
@@ -322,12 +380,12 @@ def _width(table: Table) -> int:
     return sum(max(len(cell.text + cell.mark) for cell in column) + 2 for column in columns)
 
 
-def _column(name: str, cells: Sequence[Cell]) -> _Column:
+def _column(name: str, cells: Sequence[Cell], extra: bool) -> _Column:
     """Return how to sort and align a column; it is numeric if all known values are numbers."""
     known = [cell for cell in cells if cell.value is not None]
     numeric = bool(known) and all(isinstance(cell.value, Real) for cell in known)
     digits = any(re.search(r"\d", cell.text) for cell in known)
-    return _Column(name, numeric, right=numeric and digits)
+    return _Column(name, numeric, numeric and digits, extra)
 
 
 def sort_key(cell: Cell, numeric: bool) -> str | None:

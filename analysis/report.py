@@ -26,7 +26,7 @@ from analysis.published import published_tables
 from analysis.ranks import rank_tables
 from analysis.searches import in_words
 from analysis.tables import make_tables
-from analysis.words import count_of_seeds, p_value
+from analysis.words import count_of_seeds, datasets_words, listed, p_value
 from hagmeta.common.command import as_typed
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
@@ -87,6 +87,9 @@ def write_report(
         write_frame(results, out / "frame.parquet")
         page = render(
             title=_title(results),
+            setting=_setting(results),
+            seeds=_seeds(results),
+            shorter=short_titles(results),
             facts=facts(results),
             findings=findings(results),
             notices=notices(results),
@@ -120,15 +123,12 @@ def _rated(results: Results) -> list[table.Table]:
 def facts(results: Results) -> list[Fact]:
     """Return the facts at the top of the page: what was run, on which machine, and for how long."""
     runs = results.runs
-    seeds = runs.groupby("config_hash")["seed"].count()
-    count = count_of_seeds(int(seeds.max()))
-    if seeds.min() < seeds.max():
-        count = f"{seeds.min()} to {count}"
-    configurations = f"{len(seeds)} configuration{'s' * (len(seeds) != 1)}"
+    count = runs["config_hash"].nunique()
+    configurations = f"{count} configuration{'s' * (count != 1)}"
     launches = {launch["space"]: launch for launch in results.launches}
     hours = runs["seconds"].sum() / 3600
     found = [
-        Fact("runs", f"{len(runs)}: {configurations}, {count} each"),
+        Fact("runs", f"{len(runs)}: {configurations}, {_seeds(results)} each"),
         Fact("datasets", _listed(runs["dataset"])),
         Fact("protocol", _listed(runs["protocol"])),
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
@@ -243,7 +243,44 @@ def write_frame(results: Results, path: Path) -> None:
 
 
 def _title(results: Results) -> str:
-    return f"{_listed(results.runs['study'])} on {_listed(results.runs['dataset'])}"
+    datasets = list(dict.fromkeys(results.runs["dataset"]))
+    return f"{_listed(results.runs['study'])} on {datasets_words(datasets)}"
+
+
+def _seeds(results: Results) -> str:
+    """Return "10 seeds" or "3 to 10 seeds"."""
+    seeds = results.runs.groupby("config_hash")["seed"].count()
+    count = count_of_seeds(int(seeds.max()))
+    return count if seeds.min() == seeds.max() else f"{seeds.min()} to {count}"
+
+
+def _setting(results: Results) -> str:
+    """Return the protocol, N and K, such as "strict; 3-way 5-shot on debian; 5-way 5-shot on metamath"."""
+    runs = results.runs
+    there: dict[str, list[str]] = {}
+    for dataset, n_way, k_shot in runs[["dataset", "n_way", "k_shot"]].drop_duplicates().itertuples(False):
+        there.setdefault(f"{n_way}-way {k_shot}-shot", []).append(dataset)
+    if len(there) == 1:
+        tasks = list(there)
+    elif runs.groupby("dataset")[["n_way", "k_shot"]].nunique().max().max() > 1:
+        tasks = [f"{len(there)} combinations of N and K"]
+    else:
+        tasks = [f"{task} on {datasets_words(datasets)}" for task, datasets in there.items()]
+    return "; ".join([listed(list(dict.fromkeys(runs["protocol"]))), *tasks])
+
+
+def short_titles(results: Results) -> dict[str, str]:
+    """Return short titles of panels, by title: the dataset, and words that other panels do not have."""
+    panels = results.panels()
+    words = {panel.title: panel.title.split(", ")[1:] for panel in panels}
+    datasets = Counter(str(panel.runs["dataset"].iloc[0]) for panel in panels)
+    common = set.intersection(*map(set, words.values()))
+    found = {}
+    for panel in panels:
+        dataset = str(panel.runs["dataset"].iloc[0])
+        own = [word for word in words[panel.title] if word not in common] if datasets[dataset] > 1 else []
+        found[panel.title] = ", ".join([dataset, *own])
+    return found
 
 
 def _listed(values: Iterable[object]) -> str:

@@ -40,6 +40,7 @@ class Table:
     leaks: bool = False  # some of its numbers come from a protocol that leaks
     paper: Table | None = None  # a narrow version for LaTeX
     badge: str = ""  # a warning next to the title
+    extra: tuple[str, ...] = ()  # columns that phones do not show
 
 
 def save(table: Table, folder: Path) -> list[Path]:

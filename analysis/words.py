@@ -17,6 +17,8 @@ from analysis.inference import (
     Difference,
 )
 
+NAMED_DATASETS = 4  # more are counted
+
 
 def points(difference: Difference, *, sign: bool = True, unit: str = "") -> str:
     """Return "+1.2 [+0.8, +1.6]", with `unit` after the mean; no interval if `difference` has none."""
@@ -140,6 +142,11 @@ def some(labels: list[str], most: int = 4) -> str:
 def listed(words: list[str]) -> str:
     """Return "A, B and C"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def datasets_words(names: list[str]) -> str:
+    """Return "A, B and C", or "5 datasets" if there are many."""
+    return listed(names) if len(names) <= NAMED_DATASETS else f"{len(names)} datasets"
 
 
 def are(labels: list[str]) -> str:

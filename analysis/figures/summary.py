@@ -27,7 +27,7 @@ def estimates(rows: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFram
 def searched(panel: Panel) -> bool:
     """Return whether the runs of a panel are samples of a search, which are scored on validation nodes."""
     first = panel.runs.iloc[0]
-    return bool(first["val_classes"] > 0 or first["scored_on"] == "validation")
+    return bool(first["val_classes"] > 0 or first.get("scored_on") == "validation")
 
 
 def richest(panels: list[Panel], most: int) -> list[Panel]:

@@ -97,7 +97,27 @@
     viewer.addEventListener("close", () => canvas.replaceChildren());
   }
 
+  // Folded parts open for links into them, and on paper.
+  function setUpFolds() {
+    const reveal = () => {
+      const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      if (!target) return;
+      const folds = [...document.querySelectorAll("details.fold")].filter((fold) => target.contains(fold) || fold.contains(target));
+      for (const fold of folds) fold.open = true;
+      if (folds.length) target.scrollIntoView();
+    };
+    reveal();
+    addEventListener("hashchange", reveal);
+    let opened = [];
+    addEventListener("beforeprint", () => {
+      opened = [...document.querySelectorAll("details:is(.fold, .reading, .more-findings):not([open])")];
+      for (const fold of opened) fold.open = true;
+    });
+    addEventListener("afterprint", () => { for (const fold of opened) fold.open = false; });
+  }
+
   setUpContents();
+  setUpFolds();
   document.querySelectorAll("figure.table").forEach((figure) => {
     setUpSorting(figure.querySelector("table"));
     setUpFilter(figure);

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.page import SECTIONS, Fact, Notice, Picture, render, svg_size
+from analysis.page import SECTIONS, Fact, Notice, Picture, caption_parts, render, svg_size
 from analysis.table import Cell, Table
 
 HOSTILE = "<script>document.title = 'taken'</script> & \"quoted\" 'label'"
@@ -82,8 +82,37 @@ def test_figures_come_before_tables_and_both_are_numbered(tmp_path: Path) -> Non
 
 
 def test_a_section_that_the_report_does_not_have_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"no section 'curvs'.*curves, ablation"):
+    with pytest.raises(ValueError, match=r"no section 'curvs'.*ablation, settings"):
         page([table(section="curvs")])
+
+
+def test_four_findings_are_in_sight_and_the_others_are_folded() -> None:
+    findings = [f"Finding {number}." for number in range(9)]
+    before, folded = page(findings=findings, setting="strict", seeds="10 seeds").split("5 more findings")
+    assert [re.findall(r"Finding (\d)", part) for part in (before, folded)] == [list("0123"), list("45678")]
+    assert '<span class="badge">10 seeds</span>' in before
+    assert "more finding" not in page(findings=findings[:4])
+
+
+def test_a_long_caption_shows_its_first_sentences() -> None:
+    words = "Every point is a mean over seeds. Bars are intervals. " + "They are long. " * 20
+    first, rest = caption_parts(words.strip())
+    assert first.startswith("Every") and first.endswith("They are long.") and len(first) <= 200
+    assert f"{first} {rest}" == words.strip()
+    assert caption_parts("One sentence.") == ("One sentence.", "")
+
+
+def test_titles_and_findings_name_a_setting_once(tmp_path: Path) -> None:
+    longer = "debian, strict, 3-way, rehearsal none"
+    shorter = {"debian, strict, 3-way": "debian", longer: "debian, rehearsal none"}
+    html = page(
+        [table(title=f"Means: {longer}")],
+        [picture(tmp_path, title="Curves: debian, strict, 3-way")],
+        findings=["On debian, strict, 3-way: yes."],
+        shorter=shorter,
+    )
+    assert "strict, 3-way" not in html
+    assert "</a> Means: debian, rehearsal none</h3>" in html and "</a> Curves: debian</h3>" in html
 
 
 def test_a_notice_shows_five_lines_and_folds_the_rest_away() -> None:
@@ -110,7 +139,7 @@ def test_what_was_measured_under_released_is_marked_and_only_that(tmp_path: Path
     html = page([strict, released], pictures, leaks=True)
     assert "Some results leak" in html
     marked = re.findall(r'<h3 id="([\w-]+)-title">.*?</a>.*?class="badge leak"', html)
-    assert marked == ["figure-b", "table-debian-released"]
+    assert marked == ["table-debian-released", "figure-b"]
 
 
 def test_a_page_that_does_not_leak_has_no_mark(tmp_path: Path) -> None:
@@ -288,7 +317,7 @@ def test_text_sorts_by_its_words_and_equal_rows_keep_their_order(show: Callable[
 
 def test_switches_sort_by_their_number_and_stand_as_words(show: Callable[..., Any]) -> None:
     rows = [[Cell(name), Cell("yes" if on else "", float(on))] for name, on in (("a", 1), ("b", 0), ("c", 1))]
-    browser = show(page([Table("t", "cost", "T", "C", ["what", "on"], rows, pd.DataFrame())]))
+    browser = show(page([Table("t", "comparison", "T", "C", ["what", "on"], rows, pd.DataFrame())]))
     find(browser, "thead th:nth-child(2) button").click()
     assert texts(browser, "tbody th") == ["b", "a", "c"]
     assert find(browser, "tbody td").value_of_css_property("text-align") == "left"
@@ -313,6 +342,19 @@ def test_a_filter_keeps_rows_that_contain_it_and_counts_them(show: Callable[...,
     box.send_keys(SELECT_ALL, BACKSPACE)
     assert texts(browser, "output") == ["12 rows"]
     assert len(texts(browser, "tbody tr:not([hidden])")) == 12
+
+
+def test_a_link_opens_the_folded_section_that_it_leads_to(show: Callable[..., Any]) -> None:
+    browser = show(page([table("seconds", section="cost")]))
+    assert not find(browser, "#table-seconds table").is_displayed()
+    find(browser, "nav a[href='#cost']").click()
+    assert find(browser, "#table-seconds table").is_displayed()
+
+
+def test_a_phone_does_not_show_extra_columns(show: Callable[..., Any]) -> None:
+    browser = show(page([table(extra=("kind",))]), width=390)
+    headers = browser.find_elements("css selector", "thead th")
+    assert [header.is_displayed() for header in headers] == [True, False, True]
 
 
 def test_a_short_table_has_no_filter(show: Callable[..., Any]) -> None:
@@ -419,13 +461,15 @@ def test_both_colour_schemes_are_legible(
     browser = show(full_page(tmp_path), scheme=scheme)
     assert find(browser, "body").value_of_css_property("background-color") == ground
     assert browser.execute_script(CONTRAST) == []
-    card = find(browser, ".enlarge").value_of_css_property("background-color")
-    assert card == "rgba(255, 255, 255, 1)"  # figures are drawn for white paper
+    swapped = find(browser, ".enlarge img").value_of_css_property(
+        "filter"
+    )  # figures are drawn for white paper
+    assert swapped == ("invert(1) hue-rotate(180deg)" if scheme == "dark" else "none")
 
 
 def test_hostile_labels_are_shown_as_text(show: Callable[..., Any], tmp_path: Path) -> None:
     rows = [[Cell(HOSTILE, mark=HOSTILE)] for _ in range(7)]
-    hostile = Table("t", "cost", HOSTILE, HOSTILE, [HOSTILE], rows, pd.DataFrame(), [HOSTILE], 0)
+    hostile = Table("t", "comparison", HOSTILE, HOSTILE, [HOSTILE], rows, pd.DataFrame(), [HOSTILE], 0)
     browser = show(page([hostile], [picture(tmp_path, title=HOSTILE)], [Notice(HOSTILE, [HOSTILE])]))
     find(browser, "thead button").click()
     find(browser, "figure.picture img").click()
