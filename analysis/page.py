@@ -180,15 +180,17 @@ def render(
     command: str,
     data: str,
     leaks: bool,
+    explorer: str = "",
 ) -> str:
     """Return the whole page as HTML.
 
     `command` is shown as the command that made the page, `data` is the name of the file with all numbers, and
-    `leaks` tells whether some results come from a protocol that leaks.
+    `leaks` tells whether some results come from a protocol that leaks. `explorer` is the name of the page to
+    explore, if there is one.
     """
-    style, script = _asset("style.css"), _asset("script.js")
+    style, script = asset("style.css"), asset("script.js")
     return (
-        _environment()
+        environment()
         .get_template("report.html.jinja")
         .render(
             title=title,
@@ -199,32 +201,35 @@ def render(
             sections=list(_sections(tables, pictures, leaks)),
             command=command,
             data=Link(quote(data), data),
+            explorer=quote(explorer),
             leaks=leaks,
             style=style,
             script=script,
-            policy=_policy(style, script),
+            policy=policy(style, script),
         )
     )
 
 
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Return the environment of all templates, which escapes what it inserts."""
+    made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["sort_key"] = sort_key
-    environment.filters["prose"] = unbroken
-    return environment
+    made.globals["sort_key"] = sort_key
+    made.filters["prose"] = unbroken
+    return made
 
 
-def _asset(name: str) -> Markup:
+def asset(name: str) -> Markup:
+    """Return a style or a script to insert as it is."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
-def _policy(style: str, script: str) -> str:
+def policy(style: str, script: str) -> str:
     """Return a content security policy that allows only this style, this script and embedded pictures."""
     rules = {
         "default-src": "'none'",
