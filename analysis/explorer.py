@@ -1,7 +1,7 @@
 """Write the page to explore: one HTML file with all numbers of the tables, to filter, hover and click.
 
-Python computes every number with the functions of the tables. The page only selects and draws them. Numbers in
-percent travel as whole tenths, rounded as the tables round them: 572 is 57.2.
+Python computes every number with the functions of the tables. The page only selects and draws them. Numbers
+in percent travel as whole tenths, rounded as the tables round them: 572 is 57.2.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def data(results: Results) -> dict[str, Any]:
         "labels": results.labels,
         "shown": _first_shown(results, panels),
         "looks": [{"marker": look.marker, "dash": _dash(look.dash)} for look in LOOKS],
+        "most_detailed": MOST_DETAILED,
         "words": {"tests": told.pairs.words, "cost": ABOUT_COST},
         "panels": [_Numbers(results, panel, told, metrics).told() for panel in panels],
     }
@@ -121,7 +122,7 @@ def _column(results: Results) -> str:
 
 
 def _first_shown(results: Results, panels: Sequence[Panel]) -> list[int]:
-    """Return the configurations to show at first: the reference, proposed ones, and those of the best ranks."""
+    """Return the configurations to show at first: the reference, proposed ones and the best ranks."""
     labels = results.labels
     if len(labels) <= MOST_SHOWN + 2:
         return list(range(len(labels)))

@@ -365,7 +365,7 @@
     const found = panel();
     const row = rowOf(state.one);
     byId("detail-title").textContent = `One configuration: ${label(row)}`;
-    byId("one").replaceChildren(...found.rows.map((index, place) => make("option", { value: index, selected: place === row }, data.labels[index])));
+    setOptions(byId("one"), found.rows.map((index) => [index, data.labels[index]]), state.one);
     const facts = [[`${metric().title}, ${when()}`, estimate(...value(row))], ["seeds", found.seeds[row]],
       ...(found.seconds[row] === null ? [] : [["seconds per run", found.seconds[row]]]),
       ...(found.verdicts[row] ? [[`${data.metric}, last session`, `${found.verdicts[row]} (against ${label(found.reference)})`]] : [])];
@@ -383,22 +383,32 @@
     if (!grid) {
       note.textContent = "No setting of this method varies here.";
       host.replaceChildren();
+      delete host.dataset.grid;
       return;
     }
     const own = grid.rows[row];
     const rows = Object.keys(grid.rows).map(Number);
     note.textContent = `Move a slider to another configuration of ${grid.title} that was run. If the exact combination was not run, `
       + "the page takes the one that shares most settings. Dots are all configurations. The line joins those that differ in this setting only.";
-    const focused = document.activeElement?.dataset?.key;
-    host.replaceChildren(...grid.keys.map((key, place) => {
-      const values = grid.values[place];
-      const input = make("input", { type: "range", min: 0, max: values.length - 1, step: 1, value: own[place], id: `slider-${key}`, "data-key": key, "aria-valuetext": values[own[place]] });
-      input.addEventListener("input", () => choose(nearest(grid, rows, own, place, Number(input.value))));
-      const box = make("div", { class: "slider" }, make("label", { for: `slider-${key}` }, key, " ", make("output", {}, values[own[place]])), input, make("div", { class: "chart" }));
-      return box;
-    }));
-    grid.keys.forEach((key, place) => drawSensitivity(host.children[place].querySelector(".chart"), grid, rows, row, place));
-    if (focused) byId(`slider-${focused}`)?.focus();
+    const here = `${state.panel} ${grid.title}`;
+    if (host.dataset.grid !== here) {
+      host.dataset.grid = here;
+      host.replaceChildren(...grid.keys.map((key, place) => makeSlider(grid, rows, key, place)));
+    }
+    grid.keys.forEach((key, place) => {
+      const box = host.children[place];
+      const words = grid.values[place][own[place]];
+      const input = box.querySelector("input");
+      input.value = own[place];
+      input.setAttribute("aria-valuetext", words);
+      box.querySelector("output").textContent = words;
+      drawSensitivity(box.querySelector(".chart"), grid, rows, row, place);
+    });
+  }
+  function makeSlider(grid, rows, key, place) {
+    const input = make("input", { type: "range", min: 0, max: grid.values[place].length - 1, step: 1, id: `slider-${key}` });
+    input.addEventListener("input", () => choose(nearest(grid, rows, grid.rows[rowOf(state.one)], place, Number(input.value))));
+    return make("div", { class: "slider" }, make("label", { for: `slider-${key}` }, key, " ", make("output")), input, make("div", { class: "chart" }));
   }
   function nearest(grid, rows, own, place, wanted) {
     const shared = (row) => grid.rows[row].filter((each, other) => other !== place && each === own[other]).length;
@@ -437,11 +447,11 @@
       if (!taken.has(true_)) taken.set(true_, []);
       taken.get(true_).push([predicted, share]);
     }
-    byId("classes-scroll").hidden = byId("confusion").hidden = !scores.length;
-    byId("classes-words").textContent = !scores.length ? "The page has no scores by class for this configuration."
-      : "Accuracy and forgetting of each class at the last session, over the seeds in which it was met, in percent and points. Forgetting is the best earlier accuracy minus the last one. "
-        + (answers ? "\"Taken for\" names the most frequent wrong answers, as shares of the queries of all seeds. The map shows the same: rows are true classes, columns are predictions."
-          : "There is no confusion between classes here, because the predictions of these runs were not saved.");
+    byId("classes-scroll").hidden = !scores.length;
+    byId("classes-words").textContent = !scores.length ? noClasses(row)
+      : "Accuracy and forgetting of each class at the last session, in percent and points, over the seeds in which it was met. Forgetting is the best earlier accuracy minus the last one."
+        + (answers ? " \"Taken for\" names the most frequent wrong answers, as shares of the queries of all seeds." : "");
+    drawConfusion(row, scores, taken);
     if (!scores.length) return;
     const head = ["class", "known as", "seeds", "accuracy", "", "forgetting", ...(answers ? ["taken for"] : [])];
     const right = new Set(["class", "seeds", "accuracy", "forgetting"]);
@@ -454,15 +464,21 @@
         ...cells.map((cell, place) => make("td", { class: right.has(head[place + 2]) ? "n" : null }, cell)));
     });
     byId("classes").replaceChildren(make("thead", {}, make("tr", {}, ...head.map((name) => make("th", { scope: "col", class: right.has(name) ? "n" : null }, name)))), make("tbody", {}, ...body));
-    if (answers) drawConfusion(scores, taken);
-    else byId("confusion").replaceChildren();
   }
+  // Why a configuration has no scores by class: the page keeps those of the first rows of a panel.
+  const noClasses = (row) => panel().classes.length && row >= data.most_detailed
+    ? `The page has these scores for the first ${data.most_detailed} configurations of the table.` : "The records of these runs have no scores by class.";
+  const noAnswers = (row) => panel().answers.length && row >= data.most_detailed ? noClasses(row)
+    : "The predictions of these runs were not saved.";
   const className = (number_) => number_ < 0 ? "no class" : String(number_);
 
-  function drawConfusion(scores, taken) {
+  function drawConfusion(row, scores, taken) {
+    const host = byId("confusion");
+    byId("confusion-words").textContent = taken.size && scores.length
+      ? "Rows are true classes, columns are predictions. Blue is the accuracy, red are the wrong answers of the table above." : noAnswers(row);
+    if (!taken.size || !scores.length) return host.replaceChildren();
     const classes = scores.map(([number_]) => number_);
     const place = new Map(classes.map((number_, at) => [number_, at]));
-    const host = byId("confusion");
     const side = Math.min(host.clientWidth, 460);
     const cell = (side - 30) / classes.length;
     const svg = draw("svg", { viewBox: `0 0 ${side} ${side}`, width: side, height: side, role: "img", "aria-label": "Confusion between classes. The table has the same numbers.", tabindex: 0 });
@@ -495,9 +511,9 @@
   function drawQueries(row) {
     const answers = panel().answers[row] ?? null;
     const note = byId("queries-words");
-    byId("queries-scroll").hidden = !answers?.examples.length;
+    byId("queries-scroll").hidden = !answers?.examples.length || panel().oracles.includes(row);
     if (!answers) {
-      note.textContent = panel().answers.length ? "The predictions of this configuration were not saved." : "The predictions of these runs were not saved.";
+      note.textContent = noAnswers(row);
       return;
     }
     if (panel().oracles.includes(row)) {
@@ -512,28 +528,33 @@
       make("tbody", {}, ...answers.examples.map((cells) => make("tr", {}, ...cells.map((cell, place) => make(place ? "td" : "th", { class: "n", scope: place ? null : "row" }, place === 3 ? className(cell) : String(cell)))))));
   }
 
-  // Controls.
-  function option(content, words, chosen) { return make("option", { value: content, selected: chosen }, words); }
-  function chooser(id, name, options) {
-    return make("label", { class: "chooser" }, make("span", {}, name), make("select", { id: `choose-${id}`, "data-key": id, disabled: options.length < 2 }, ...options));
+  // Controls. Elements stay while they have the focus, so that typing and dragging are not interrupted.
+  function setOptions(select, options, chosen) {
+    const key = JSON.stringify(options);
+    if (select.dataset.options !== key) {
+      select.dataset.options = key;
+      select.replaceChildren(...options.map(([content, words]) => make("option", { value: content }, words)));
+      select.disabled = options.length < 2;
+    }
+    select.value = chosen;
+  }
+  function makeChoosers() {
+    const names = { ...CHOOSERS, metric: "Metric", session: "Session" };
+    byId("choosers").append(...Object.entries(names).map(([key, name]) =>
+      make("label", { class: "chooser" }, make("span", {}, name), make("select", { id: `choose-${key}`, "data-key": key }))));
   }
   function drawChoosers() {
-    const focused = document.activeElement?.id;
-    const form = byId("choosers");
-    const parts = Object.entries(CHOOSERS).map(([key, name]) => {
+    for (const key of Object.keys(CHOOSERS)) {
       const values = [...new Set(data.panels.map((each) => each[key]))].sort(collator.compare);
-      if (key === "more" && values.length < 2) return null;
-      return chooser(key, name, values.map((each) => option(each, each || "default", each === panel()[key])));
-    });
-    parts.push(chooser("metric", "Metric", data.metrics.map((each, place) => option(place, each.title, place === state.metric))));
+      const select = byId(`choose-${key}`);
+      select.parentElement.hidden = key === "more" && values.length < 2;
+      setOptions(select, values.map((each) => [each, each || "default"]), panel()[key]);
+    }
+    setOptions(byId("choose-metric"), data.metrics.map((each, place) => [place, each.title]), state.metric);
     const last = sessions() - 1;
-    const at = column();
-    const when = metric().sessions
-      ? [...Array(last + 1).keys()].map((each) => option(each === last ? "last" : each, each === last ? `${each} (last)` : each, each === at)).concat(option("average", "average", at === last + 1))
-      : [option("last", "all", true)];
-    parts.push(chooser("session", "Session", when));
-    form.replaceChildren(...parts.filter(Boolean));
-    if (focused?.startsWith("choose-")) byId(focused)?.focus();
+    const every = [...Array(last + 1).keys()].map((each) => each === last ? ["last", `${each} (last)`] : [each, String(each)]);
+    const at = column() === last ? "last" : column() > last ? "average" : column();
+    setOptions(byId("choose-session"), metric().sessions ? [...every, ["average", "average"]] : [["last", "all"]], metric().sessions ? at : "last");
   }
   function drawList() {
     const wanted = byId("find").value.trim().toLowerCase();
@@ -680,6 +701,7 @@
 
   byId("choosers").hidden = byId("page").hidden = false;
   byId("methods").open = matchMedia("(min-width: 60rem)").matches;
+  makeChoosers();
   makeList();
   fromHash();
   document.documentElement.dataset.drawn = Math.round(performance.now());

@@ -53,8 +53,11 @@ def test_a_report_has_its_page_figures_tables_and_data(study: Path) -> None:
 
 
 def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
-    assert main([str(study)]) == 0
+    link, explorer = 'href="explorer.html"', study / "report" / "explorer.html"
+    assert main([str(study), "--explore"]) == 0
+    assert link in (study / "report" / "index.html").read_text() and explorer.exists()
     assert main([str(study), "--where", "gpil=true"]) == 0
+    assert link not in (study / "report" / "index.html").read_text() and not explorer.exists()
     assert not list((study / "report" / "tables").glob("effects-*"))
     assert "GPIL adds" not in (study / "report" / "index.html").read_text()
 
