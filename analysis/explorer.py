@@ -37,6 +37,7 @@ CHOOSERS = ("dataset", "protocol", "n_way", "k_shot")
 MOST_SHOWN = 10  # configurations that are shown at first
 MOST_DETAILED = 60  # configurations of a panel with scores by class
 AVERAGE = "average"
+SHIFT = 3  # how far markers and dashes move each time that colours repeat
 # The colours of figures on a dark page, in the order of `LOOKS`.
 DARK = ["#4aa8e0", "#f0b030", "#f0f0f0", "#dd92bb", "#2fc79a", "#8fd0f5", "#ff8a3d", "#a8a8a8"]
 DARK += ["#c98f3c", "#b77fd0", "#b3d12e", "#35d0d0", "#7f9bf0", "#f0607f", "#cdbcf0", "#86b872"]
@@ -88,12 +89,13 @@ def data(results: Results) -> dict[str, Any]:
     told = claims(results)
     metrics = list(_metrics(results))
     panels = results.panels()
+    shown = _first_shown(results, panels)
     return {
         "metric": results.metric,
         "metrics": [each.told for each in metrics],
         "labels": results.labels,
-        "shown": _first_shown(results, panels),
-        "looks": [{"marker": look.marker, "dash": _dash(look.dash)} for look in LOOKS],
+        "shown": shown,
+        "looks": _looks(results.labels, shown),
         "most_detailed": MOST_DETAILED,
         "words": {"tests": told.pairs.words, "cost": ABOUT_COST},
         "panels": [_Numbers(results, panel, told, metrics).told() for panel in panels],
@@ -338,8 +340,23 @@ def _answers(found: Answers | None) -> dict[str, Any] | None:
     }
 
 
-def _dash(dash: Any) -> list[float]:
-    return [] if dash == "-" else list(dash[1])
+def _looks(labels: Sequence[str], shown: Sequence[int]) -> list[list[Any]]:
+    """Return for each configuration the number of its colour, its marker and its dashes.
+
+    Up to the number of looks they are those of the figures. Further configurations share colours, but with
+    other markers and dashes; those that are shown at first come first.
+    """
+    count = len(LOOKS)
+    order = (
+        list(range(len(labels)))
+        if len(labels) <= count
+        else list(dict.fromkeys([*shown, *range(len(labels))]))
+    )
+    found: dict[int, list[Any]] = {}
+    for place, index in enumerate(order):
+        other = LOOKS[(place + SHIFT * (place // count)) % count]
+        found[index] = [place % count, other.marker, [] if other.dash == "-" else list(other.dash[1])]
+    return [found[index] for index in range(len(labels))]
 
 
 def _look_style() -> str:

@@ -154,6 +154,7 @@ def main() -> None:
     add("--folder", type=Path, required=True, help="the study")
     add("--make", type=int, metavar="RUNS", help="make the study first, with RUNS random runs")
     add("--where", nargs="*", default=[], metavar="KEY=VALUE", help="use only runs with this setting")
+    add("--out", type=Path, metavar="FILE", help="the page to write (default: explorer.html in the study)")
     add("--screenshots", type=Path, metavar="DIR", help="also save what the browser shows")
     options = parser.parse_args()
     if options.make:
@@ -166,7 +167,7 @@ def main() -> None:
     for key, _, value in (text.partition("=") for text in options.where):
         results = results.where({key: [value]})
     start = time.process_time()
-    page = options.folder / explorer.NAME
+    page = options.out or options.folder / explorer.NAME
     html = explorer.render(results, title=options.folder.name, command="", report="index.html")
     page.write_text(html, encoding="utf-8")
     print(

@@ -31,7 +31,7 @@
   const shownRows = () => panel().rows.map((_, row) => row).filter((row) => state.shown.has(panel().rows[row]));
   const when = () => !metric().sessions ? "over all sessions"
     : column() === sessions() ? "average over sessions"
-      : `session ${column()}${column() === sessions() - 1 ? ", the last" : ""}`;
+      : `session ${column()}${column() === sessions() - 1 ? " (last)" : ""}`;
 
   // Elements.
   const SVG = "http://www.w3.org/2000/svg";
@@ -63,9 +63,9 @@
     "<": polygon(3, 270), ">": polygon(3, 90), h: polygon(6, 0), "*": polygon(5, 0, 0.42), p: polygon(5, 0),
     d: polygon(4, 0).map(([x, y]) => [0.6 * x, y]), 8: polygon(8, 22.5), H: polygon(6, 30),
   };
-  const lookOf = (index) => index % data.looks.length;
+  const lookOf = (index) => data.looks[index][0];
   function marker(index, x, y, size) {
-    const kind = data.looks[lookOf(index)].marker;
+    const kind = data.looks[index][1];
     const attributes = { class: `mark look-${lookOf(index)}` };
     if (!(kind in MARKERS)) return draw("circle", { ...attributes, cx: x, cy: y, r: kind === "." ? 0.6 * size : 0.85 * size });
     return draw("polygon", { ...attributes, points: MARKERS[kind].map(([a, b]) => `${x + size * a},${y + size * b}`).join(" ") });
@@ -75,7 +75,7 @@
   const strokeOf = (index, width) => ({
     class: `line look-${lookOf(index)}`,
     "stroke-width": width,
-    "stroke-dasharray": data.looks[lookOf(index)].dash.map((part) => part * width).join(" ") || null,
+    "stroke-dasharray": data.looks[index][2].map((part) => part * width).join(" ") || null,
   });
 
   // Axes.
@@ -143,21 +143,29 @@
       const frame = svg.getBoundingClientRect();
       showTip(point.words, frame.left + point.px, frame.top + point.py);
     };
-    svg.addEventListener("pointermove", (event) => {
+    const under = (event) => {
       const frame = svg.getBoundingClientRect();
       const [left, top] = [event.clientX - frame.left, event.clientY - frame.top];
       const far = (point) => Math.hypot(point.px - left, point.py - top);
       const best = points.reduce((a, b) => a && far(a) <= far(b) ? a : b, null);
-      show(best && far(best) < 40 ? best : null);
+      return best && far(best) < 40 ? best : null;
+    };
+    let isSecondTap = true; // a finger names a point first, and chooses it with a second tap
+    svg.addEventListener("pointerdown", (event) => {
+      if (event.pointerType !== "touch") return;
+      const point = under(event);
+      isSecondTap = point !== null && point === current;
+      show(point);
     });
-    svg.addEventListener("pointerleave", () => show(null));
+    svg.addEventListener("pointermove", (event) => { if (event.pointerType !== "touch") show(under(event)); });
+    svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") show(null); });
     svg.addEventListener("blur", () => show(null));
     svg.addEventListener("focus", () => { if (svg.matches(":focus-visible") && points.length) show(points[0]); });
-    svg.addEventListener("click", () => { if (current?.row !== undefined) choose(current.row, true); });
+    svg.addEventListener("click", () => { if (isSecondTap && current?.row !== undefined) choose(current.row, true); });
     svg.addEventListener("keydown", (event) => {
       if (event.key === "Escape") return show(null);
       if (event.key === "Enter" && current?.row !== undefined) return choose(current.row, true);
-      const next = beside(points, current, event.key);
+      const next = neighbour(points, current, event.key);
       if (next) {
         event.preventDefault();
         show(next);
@@ -165,7 +173,7 @@
     });
   }
   // Left and right move along x. Up and down move between points with the same x, or along y.
-  function beside(points, current, key) {
+  function neighbour(points, current, key) {
     const along = { ArrowLeft: ["px", -1], ArrowRight: ["px", 1], ArrowUp: ["py", -1], ArrowDown: ["py", 1] }[key];
     if (!along || !points.length) return null;
     if (!current) return points[0];
@@ -301,12 +309,13 @@
         ? make("th", { scope: "row" }, nameButton(row))
         : make("td", { class: each.right ? "n" : null }, each.text(row), each.mark?.(row) ? make("sup", {}, each.mark(row)) : null))));
     byId("table").replaceChildren(make("thead", {}, head), make("tbody", {}, ...body));
-    const lines = [metric().percent ? "Values are means ± 95 % intervals over the seeds (Student's t), in percent."
-      : "Values are means ± 95 % intervals over the seeds (Student's t), in the units of the metric."];
-    if (isTested()) lines.push(data.words.tests);
-    else if (found.verdicts.length) lines.push(`Verdicts exist for ${data.metric} at the last session only.`);
-    lines.push(...found.notes);
-    byId("table-words").replaceChildren(...lines.map((line) => make("p", {}, line)));
+    const unit = metric().percent ? "in percent" : "in the units of the metric";
+    const open = [`Values are means ± 95 % intervals over the seeds (Student's t), ${unit}. Click a configuration for its details.`];
+    if (!isTested() && found.verdicts.length) open.push(`Verdicts exist for ${data.metric} at the last session only.`);
+    const folded = [...(isTested() && found.verdicts.length ? [data.words.tests] : []), ...found.notes];
+    const isOpen = byId("table-words").querySelector("details")?.open ?? false;
+    byId("table-words").replaceChildren(...open.map((line) => make("p", {}, line)),
+      folded.length ? make("details", { open: isOpen }, make("summary", {}, "Notes and tests"), ...folded.map((line) => make("p", {}, line))) : "");
   }
   function nameButton(row) {
     const found = panel();
@@ -472,6 +481,7 @@
     : "The predictions of these runs were not saved.";
   const className = (number_) => number_ < 0 ? "no class" : String(number_);
 
+  const EDGE = 42; // pixels for the names of axes
   function drawConfusion(row, scores, taken) {
     const host = byId("confusion");
     byId("confusion-words").textContent = taken.size && scores.length
@@ -480,21 +490,21 @@
     const classes = scores.map(([number_]) => number_);
     const place = new Map(classes.map((number_, at) => [number_, at]));
     const side = Math.min(host.clientWidth, 460);
-    const cell = (side - 30) / classes.length;
+    const cell = (side - EDGE) / classes.length;
     const svg = draw("svg", { viewBox: `0 0 ${side} ${side}`, width: side, height: side, role: "img", "aria-label": "Confusion between classes. The table has the same numbers.", tabindex: 0 });
-    svg.append(draw("rect", { class: "frame", x: 30, y: 0, width: side - 30, height: side - 30 }),
-      draw("text", { class: "name", x: (side + 30) / 2, y: side - 4, "text-anchor": "middle" }, "predicted class"),
-      draw("text", { class: "name", transform: `translate(9 ${(side - 30) / 2}) rotate(-90)`, "text-anchor": "middle" }, "true class"));
+    svg.append(draw("rect", { class: "frame", x: EDGE, y: 0, width: side - EDGE, height: side - EDGE }),
+      draw("text", { class: "name", x: (side + EDGE) / 2, y: side - 4, "text-anchor": "middle" }, "predicted class"),
+      draw("text", { class: "name", transform: `translate(10 ${(side - EDGE) / 2}) rotate(-90)`, "text-anchor": "middle" }, "true class"));
     const every = Math.ceil(classes.length / 12);
     classes.forEach((number_, at) => {
       if (at % every) return;
-      svg.append(draw("text", { class: "tick", x: 26, y: (at + 0.5) * cell + 4, "text-anchor": "end" }, String(number_)),
-        draw("text", { class: "tick", x: 30 + (at + 0.5) * cell, y: side - 17, "text-anchor": "middle" }, String(number_)));
+      svg.append(draw("text", { class: "tick", x: EDGE - 4, y: (at + 0.5) * cell + 4, "text-anchor": "end" }, String(number_)),
+        draw("text", { class: "tick", x: EDGE + (at + 0.5) * cell, y: side - 19, "text-anchor": "middle" }, String(number_)));
     });
     const points = [];
     const add = (true_, predicted, share, words) => {
       if (!place.has(predicted)) return;
-      const [px, py] = [30 + place.get(predicted) * cell, place.get(true_) * cell];
+      const [px, py] = [EDGE + place.get(predicted) * cell, place.get(true_) * cell];
       svg.append(draw("rect", { class: true_ === predicted ? "right" : "wrong", x: px, y: py, width: cell, height: cell, "fill-opacity": Math.sqrt(Math.min(1000, share) / 1000) }));
       points.push({ px: px + cell / 2, py: py + cell / 2, words });
     };
@@ -569,8 +579,9 @@
     }
   }
   function makeList() {
-    byId("list").append(...data.labels.map((name, index) => make("li", { "data-index": index },
-      make("label", {}, make("input", { type: "checkbox", "data-index": index }), swatch(index), make("span", {}, name)))));
+    const order = new Set([...data.shown, ...data.labels.keys()]); // what is shown at first comes first
+    byId("list").append(...[...order].map((index) => make("li", { "data-index": index },
+      make("label", {}, make("input", { type: "checkbox", "data-index": index }), swatch(index), make("span", {}, data.labels[index])))));
   }
   function drawWarnings() {
     const found = panel();
@@ -629,20 +640,18 @@
     return data.panels.reduce((best, each, place) => score(each) > score(data.panels[best]) ? place : best, 0);
   }
 
-  function draws() {
+  // The details do not depend on what is shown, on the view or on the order of the table.
+  function draws(withDetails = true) {
     if (rowOf(state.one) < 0) state.one = panel().rows[0];
     hideTip();
     drawWarnings();
     drawChoosers();
     drawList();
-    drawCharts();
-    drawTable();
-    toHash();
-  }
-  function drawCharts() {
     drawCurves();
+    drawTable();
     drawCost();
-    drawOne();
+    if (withDetails) drawOne();
+    toHash();
   }
   function choose(row, jump = false) {
     state.one = panel().rows[row];
@@ -665,13 +674,13 @@
     const index = Number(event.target.dataset.index);
     if (event.target.checked) state.shown.add(index);
     else state.shown.delete(index);
-    draws();
+    draws(false);
   });
   byId("methods").addEventListener("click", (event) => {
     const wanted = event.target.dataset?.show;
     if (!wanted) return;
     state.shown = new Set({ all: data.labels.keys(), none: [], first: data.shown }[wanted]);
-    draws();
+    draws(false);
   });
   byId("find").addEventListener("input", drawList);
   byId("one").addEventListener("change", (event) => choose(rowOf(Number(event.target.value))));
@@ -681,7 +690,7 @@
     if (sort) {
       const direction = state.sort?.[0] === sort ? -state.sort[1] : ["name", "verdict", "seconds"].includes(sort) ? 1 : -1;
       state.sort = [sort, direction];
-      draws();
+      draws(false);
       byId("table").querySelector(`[data-sort="${sort}"]`).focus();
     } else if (row) {
       choose(Number(row), true);
@@ -689,14 +698,14 @@
   });
   document.querySelectorAll("[name=view]").forEach((input) => input.addEventListener("change", () => {
     state.view = input.value;
-    draws();
+    draws(false);
   }));
   addEventListener("hashchange", fromHash);
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width) return;
     width = innerWidth;
-    drawCharts();
+    draws();
   });
 
   byId("choosers").hidden = byId("page").hidden = false;
