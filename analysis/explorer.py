@@ -35,6 +35,8 @@ from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 NAME = "explorer.html"
 CHOOSERS = ("dataset", "protocol", "n_way", "k_shot")
 MOST_SHOWN = 10  # configurations that are shown at first
+MOST_PROPOSED = 3  # of these: proposed ones that are not among the best
+FEWEST_SHOWN = 5  # configurations of each panel, if it has them
 MOST_DETAILED = 60  # configurations of a panel with scores by class
 AVERAGE = "average"
 SHIFT = 3  # how far markers and dashes move each time that colours repeat
@@ -124,20 +126,26 @@ def _column(results: Results) -> str:
 
 
 def _first_shown(results: Results, panels: Sequence[Panel]) -> list[int]:
-    """Return the configurations to show at first: the reference, proposed ones and the best ranks."""
+    """Return the configurations to show at first: the reference, proposed ones and the best ranks.
+
+    If a panel has few of these, its own reference and best ranks are shown as well.
+    """
     labels = results.labels
     if len(labels) <= MOST_SHOWN + 2:
         return list(range(len(labels)))
-    places: dict[str, list[float]] = {}
-    for panel in panels:
-        for place, label in enumerate(by_rank(panel)):
-            if label not in panel.oracles:
-                places.setdefault(label, []).append(place)
-    ranked = sorted(places, key=lambda label: (-len(places[label]), sum(places[label]) / len(places[label])))
+    ranked = {panel.title: [label for label in by_rank(panel) if label in panel.rivals] for panel in panels}
+    places: dict[str, list[int]] = {}
+    for order in ranked.values():
+        for place, label in enumerate(order):
+            places.setdefault(label, []).append(place)
+    best = sorted(places, key=lambda label: (-len(places[label]), sum(places[label]) / len(places[label])))
     roles = results.runs.drop_duplicates("label").set_index("label")["traits"]
-    own = [label for label in labels if roles[label].role == PROPOSED][:3]
-    chosen = list(dict.fromkeys([labels[0], *own, *ranked]))[:MOST_SHOWN]
-    return sorted(labels.index(label) for label in chosen)
+    own = [label for label in labels if roles[label].role == PROPOSED][:MOST_PROPOSED]
+    chosen = list(dict.fromkeys([labels[0], *own, *best]))[:MOST_SHOWN]
+    for panel in panels:
+        if len(set(chosen) & set(panel.labels)) < FEWEST_SHOWN:
+            chosen += [panel.reference, *ranked[panel.title][:FEWEST_SHOWN]]
+    return sorted({labels.index(label) for label in chosen})
 
 
 @dataclass(frozen=True)
@@ -158,7 +166,7 @@ class _Numbers:
         return {
             "title": panel.title,
             **{key: readable(panel.runs[key].iloc[0]) for key in CHOOSERS},
-            "more": ", ".join(panel.title.split(", ")[3:]),
+            "more": panel.title.removeprefix(_always(panel)).removeprefix(", "),
             "leaks": panel.leaks,
             "badge": panel.badge,
             "notes": notes_of(panel, self.claims),
@@ -273,6 +281,12 @@ class _Numbers:
             "answers": [_answers(found.get(label)) for label in labels] + none if found else [],
             "damaged": damaged,
         }
+
+
+def _always(panel: Panel) -> str:
+    """Return the part of the title that names what the other choosers choose."""
+    dataset, protocol, n_way, k_shot = panel.runs.iloc[0][list(CHOOSERS)]
+    return f"{dataset}, {protocol}, {n_way}-way {k_shot}-shot"
 
 
 def command_of(config: pd.Series, keys: Iterable[str], seeds: Sequence[int]) -> str:

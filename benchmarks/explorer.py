@@ -23,6 +23,7 @@ import numpy as np
 
 from hagmeta.common.records import StudyFolder, config_hash
 from hagmeta.config import RunConfig, resolve
+from hagmeta.phases.snapshots import to_bytes
 from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import Predictions
 
@@ -48,7 +49,7 @@ CLOCK = "const start = performance.now(); {} document.body.offsetHeight; return 
 def make_study(folder: Path, runs: int) -> None:
     """Write a study with `runs` runs, rounded up to whole datasets."""
     random = np.random.default_rng(0)
-    configs = [
+    configs: list[dict[str, Any]] = [
         {"method": method, **dict(zip(GRID, values, strict=True))}
         for method, values in product(METHODS, product(*GRID.values()))
     ]
@@ -84,7 +85,7 @@ def _write_run(store: StudyFolder, config: RunConfig, dataset: str, seed: int, s
     }
     for path in (store.runs / key[0] / f"{seed}.json", store.predictions_of(key)):
         path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(store.predictions_of(key), **predictions.arrays())
+    store.predictions_of(key).write_bytes(to_bytes(predictions.arrays()))
     (store.runs / key[0] / f"{seed}.json").write_text(json.dumps(record))
 
 

@@ -569,18 +569,16 @@
   function drawList() {
     const wanted = byId("find").value.trim().toLowerCase();
     const here = new Set(panel().rows);
-    byId("count").textContent = `${state.shown.size} of ${data.labels.length}`;
+    byId("count").textContent = `${shownRows().length} of ${here.size}`;
     for (const item of byId("list").children) {
       const index = Number(item.dataset.index);
-      item.hidden = !data.labels[index].toLowerCase().includes(wanted);
-      item.classList.toggle("absent", !here.has(index));
-      item.title = here.has(index) ? "" : "not run in this setting";
+      item.hidden = !here.has(index) || !data.labels[index].toLowerCase().includes(wanted);
       item.querySelector("input").checked = state.shown.has(index);
     }
   }
   function makeList() {
     const order = new Set([...data.shown, ...data.labels.keys()]); // what is shown at first comes first
-    byId("list").append(...[...order].map((index) => make("li", { "data-index": index },
+    byId("list").append(...[...order].map((index) => make("li", { "data-index": index, title: data.labels[index] },
       make("label", {}, make("input", { type: "checkbox", "data-index": index }), swatch(index), make("span", {}, data.labels[index])))));
   }
   function drawWarnings() {
@@ -590,7 +588,7 @@
     if (found.badge) lines.push(`${capital(found.badge)}.`);
     lines.push(...found.damaged);
     byId("warnings").replaceChildren(...lines.map((line) => make("p", { class: "notice" }, line)));
-    byId("reference").textContent = label(found.reference);
+    byId("reference").textContent = byId("reference").title = label(found.reference);
     for (const input of document.querySelectorAll("[name=view]")) {
       input.checked = input.value === state.view;
       input.disabled = input.value === "minus" && !numbers().minus.length;

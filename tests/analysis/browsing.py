@@ -6,7 +6,7 @@ from typing import Any
 
 # As the WebDriver standard writes keys.
 ENTER, ESCAPE, BACKSPACE, SELECT_ALL = "\ue007", "\ue00c", "\ue003", "\ue009a\ue000"
-LEFT, UP, RIGHT, DOWN, SPACE = "\ue012", "\ue013", "\ue014", "\ue015", "\ue00d"
+RIGHT, DOWN, SPACE, TAB = "\ue014", "\ue015", "\ue00d", "\ue004"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # The contrast that WCAG AA asks of text, for every element with text of its own.
 CONTRAST = """

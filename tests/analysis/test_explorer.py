@@ -24,7 +24,7 @@ from analysis.tables import metrics_table, sessions_table, summary_table
 from hagmeta.__main__ import main as hagmeta_main
 from hagmeta.common.records import StudyFolder
 from hagmeta.protocol.predictions import read_predictions
-from tests.analysis.browsing import CONTRAST, DOWN, ENTER, RIGHT, SPACE, find, texts
+from tests.analysis.browsing import CONTRAST, DOWN, ENTER, RIGHT, SPACE, TAB, find, texts
 from tests.analysis.random_studies import write_study
 
 GRAPH = "synthetic:nodes=400,edges=1600,features=40,classes=12"
@@ -318,6 +318,31 @@ def test_a_slider_moves_over_the_configurations_that_were_run(
     assert "hops" not in find(browser, "#command").text  # 3 is the default
     label = find(browser, "#detail-title").text.removeprefix("One configuration: ")
     assert texts(browser, "#facts dd")[0] == shown(browser)[label]["macro accuracy"]
+
+
+def test_the_tab_key_reaches_every_control_and_shows_where_it_is(show: Show, html: str) -> None:
+    browser = show(html)
+    reached = set()
+    while "BODY" not in reached:  # after the last control
+        browser.switch_to.active_element.send_keys(TAB)
+        name, outline = browser.execute_script(
+            "const e = document.activeElement; return [e.id || e.closest('[id]')?.id || e.tagName,"
+            "getComputedStyle(e).outlineStyle]"
+        )
+        reached.add(name)
+        assert outline != "none" or name == "BODY", name
+    controls = {
+        "choose-k_shot",
+        "choose-metric",
+        "choose-session",
+        "find",
+        "list",
+        "curves",
+        "table",
+        "cost",
+        "one",
+    }
+    assert controls | {"classes-scroll", "confusion", "queries-scroll"} <= reached
 
 
 @pytest.mark.parametrize("width", [390, 1280])
