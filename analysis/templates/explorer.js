@@ -209,48 +209,53 @@
 
   function drawCurves() {
     const isMinus = state.view === "minus" && numbers().minus.length > 0;
-    const rows = shownRows();
-    const count = Math.max(1, sessions());
+    const isCurve = metric().sessions; // other metrics have one value per run: a column for each configuration
+    const { rows } = isCurve ? { rows: shownRows() } : sortedRows(tableColumns());
+    const count = isCurve ? sessions() : rows.length;
     const at = (row, session) => isMinus ? minus(row, session) : value(row, session);
     const limits = ([mean, ...rest]) => isMinus ? [mean, rest[0] ?? mean, rest[1] ?? mean]
       : [number(mean), number(mean) - number(rest[0] ?? 0), number(mean) + number(rest[0] ?? 0)].map((each) => each * 10);
     const points = [];
-    const series = rows.map((row) => {
+    const series = rows.map((row, place) => {
       const line = [];
-      for (let session = 0; session < count; session++) {
+      for (let session = 0; session < Math.max(1, sessions()); session++) {
         const found = at(row, session);
         if (found[0] === null) continue;
         const [y, low, high] = limits(found).map((each) => each / 10);
-        line.push({ x: session, y, low, high, row, words: words(row, session, metric().sessions ? `session ${session}` : when()) });
+        line.push({ x: isCurve ? session : place, y, low, high, row, words: words(row, session, isCurve ? `session ${session}` : when()) });
       }
       points.push(...line);
       return { row, index: panel().rows[row], line };
     });
     const unit = isMinus ? "points" : metric().percent ? "%" : "";
     const note = byId("curves-words");
-    byId("chart-title").textContent = `${capital(metric().title)} by session: ${panel().title}`;
+    byId("chart-title").textContent = `${capital(metric().title)} ${isCurve ? "by session" : "by configuration"}: ${panel().title}`;
     if (!points.length) {
       byId("curves").replaceChildren(make("p", { class: "empty" }, "No configuration to draw. Choose some in the list."));
       note.textContent = "";
       return;
     }
     const ys = range([...points.flatMap(({ low, high }) => [low, high]), ...(isMinus ? [0] : [])], 0.04);
-    const chosen = metric().sessions && column() < sessions() ? column() : null;
+    const chosen = isCurve && column() < sessions() ? column() : null;
     const host = byId("curves");
     chart(host, {
       height: host.clientWidth < 500 ? 300 : 380,
-      xs: [-0.25, count - 0.75], ys,
-      xTicks: ticks(0, count - 1, Math.min(12, count)).filter(([where]) => Number.isInteger(where)),
+      xs: isCurve ? [-0.25, count - 0.75] : [-0.7, count - 0.3], ys,
+      xTicks: isCurve ? ticks(0, count - 1, Math.min(12, count)).filter(([where]) => Number.isInteger(where)) : [],
       yTicks: ticks(...ys, 7),
-      xName: metric().sessions ? "session" : "",
+      xName: isCurve ? "session" : "configurations, in the order of the table",
       yName: `${isMinus ? "difference" : metric().title}${unit ? ` (${unit})` : ""}`,
-      name: `${metric().title} by session. The table below has the numbers of the chosen session. Arrow keys move between points.`,
+      name: `${metric().title} ${isCurve ? "by session" : "by configuration"}. The table below has the numbers. Arrow keys move between points.`,
       points,
       content: (svg, x, y, box) => {
         if (chosen !== null) svg.append(draw("line", { class: "chosen", x1: x(chosen), x2: x(chosen), y1: box.top, y2: box.bottom }));
         if (isMinus) svg.append(draw("line", { class: "axis", x1: box.left, x2: box.right, y1: y(0), y2: y(0) }));
         const shade = Math.min(0.16, 0.5 / series.length);
         for (const { index, line } of series) {
+          if (!isCurve) {
+            svg.append(...line.map((p) => draw("line", { class: `bar look-${lookOf(index)}`, x1: x(p.x), x2: x(p.x), y1: y(p.low), y2: y(p.high) })));
+            continue;
+          }
           const edge = [...line.map((p) => [x(p.x), y(p.high)]), ...line.slice().reverse().map((p) => [x(p.x), y(p.low)])];
           svg.append(draw("polygon", { class: `band look-${lookOf(index)}`, "fill-opacity": shade, points: edge.map((p) => p.join()).join(" ") }));
         }
@@ -261,11 +266,12 @@
         }
       },
     });
+    const bands = isCurve ? "Bands" : "Bars";
     note.textContent = (isMinus
-      ? `Each configuration minus ${label(panel().reference)}, paired by seed, in points. Bands are 95 % intervals, not corrected.`
-      : "Means over the seeds. Bands are 95 % intervals (Student's t). ")
+      ? `Each configuration minus ${label(panel().reference)}, paired by seed, in points. ${bands} are 95 % intervals, not corrected.`
+      : `Means over the seeds. ${bands} are 95 % intervals (Student's t).`)
       + (chosen === null ? "" : " The dotted line is the session of the table.")
-      + " Point at a line, or focus the chart and use the arrow keys.";
+      + " Point at a mark, or focus the chart and use the arrow keys.";
   }
 
   const capital = (words) => words[0].toUpperCase() + words.slice(1);
@@ -581,9 +587,10 @@
     byId("list").append(...[...order].map((index) => make("li", { "data-index": index, title: data.labels[index] },
       make("label", {}, make("input", { type: "checkbox", "data-index": index }), swatch(index), make("span", {}, data.labels[index])))));
   }
+  let unknown = []; // parts of the address, until something else is chosen
   function drawWarnings() {
     const found = panel();
-    const lines = [];
+    const lines = unknown.length ? [`The address names what this page does not have: ${unknown.join(", ")}.`] : [];
     if (found.leaks) lines.push("The released protocol leaks: it trains on the queries that it is scored on.");
     if (found.badge) lines.push(`${capital(found.badge)}.`);
     lines.push(...found.damaged);
@@ -629,7 +636,17 @@
     const named = (name) => said.getAll(name).includes("*") ? every : said.getAll(name).map((each) => data.labels.indexOf(each)).filter((index) => index >= 0);
     state.shown = new Set(said.has("show") ? named("show") : said.has("hide") ? every.filter((index) => !named("hide").includes(index)) : data.shown);
     state.one = data.labels.indexOf(said.get("one"));
+    unknown = [...said].filter(([name, content]) => !isKnown(name, content)).map(([name, content]) => `${name} ${content}`);
     draws();
+    unknown = [];
+  }
+  function isKnown(name, content) {
+    if (name in CHOOSERS) return panel()[name] === content;
+    if (name === "metric") return data.metrics.some((each) => each.title === content);
+    if (name === "session") return content === "average" || (/^\d+$/.test(content) && Number(content) < Math.max(1, sessions()));
+    if (name === "one") return rowOf(data.labels.indexOf(content)) >= 0;
+    if (name === "show" || name === "hide") return content === "*" || data.labels.includes(content);
+    return name === "view" || name === "sort";
   }
   // The setting that agrees with most of `wanted`; earlier choosers count more.
   function closest(wanted, first = null) {

@@ -289,6 +289,15 @@ def test_what_was_chosen_is_in_the_link(show: Show, html: str) -> None:
     assert find(browser, "[name=view][value=minus]").is_selected()
 
 
+def test_a_link_that_names_what_is_not_there_says_so(show: Show, html: str) -> None:
+    browser = show(html, state="dataset=nowhere&metric=harmonic&session=99&one=nobody")
+    assert texts(browser, "#warnings p") == [
+        "The address names what this page does not have: dataset nowhere, session 99, one nobody."
+    ]
+    find(browser, "#choose-metric").send_keys("accuracy")
+    assert texts(browser, "#warnings p") == []
+
+
 def test_the_chart_is_read_and_clicked_by_keyboard(show: Show, html: str, data: dict[str, Any]) -> None:
     browser = show(html)
     chart = find(browser, "#curves svg")
