@@ -88,6 +88,10 @@
     for (let at = Math.ceil(low / step); at * step <= high + 1e-9; at++) found.push([at * step, (at * step).toFixed(digits)]);
     return found;
   }
+  function wholeTicks(last) {
+    const step = [1, 2, 5, 10, 20, 50, 100].find((each) => last / each <= 12) ?? last;
+    return [...Array(Math.floor(last / step) + 1).keys()].map((each) => [each * step, String(each * step)]);
+  }
   function logTicks(low, high) {
     const found = [];
     for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++) {
@@ -241,7 +245,7 @@
     chart(host, {
       height: host.clientWidth < 500 ? 300 : 380,
       xs: isCurve ? [-0.25, count - 0.75] : [-0.7, count - 0.3], ys,
-      xTicks: isCurve ? ticks(0, count - 1, Math.min(12, count)).filter(([where]) => Number.isInteger(where)) : [],
+      xTicks: isCurve ? wholeTicks(count - 1) : [],
       yTicks: ticks(...ys, 7),
       xName: isCurve ? "session" : "configurations, in the order of the table",
       yName: `${isMinus ? "difference" : metric().title}${unit ? ` (${unit})` : ""}`,
@@ -325,7 +329,7 @@
   }
   function nameButton(row) {
     const found = panel();
-    const badge = found.oracles.includes(row) ? make("span", { class: "badge" }, "oracle") : null;
+    const badge = found.oracles.includes(row) && !label(row).includes("oracle") ? make("span", { class: "badge" }, "oracle") : null;
     const button = make("button", { type: "button", class: "choose", "data-row": row, "aria-pressed": String(found.rows[row] === state.one) }, swatch(found.rows[row]), label(row));
     return fill(document.createDocumentFragment(), {}, [button, badge]);
   }
