@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="use only runs with this setting; repeat it with the same KEY to allow several values",
     )
     add("--by", metavar="KEY", help="compare the values of this setting, and separate all other settings")
+    add("--explore", action="store_true", help="also write explorer.html, a page to filter, hover and click")
     add("--open", action="store_true", help="open the report in a browser")
     try:
         if arguments[:1] == ["compare"]:
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             by=options.by,
             baseline=options.baseline,
             command=shlex.join([*prog.split(), *arguments]),
+            explore=options.explore,
         )
     except UserError as error:
         show_error(error)

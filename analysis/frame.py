@@ -511,7 +511,7 @@ def _tables(
                 "seed": record["seed"],
                 "first": score[0],
                 "last": score[-1],
-                "average": _mean(known),
+                "average": mean_of(known),
                 "pd": drop,
                 "rpd": drop / score[0] if score[0] else math.nan,
                 "matrix": record.get("matrix"),
@@ -546,13 +546,14 @@ def _tables(
     return runs, sessions, list(keys)
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean_of(values: Sequence[float]) -> float:
+    """Return the mean, or NaN if there are no values."""
     return sum(values) / len(values) if values else math.nan
 
 
 def _over_tasks(value: list[float] | float | None) -> float:
     """Return the mean of a list over tasks, or the single value."""
-    return _mean(value) if isinstance(value, list) else _number(value)
+    return mean_of(value) if isinstance(value, list) else _number(value)
 
 
 def last_and_average(each: MetricDeclaration) -> dict[str, str]:
@@ -568,7 +569,7 @@ def _other_values(record: OpenRecord, others: Iterable[MetricDeclaration]) -> di
         value = record.get(each.name)
         if each.by_session:
             values = value or [None]
-            numbers = [_number(values[-1]), _mean([known for known in values if known is not None])]
+            numbers = [_number(values[-1]), mean_of([known for known in values if known is not None])]
         else:
             numbers = [_number(value)]
         found |= zip(last_and_average(each).values(), numbers, strict=True)

@@ -224,18 +224,20 @@ def render(
     seeds: str = "",
     shorter: Mapping[str, str] = MappingProxyType({}),
     pasted: Sequence[Pasted] = (),
+    explorer: str = "",
 ) -> str:
     """Return the whole page as HTML.
 
     `command` is shown as the command that made the page, `data` is the name of the file with all numbers, and
     `leaks` tells whether some results come from a protocol that leaks. `setting` and `seeds` stand under the
     title. Titles and findings use the short forms of phrases in `shorter`. `pasted` are paragraphs to copy.
+    `explorer` is the name of the page to explore, if there is one.
     """
-    style, script = _asset("style.css"), _asset("script.js")
+    style, script = asset("style.css"), asset("script.js")
     tables = [replace(table, title=shortened(table.title, shorter)) for table in tables]
     pictures = [replace(picture, title=shortened(picture.title, shorter)) for picture in pictures]
     return (
-        _environment()
+        environment()
         .get_template("report.html.jinja")
         .render(
             title=title,
@@ -249,34 +251,37 @@ def render(
             sections=list(_sections(tables, pictures, leaks)),
             command=command,
             data=Link(quote(data), data),
+            explorer=quote(explorer),
             leaks=leaks,
             pasted=pasted,
             style=style,
             script=script,
-            policy=_policy(style, script),
+            policy=policy(style, script),
         )
     )
 
 
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Return the environment of all templates, which escapes what it inserts."""
+    made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["sort_key"] = sort_key
-    environment.globals["caption_parts"] = caption_parts
-    environment.filters["prose"] = unbroken
-    return environment
+    made.globals["sort_key"] = sort_key
+    made.globals["caption_parts"] = caption_parts
+    made.filters["prose"] = unbroken
+    return made
 
 
-def _asset(name: str) -> Markup:
+def asset(name: str) -> Markup:
+    """Return a style or a script to insert as it is."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
-def _policy(style: str, script: str) -> str:
+def policy(style: str, script: str) -> str:
     """Return a content security policy that allows only this style, this script and embedded pictures."""
     rules = {
         "default-src": "'none'",

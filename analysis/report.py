@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pandas as pd
 
-from analysis import figures, table
+from analysis import explorer, figures, table
 from analysis.across import across_tables
 from analysis.against_control import control_table, why_no_tests
 from analysis.claims import claims
@@ -45,6 +45,7 @@ def write_report(
     by: str | None = None,
     baseline: str | None = None,
     command: str | None = None,
+    explore: bool = False,
 ) -> Path:
     """Write tables, figures, the tidy data and `index.html` to `out`, and return the path of the page.
 
@@ -58,6 +59,7 @@ def write_report(
         by: compare the values of this setting, and separate all other settings.
         baseline: the method or configuration that all others are compared with.
         command: the command to show on the page.
+        explore: also write the page to explore, `explorer.html`, and link to it.
 
     Raises:
         UserError: the folders have no finished run, an option does not fit, or `out` is not writable.
@@ -85,6 +87,8 @@ def write_report(
         pictures = [save_drawing(drawing, out) for drawing in named_apart(figures.draw_all(results))]
         remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
         write_frame(results, out / "frame.parquet")
+        command = command or f"{as_typed('hagmeta-report')} {' '.join(map(str, folders))}"
+        _write_explorer(results, out / explorer.NAME, command, explore)
         page = render(
             title=_title(results),
             setting=_setting(results),
@@ -95,8 +99,9 @@ def write_report(
             notices=notices(results),
             tables=tables,
             pictures=pictures,
-            command=command or f"{as_typed('hagmeta-report')} {' '.join(map(str, folders))}",
+            command=command,
             data="frame.parquet",
+            explorer=explorer.NAME if explore else "",
             leaks=bool(results.runs["leaks"].any()),
         )
         with written_whole(out / "index.html") as partial:
@@ -240,6 +245,16 @@ def write_frame(results: Results, path: Path) -> None:
             frame[key] = frame[key].map(str)
     with written_whole(path) as partial:
         frame.to_parquet(partial, index=False)
+
+
+def _write_explorer(results: Results, path: Path, command: str, wanted: bool) -> None:
+    """Write the page to explore, or delete the one of an earlier report."""
+    if not wanted:
+        path.unlink(missing_ok=True)
+        return
+    page = explorer.render(results, title=_title(results), command=command, report="index.html")
+    with written_whole(path) as partial:
+        partial.write_text(page, encoding="utf-8")
 
 
 def _title(results: Results) -> str:

@@ -93,7 +93,7 @@ def summary_table(panel: Panel, told: Claims) -> Table:
         if ranked:
             cells += [_rank_cell(ranks.get(label, np.nan)), _gap_cell(gaps.get(label, np.nan))]
         tested = [difference_cell(tests.get(label)), verdict_cell(tests.get(label))] if tests else []
-        rows.append([Cell(label, label), _seed_count(panel, label), *cells, *tested])
+        rows.append([Cell(label, label), seed_count(panel, label), *cells, *tested])
     about = [
         INTERVAL,
         *([ABOUT_RANKS] if ranked else []),
@@ -112,7 +112,7 @@ def summary_table(panel: Panel, told: Claims) -> Table:
         ],
         rows=rows,
         numbers=_numbers(panel, columns, tests, ranks),
-        notes=_notes(panel, told),
+        notes=notes_of(panel, told),
         reference=ordered.index(panel.reference) if tests else None,
         leaks=panel.leaks,
         badge=panel.badge,
@@ -170,13 +170,13 @@ def sessions_table(panel: Panel, told: Claims) -> Table:
         rows=[
             [
                 Cell(label, label),
-                _seed_count(panel, label),
+                seed_count(panel, label),
                 *(_mean_cell(found[label].mean) for found in columns.values()),
             ]
             for label in by_rank(panel)
         ],
         numbers=_numbers(panel, columns, {}),
-        notes=_notes(panel, told),
+        notes=notes_of(panel, told),
         leaks=panel.leaks,
         badge=panel.badge,
     )
@@ -202,7 +202,7 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
         notes.append(f"{runs_are} left out: their records are older than the macro metrics.")
     columns = {name: estimates(table) for name, table in tables.items()}
     rows = [
-        [Cell(label, label), _seed_count(panel, label)]
+        [Cell(label, label), seed_count(panel, label)]
         + [estimate_cell(found[label]) for found in columns.values()]
         for label in by_rank(panel)
     ]
@@ -223,7 +223,7 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
         columns=["configuration", "seeds", *tables],
         rows=rows,
         numbers=_numbers(panel, columns, {}),
-        notes=[*notes, *_notes(panel, told)],
+        notes=[*notes, *notes_of(panel, told)],
         leaks=panel.leaks,
         badge=panel.badge,
     )
@@ -268,12 +268,12 @@ def other_metrics_table(panel: Panel, others: Sequence[MetricDeclaration], told:
         caption=" ".join(about),
         columns=["configuration", "seeds", *columns],
         rows=[
-            [Cell(label, label), _seed_count(panel, label)]
+            [Cell(label, label), seed_count(panel, label)]
             + [_plain_cell(found[label], best=best[title] == label) for title, found in columns.items()]
             for label in by_rank(panel)
         ],
         numbers=_numbers(panel, columns, {}),
-        notes=_notes(panel, told),
+        notes=notes_of(panel, told),
         leaks=panel.leaks,
         badge=panel.badge,
     )
@@ -289,10 +289,16 @@ def _best_mean(panel: Panel, column: str, metric: MetricDeclaration) -> str | No
 
 def _plain_cell(found: Estimate, *, best: bool) -> Cell:
     """Return "0.1234 ± 0.0021", in the units of the metric."""
-    if found.seeds == 0:
+    mean, half = plain_texts(found)
+    if mean is None:
         return Cell("", None)
-    text = f"{found.mean:.4g}" + ("" if np.isnan(found.half) else f" ± {found.half:.2g}")
-    return Cell(text, found.mean, best=best)
+    return Cell(mean if half is None else f"{mean} ± {half}", found.mean, best=best)
+
+
+def plain_texts(found: Estimate) -> tuple[str | None, str | None]:
+    """Return the mean and half of its interval in the units of a metric; None where there is none."""
+    mean = f"{found.mean:.4g}" if found.seeds else None
+    return mean, None if np.isnan(found.half) else f"{found.half:.2g}"
 
 
 def metric_ranks(panel: Panel, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -335,7 +341,7 @@ def ablation_table(factorial: Factorial, told: Claims) -> Table:
     switches = panel.runs.drop_duplicates("label").set_index("label")[factorial.factors]
     order = sorted(panel.labels, key=lambda label: [-place(level) for level in switches.loc[label]])
     rows = [
-        [*(_level_cell(level) for level in switches.loc[label]), _seed_count(panel, label)]
+        [*(_level_cell(level) for level in switches.loc[label]), seed_count(panel, label)]
         + [estimate_cell(found[label]) for found in columns.values()]
         for label in order
     ]
@@ -350,7 +356,7 @@ def ablation_table(factorial: Factorial, told: Claims) -> Table:
         columns=[*factorial.names, "seeds", *columns],
         rows=rows,
         numbers=_numbers(panel, columns, {}),
-        notes=_notes(panel, told),
+        notes=notes_of(panel, told),
         reference=order.index(panel.reference),
         leaks=panel.leaks,
         badge=panel.badge,
@@ -394,7 +400,7 @@ def effects_table(factorial: Factorial, told: Claims) -> Table:
         columns=["effect", *(column for when in MOMENTS.values() for column in (when, "verdict"))],
         rows=rows,
         numbers=pd.DataFrame(numbers),
-        notes=[*notes, *_notes(panel, told)],
+        notes=[*notes, *notes_of(panel, told)],
         leaks=panel.leaks,
         badge=panel.badge,
     )
@@ -422,7 +428,7 @@ def sensitivity_table(panel: Panel, told: Claims) -> Table:
         columns=["setting", "value", "last session", "minus reference", "verdict"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
-        notes=_notes(panel, told),
+        notes=notes_of(panel, told),
         leaks=panel.leaks,
         badge=panel.badge,
     )
@@ -509,7 +515,7 @@ def estimate_cell(found: Estimate, *, best: bool = False) -> Cell:
     """Return "57.2 ± 1.0" in percent."""
     if found.seeds == 0:
         return Cell("", None)
-    text = f"{100 * found.mean:.1f}"
+    text = f"{round(100 * found.mean, 1) + 0.0:.1f}"  # 0.0 removes the sign of a value rounded to zero
     if not np.isnan(found.half):
         text += f" ± {100 * found.half:.1f}"
     return Cell(text, found.mean, best=best)
@@ -527,7 +533,8 @@ def _level_cell(level: bool | str) -> Cell:
     return Cell(level, level) if isinstance(level, str) else Cell("yes" if level else "", float(level))
 
 
-def _seed_count(panel: Panel, label: str) -> Cell:
+def seed_count(panel: Panel, label: str) -> Cell:
+    """Return the number of seeds, with a dagger if they come from different versions."""
     count = panel.counts[label]
     return Cell(str(count), count, mark="†" if label in panel.mixed else "")
 
@@ -549,7 +556,8 @@ def _numbers(
     return pd.DataFrame(rows)
 
 
-def _notes(panel: Panel, told: Claims) -> list[str]:
+def notes_of(panel: Panel, told: Claims) -> list[str]:
+    """Return the notes below every table of `panel`."""
     notes = []
     if len(set(panel.counts.values())) > 1:
         notes.append(

@@ -433,6 +433,7 @@ def report(
     baseline: str | None = None,
     where: Mapping[str, Any] | None = None,
     by: str | None = None,
+    explore: bool = False,
 ) -> Path:
     """Write the report of one or more studies: tables, figures and an HTML page.
 
@@ -445,6 +446,7 @@ def report(
         where: A dictionary of settings and values. The report reads only runs with these values.
             A list allows several values of a setting.
         by: The setting to compare: the report contrasts its values.
+        explore: Also write ``explorer.html``, a page to filter, hover and click.
 
     Returns:
         The path of the page, ``index.html``.
@@ -478,6 +480,7 @@ def report(
         baseline=baseline,
         where={key: _texts(value) for key, value in (where or {}).items()},
         by=by,
+        explore=explore,
     )
 
 

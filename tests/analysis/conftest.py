@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.protocol import PROTOCOLS
+from tests.analysis.browsing import BROWSERS
 
 Write = Callable[..., Path]
 TITLES = {
@@ -94,3 +96,48 @@ def write(tmp_path: Path) -> Write:
         return folder
 
     return runs
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One headless Chromium for all, which cannot reach any host."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    binary = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if not binary or not driver:
+        pytest.skip(
+            "no browser: install the packages chromium and chromium-driver to test the pages of a report"
+        )
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost")
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield started
+    started.quit()
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens a page from disk, after setting the window, the colour scheme and whether scripts run."""
+
+    def open_page(
+        html: str, width: int = 1280, scheme: str = "light", scripts: bool = True, state: str = ""
+    ) -> Any:
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+        path = tmp_path / "report.html"
+        path.write_text(html, encoding="utf-8")
+        browser.get("about:blank")  # the same address with another state is not loaded again
+        browser.get(f"{path.as_uri()}#{state}" if state else path.as_uri())
+        return browser
+
+    for log in ("browser", "performance"):
+        browser.get_log(log)  # what earlier tests left there
+    yield open_page
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis import explorer
 from analysis.frame import read
 from analysis.page import SECTIONS
 from analysis.report import write_report
@@ -52,6 +53,17 @@ def test_declared_metrics_have_a_table_with_the_best_of_each_in_bold(study: Path
     assert "Lower is better: cost of errors." in table.caption and table.section in SECTIONS
     assert not table.badge
     assert set(table.numbers["column"]) == set(table.columns[2:])
+
+
+def test_declared_metrics_have_the_same_texts_on_the_page_to_explore(study: Path) -> None:
+    found = explorer.data(read([study]))
+    (panel,) = found["panels"]
+    titles = [each["title"] for each in found["metrics"]]
+    lift, cost = (panel["numbers"][titles.index(name)] for name in ("lift", "cost of errors"))
+    place = [found["labels"][index] for index in panel["rows"]].index("CEC")
+    assert lift["values"][place] == ["2", "0", "20", "0", "11", "0"]  # two sessions and their average
+    assert cost["values"][place] == ["7", "0"]
+    assert not found["metrics"][titles.index("cost of errors")]["higher"]
 
 
 def test_too_few_seeds_have_a_badge_and_no_best(write: Write) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from analysis.page import SECTIONS, Fact, Notice, Picture, caption_parts, render, svg_size
 from analysis.table import Cell, Table
+from tests.analysis.browsing import BACKSPACE, CONTRAST, ENTER, ESCAPE, SELECT_ALL, find, texts
 
 HOSTILE = "<script>document.title = 'taken'</script> & \"quoted\" 'label'"
 SVG = (
@@ -206,60 +206,6 @@ def test_the_size_of_a_picture_is_read_from_its_file(opening: str, size: tuple[i
 
 # What a reader meets, in a real browser.
 
-# As the WebDriver standard writes keys.
-ENTER, ESCAPE, BACKSPACE, SELECT_ALL = "\ue007", "\ue00c", "\ue003", "\ue009a\ue000"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One headless Chromium for all, which cannot reach any host."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    binary = next(filter(None, map(shutil.which, BROWSERS)), None)
-    driver = shutil.which("chromedriver")
-    if not binary or not driver:
-        pytest.skip("no browser: install the packages chromium and chromium-driver to test the report's page")
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost")
-    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield started
-    started.quit()
-
-
-@pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens a page from disk, after setting the window, the colour scheme and whether scripts run."""
-
-    def open_page(html: str, width: int = 1280, scheme: str = "light", scripts: bool = True) -> Any:
-        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
-        path = tmp_path / "report.html"
-        path.write_text(html, encoding="utf-8")
-        browser.get(path.as_uri())
-        return browser
-
-    for log in ("browser", "performance"):
-        browser.get_log(log)  # what earlier tests left there
-    yield open_page
-    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-
-
-def find(browser: Any, selector: str) -> Any:
-    return browser.find_element("css selector", selector)
-
-
-def texts(browser: Any, selector: str) -> list[str]:
-    """What is visible of each element."""
-    script = "return [...document.querySelectorAll(arguments[0])].map((element) => element.innerText.trim())"
-    return browser.execute_script(script, selector)
-
 
 def full_page(folder: Path) -> str:
     long = table("long", rows=60)
@@ -429,27 +375,6 @@ def test_contents_are_folded_on_a_phone_and_open_beside_the_text(
         browser.execute_script("return scrollY"), abs=150
     )
     assert find(show(full_page(tmp_path)), "#contents > ol").is_displayed()
-
-
-# The contrast that WCAG AA asks of text, for every element with text of its own.
-CONTRAST = """
-const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-  .map((v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-  .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-function ground(element) {
-  for (; element; element = element.parentElement) {
-    const colour = rgb(getComputedStyle(element).backgroundColor);
-    if (colour.length === 3 || colour[3] > 0) return light(colour);
-  }
-  return 1;
-}
-return [...document.body.querySelectorAll("*")]
-  .filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
-  .map((e) => [e, [light(rgb(getComputedStyle(e).color)), ground(e)].sort((a, b) => a - b)])
-  .filter(([e, [low, high]]) => (high + .05) / (low + .05) < 4.5)
-  .map(([e]) => e.outerHTML.slice(0, 100));
-"""
 
 
 @pytest.mark.parametrize(

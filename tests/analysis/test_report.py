@@ -50,7 +50,14 @@ def test_a_report_has_its_page_figures_tables_and_data_and_the_next_nothing_of_i
     )
     frame = pd.read_parquet(report / "frame.parquet")
     assert len(frame) == 2 * 6 * 3 and {"dataset", "gpil", "seed", "session", "accuracy"} <= set(frame)
+
+
+def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
+    link, explorer = 'href="explorer.html"', study / "report" / "explorer.html"
+    assert main([str(study), "--explore"]) == 0
+    assert link in (study / "report" / "index.html").read_text() and explorer.exists()
     assert main([str(study), "--where", "gpil=true"]) == 0
+    assert link not in (study / "report" / "index.html").read_text() and not explorer.exists()
     assert not list((study / "report" / "tables").glob("effects-*"))
     assert "GPIL adds" not in (study / "report" / "index.html").read_text()
 
