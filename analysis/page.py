@@ -37,6 +37,7 @@ SECTIONS = {
     "attention": "Attention weights",
     "cost": "Cost",
 }
+TABLES_FIRST = ("comparison",)  # here a table is the answer
 FOLDED = ("forgetting", "attention", "cost")  # sections that few readers need
 ABOUT_SECTIONS = {
     "ablation": (
@@ -199,6 +200,13 @@ class _Section:
     heading: str
     figures: list[_Figure]
     grids: list[_Grid]
+
+    @property
+    def items(self) -> list[_Figure | _Grid]:
+        """Return figures and tables in the order of the page."""
+        if self.name in TABLES_FIRST:
+            return [*self.grids, *self.figures]
+        return [*self.figures, *self.grids]
 
     @property
     def folded(self) -> bool:
