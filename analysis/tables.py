@@ -116,7 +116,7 @@ def summary_table(panel: Panel, told: Claims) -> Table:
         reference=ordered.index(panel.reference) if tests else None,
         leaks=panel.leaks,
         badge=panel.badge,
-        extra=("seeds", "first", "average"),
+        extra=("seeds", "first", "average", "gap to best", "last minus reference"),
     )
     return replace(found, paper=_for_paper(found, bool(tests)))
 
