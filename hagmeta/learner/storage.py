@@ -29,6 +29,7 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.clean import one_line
 from hagmeta.datasets.npz import read_arrays
 from hagmeta.learner.evidence import Evidence
+from hagmeta.learner.novelty import Novelty
 from hagmeta.learner.state import State
 from hagmeta.learner.table import Columns, NodeId
 from hagmeta.methods import METHODS, make_method
@@ -100,6 +101,7 @@ def _header(state: State) -> dict[str, Any]:
         "draws": state.draws,
         "step": state.step,
         "temperature": state.temperature,
+        "novelty": state.novelty,
     }
 
 
@@ -164,7 +166,17 @@ def _state(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> State
         draws=header["draws"],
         step=int(header["step"]),
         temperature=float(header["temperature"]),
+        novelty=_novelty(header.get("novelty")),
     )
+
+
+def _novelty(numbers: Any) -> Novelty | None:
+    if numbers is None:
+        return None
+    middle, slope = map(float, numbers)
+    if not (np.isfinite(middle) and 0 < slope < np.inf):
+        raise ValueError("the map of unknown classes is not a number")
+    return Novelty(middle, slope)
 
 
 def _group(arrays: Mapping[str, np.ndarray], prefix: str) -> Parameters:
