@@ -271,8 +271,7 @@ class Learner:
         if unknown is None:
             _, found = self.probabilities(data, nodes)
             return np.array(self.classes_)[found.argmax(-1)]
-        if unknown in self.classes_:
-            raise UserError(f"unknown is {shown(unknown)}, a class that the learner knows; use another name.")
+        self.check_unknown(unknown, "unknown")
         asked, strange = self.unknown_probabilities(data, nodes)
         _, found = self.probabilities(data, asked)
         return np.where(strange > LIKELY, unknown, np.array(self.classes_)[found.argmax(-1)])
@@ -408,6 +407,11 @@ class Learner:
             return [], np.empty(0)
         last = self._answers(dataset)
         return asked, novelty.probability(last.highest[[last.places[node] for node in asked]])
+
+    def check_unknown(self, name: str | None, argument: str) -> None:
+        """Raise an error if `name` is the name of a known class."""
+        if name in self.classes_:
+            raise UserError(f"{argument} is {shown(name)}, a class that the learner knows; use another name.")
 
     @property
     def _novelty(self) -> Novelty:
