@@ -31,7 +31,7 @@ CERTAINTY = 0.3  # scales logits, because neighbours and unlabelled nodes partly
 MOST = 50.0  # maximum number of labels that the unlabelled nodes of a class can count as
 ROUNDS = 3  # of EM, which assigns unlabelled nodes to classes in fractions
 HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # updates by the neighbours' predictions
-UNNAMED = 3.0  # labels that a class without a name counts as having, at the mean of the new classes
+UNNAMED = 1.0  # labels that a class without a name counts as having, at the mean of the new classes
 TAUGHT = 0.5  # weight of unlabelled nodes in the targets of the encoder's steps
 UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that enables it
     "unlabelled": "shift its class means",
