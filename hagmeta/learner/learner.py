@@ -21,7 +21,7 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.learner.evidence import labels_by_class, labels_by_node, plain
 from hagmeta.learner.fitting import check_classes, draw_evidence
-from hagmeta.learner.novelty import Novelty, fitted_novelty
+from hagmeta.learner.novelty import fitted_novelty
 from hagmeta.learner.scene import LearnerContext, make_context
 from hagmeta.learner.state import Found, Scene, State
 from hagmeta.learner.storage import load, save
@@ -399,29 +399,19 @@ class Learner:
         Returns:
             The node ids, and an array (nodes,).
         """
-        novelty = self._novelty
+        state = self._fitted
         dataset = as_graph(data)
         asked = ids_of(dataset) if nodes is None else [plain(node) for node in nodes]
         _check_nodes(dataset, asked, "nodes")
         if not asked:
             return [], np.empty(0)
         last = self._answers(dataset)
-        return asked, novelty.probability(last.highest[[last.places[node] for node in asked]])
+        return asked, state.novelty.probability(last.highest[[last.places[node] for node in asked]])
 
     def check_unknown(self, name: str | None, argument: str) -> None:
         """Raise an error if `name` is the name of a known class."""
         if name in self.classes_:
             raise UserError(f"{argument} is {shown(name)}, a class that the learner knows; use another name.")
-
-    @property
-    def _novelty(self) -> Novelty:
-        novelty = self._fitted.novelty
-        if novelty is None:
-            raise UserError(
-                "the learner was saved by a version that did not know about unknown classes; call `learn` "
-                "with any label first."
-            )
-        return novelty
 
     def _answers(self, dataset: Dataset) -> _Answers:
         """Return the answers for all nodes of a graph, from the last call if the graph is the same."""

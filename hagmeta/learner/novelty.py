@@ -14,8 +14,8 @@ FALSE_ALARMS = 0.1  # at least this share of the held-out nodes of known classes
 class Novelty(NamedTuple):
     """A logistic map from the highest score of a node to the probability that its class is unknown."""
 
-    middle: float  # the score at which the probability is one half
-    slope: float  # how fast the probability falls with the score
+    middle: float = 0.0  # the score at which the probability is one half
+    slope: float = 1.0  # how fast the probability falls with the score
 
     def probability(self, highest: np.ndarray) -> np.ndarray:
         """Return probabilities (nodes,), given the highest score of each node."""

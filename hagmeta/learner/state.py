@@ -43,7 +43,7 @@ class State:
     draws: list[dict[str, Any]] = field(default_factory=list)  # states of random generators
     step: int = 0  # gradient steps of all sessions
     temperature: float = 1.0
-    novelty: Novelty | None = None  # None in files of earlier versions
+    novelty: Novelty = field(default_factory=Novelty)
 
     @property
     def session(self) -> int:

@@ -166,17 +166,8 @@ def _state(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> State
         draws=header["draws"],
         step=int(header["step"]),
         temperature=float(header["temperature"]),
-        novelty=_novelty(header.get("novelty")),
+        novelty=Novelty(*map(float, header["novelty"])),
     )
-
-
-def _novelty(numbers: Any) -> Novelty | None:
-    if numbers is None:
-        return None
-    middle, slope = map(float, numbers)
-    if not (np.isfinite(middle) and 0 < slope < np.inf):
-        raise ValueError("the map of unknown classes is not a number")
-    return Novelty(middle, slope)
 
 
 def _group(arrays: Mapping[str, np.ndarray], prefix: str) -> Parameters:
@@ -211,6 +202,7 @@ def _check(state: State) -> None:
         (len(set(slots)) == len(slots) > 0 and min(slots) >= 0, "two nodes have the same place"),
         (columns.names is None or len(columns.names) == columns.count, "feature names are missing"),
         (0 < state.temperature < np.inf, "the temperature is not positive"),
+        (np.isfinite(state.novelty).all() and state.novelty.slope > 0, "the map of unknown classes is wrong"),
         (_shapes(state.parameters) == expected, "parameters are missing or have other shapes"),
         (_shapes(state.before).items() <= expected.items(), "parameters have other shapes"),
         (all(len(fit.words) == columns.count for fit in state.fits.values()), "inputs have other features"),
