@@ -100,8 +100,7 @@ def play(calls: list[tuple[str, str, int, int]]) -> None:
                 learner.learn(graph, {"none": []})
             assert learner.classes_ == before
         else:
-            learner.predict(graph)
-        check_probabilities(learner, graph)
+            check_probabilities(learner, graph)
     at_once = restart()
     if told:
         classes = dict.fromkeys(told.values())
