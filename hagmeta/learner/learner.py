@@ -406,7 +406,7 @@ class Learner:
         if not asked:
             return [], np.empty(0)
         last = self._answers(dataset)
-        return asked, state.novelty.probability(last.highest[[last.places[node] for node in asked]])
+        return asked, state.novelty.probability(last.fit[[last.places[node] for node in asked]])
 
     def check_unknown(self, name: str | None, argument: str) -> None:
         """Raise an error if `name` is the name of a known class."""
@@ -422,7 +422,7 @@ class Learner:
             state.evidence.check_present(table.rows, dataset.name)
             with stream_of(self.device):
                 scene = Scene.of(state, table, self._context(state, table))
-                self._last = _answers_of(dataset, table, scene.answers())
+                self._last = _answers_of(dataset, state, table, scene.answers())
         return self._last
 
     def _report(self, dataset: Dataset) -> None:
@@ -469,11 +469,12 @@ class _Answers(NamedTuple):
     key: Any  # identifies the graph
     places: dict[NodeId, int]  # rows of `found` by node id
     found: np.ndarray  # (nodes, classes)
-    highest: np.ndarray  # (nodes,) how well a node fits the class that it fits best
+    fit: np.ndarray  # (nodes,) how well a node fits its best class
 
 
-def _answers_of(dataset: Dataset, table: Table, found: Found) -> _Answers:
-    return _Answers(_key(dataset), _places(table), found.probabilities, found.scores.max(1))
+def _answers_of(dataset: Dataset, state: State, table: Table, found: Found) -> _Answers:
+    fit = state.novelty.fit_of(found.logits / state.temperature)
+    return _Answers(_key(dataset), _places(table), found.probabilities, fit)
 
 
 def _calibrated(dataset: Dataset, state: State, table: Table, found: Found) -> _Answers:
@@ -490,8 +491,8 @@ def _calibrated(dataset: Dataset, state: State, table: Table, found: Found) -> _
         shares = found.probabilities[rows]
         # If all held-out labels are predicted, any likelihood can be reached: then stop at `COLDEST`.
         state.temperature = max(COLDEST, fitted_temperature(_logarithms(shares), truth))
-        state.novelty = fitted_novelty(found.scores[rows], truth)
-    return _answers_of(dataset, table, found)
+        state.novelty = fitted_novelty(found.logits[rows] / state.temperature, truth)
+    return _answers_of(dataset, state, table, found)
 
 
 def _logarithms(shares: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How likely a node belongs to none of the known classes, by its highest score among them."""
+"""How likely a node belongs to none of the known classes, by how well it fits the best of them."""
 
 from __future__ import annotations
 
@@ -6,42 +6,66 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 FALSE_ALARMS = 0.1  # at least this share of the held-out nodes of known classes counts as unknown
 
 
 class Novelty(NamedTuple):
-    """A logistic map from the highest score of a node to the probability that its class is unknown."""
+    """A logistic map from how well a node fits its best class to the probability of an unknown class."""
 
-    middle: float = 0.0  # the score at which the probability is one half
-    slope: float = 1.0  # how fast the probability falls with the score
+    middle: float = 0.0  # the fit at which the probability is one half
+    slope: float = 1.0  # how fast the probability falls with the fit
+    by_odds: bool = False  # whether the fit is the log-odds of the best class, and not its logit
 
-    def probability(self, highest: np.ndarray) -> np.ndarray:
-        """Return probabilities (nodes,), given the highest score of each node."""
-        found: np.ndarray = expit(self.slope * (self.middle - highest.astype(np.float64)))
+    def fit_of(self, logits: np.ndarray) -> np.ndarray:
+        """Return how well each node fits its best class (nodes,), given logits (nodes, classes)."""
+        return log_odds(logits) if self.by_odds else logits.max(1).astype(np.float64)
+
+    def probability(self, fit: np.ndarray) -> np.ndarray:
+        """Return the probability (nodes,) that the class of a node is unknown, given `fit_of` it."""
+        found: np.ndarray = expit(self.slope * (self.middle - fit))
         return found
 
 
-def fitted_novelty(scores: np.ndarray, truth: np.ndarray) -> Novelty:
+def log_odds(logits: np.ndarray) -> np.ndarray:
+    """Return the log-odds (nodes,) of the best class of each node; infinite if there is only one class."""
+    exact = logits.astype(np.float64)
+    rows, best = np.arange(len(exact)), exact.argmax(1)
+    highest = exact[rows, best]
+    exact[rows, best] = -np.inf
+    found: np.ndarray = highest - logsumexp(exact, axis=1)
+    return found
+
+
+def fitted_novelty(logits: np.ndarray, truth: np.ndarray) -> Novelty:
     """Return the map for nodes whose classes are known, by playing each class as unknown.
 
-    Every node is an example of a known class, by its highest score. It is also an example of an unknown
-    class, by its highest score among the other classes. The map is a logistic regression (Platt, 1999).
+    Every node is an example of a known class. It is also an example of an unknown class, without the logit of
+    its own class. The logit of the best class or its log-odds is used, depending on which of them orders more
+    pairs of examples correctly. The map is a logistic regression (Platt, 1999).
 
     Features are learnt from the classes that are played, so played classes are easier to detect than classes
     that nobody has named. So the middle is at least the quantile `FALSE_ALARMS` of the known examples.
 
     Args:
-        scores: How well each node fits each class (nodes, classes), with at least two classes.
+        logits: Logits (nodes, classes), or other values that say how well a node fits a class.
         truth: The class of each node (nodes,), as a position.
     """
-    exact = scores.astype(np.float64)
-    known = exact.max(1)
-    exact[np.arange(len(truth)), truth] = -np.inf
-    played = exact.max(1)
+    others = logits.astype(np.float64)
+    others[np.arange(len(truth)), truth] = -np.inf
+    # With two classes, one is left when the other is played. Then there are no odds.
+    ways = [Novelty(by_odds=by_odds) for by_odds in (False, True)[: logits.shape[1] - 1]]
+    examples = [(way.fit_of(logits), way.fit_of(others)) for way in ways]
+    best = int(np.argmax([_ordered(*pair) for pair in examples]))
+    known, played = examples[best]
     slope, middle = _platt(known, played)
-    return Novelty(max(middle, float(np.quantile(known, FALSE_ALARMS))), slope)
+    return Novelty(max(middle, float(np.quantile(known, FALSE_ALARMS))), slope, ways[best].by_odds)
+
+
+def _ordered(known: np.ndarray, unknown: np.ndarray) -> float:
+    """Return the share of pairs in which the known example has the higher value (the AUROC)."""
+    return float(np.searchsorted(np.sort(unknown), known).mean() / len(unknown))
 
 
 def _platt(known: np.ndarray, unknown: np.ndarray) -> tuple[float, float]:
@@ -61,7 +85,7 @@ def _platt(known: np.ndarray, unknown: np.ndarray) -> tuple[float, float]:
         total = (np.logaddexp(0, logits) - target * logits).mean()
         return float(total), np.array([(error * points).mean(), error.mean()])
 
-    # The slope is positive, so a higher score never makes an unknown class more likely.
+    # The slope is positive, so a better fit never makes an unknown class more likely.
     found = scipy.optimize.minimize(
         loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0.01, None), (None, None)]
     )

@@ -55,7 +55,7 @@ class Found(NamedTuple):
     """The answers for all nodes, in the order of ``table.rows``. Columns are the class numbers."""
 
     probabilities: np.ndarray  # (nodes, classes), before they are calibrated
-    scores: np.ndarray  # (nodes, classes) how well a node fits a class
+    logits: np.ndarray  # (nodes, classes) how well a node fits a class
 
 
 @dataclass

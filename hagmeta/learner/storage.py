@@ -166,8 +166,12 @@ def _state(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> State
         draws=header["draws"],
         step=int(header["step"]),
         temperature=float(header["temperature"]),
-        novelty=Novelty(*map(float, header["novelty"])),
+        novelty=_novelty(*header["novelty"]),
     )
+
+
+def _novelty(middle: Any, slope: Any, by_odds: Any) -> Novelty:
+    return Novelty(float(middle), float(slope), bool(by_odds))
 
 
 def _group(arrays: Mapping[str, np.ndarray], prefix: str) -> Parameters:

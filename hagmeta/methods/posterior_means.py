@@ -359,7 +359,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         middle = came.sum(0, keepdim=True) / max(len(came), 1)
         unnamed = model.log_likelihood(count.new_full((1,), UNNAMED), UNNAMED * middle)
         ratios = labels.new_zeros(len(labels), len(count))  # not used for hidden nodes
-        ratios[rows] = TEMPERATURE * (model.log_likelihood(count, total, model.inner) - unnamed)
+        ratios[rows] = CERTAINTY * TEMPERATURE * (model.log_likelihood(count, total, model.inner) - unnamed)
         return (ratios,)
 
     def _recovered(self, graph: Graph, view: View, settled: tuple[Tensor, ...], rows: Tensor) -> Settled:

@@ -200,17 +200,16 @@ class AnsweringAfterLearning(_Learner):
 
     @torch.no_grad()
     def answers(self, pack: Pack, knowledge: Knowledge, session: int) -> tuple[Tensor, Tensor]:
-        """Return probabilities of the queries of `session`, and how well they fit each class.
+        """Return probabilities of the queries of `session`, and logits that say how well they fit each class.
 
-        Both are (pack, queries, classes). The second tells whether a query may belong to none of the classes.
+        Both are (pack, queries, classes). If all logits are low, a query may belong to none of the classes.
         """
         task, shared = self._task(knowledge, self.streams, session)
         scores = self.read_out.scores(pack, shared, knowledge, task)
+        logits = self.read_out.logits(scores)
         if issubclass(self.context.method, JudgesFamiliarity):
-            return self.read_out.probabilities(scores), pack.run(
-                "familiarity", (shared,), knowledge.view, task
-            )
-        return self.read_out.probabilities(scores), scores
+            logits = pack.run("familiarity", (shared,), knowledge.view, task)
+        return self.read_out.probabilities(scores), logits
 
     @torch.no_grad()
     def _choose(self, pack: Pack, knowledge: Knowledge) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from hagmeta import Dataset, Learner, UserError
-from hagmeta.learner.novelty import FALSE_ALARMS, fitted_novelty
+from hagmeta.learner.novelty import FALSE_ALARMS, fitted_novelty, log_odds
 from tests.hagmeta.learner.playing import clear_graph
 from tests.hagmeta.learner.test_learner import fitted, nodes_of
 from tests.hagmeta.learner.test_storage import assert_refused, change
@@ -56,7 +56,7 @@ def test_a_saved_learner_says_the_same(graph: Dataset, tmp_path: Path) -> None:
     path = learner.save(tmp_path / "saved")
     one, other = (each.predict_unknown(graph) for each in (learner, Learner.load(path, device="cpu")))
     assert one.equals(other)
-    change(path, lambda header: header.update(novelty=[0.0, -1.0]))
+    change(path, lambda header: header.update(novelty=[0.0, -1.0, False]))
     assert_refused(path, "damaged .the map of unknown classes is wrong.")
 
 
@@ -74,18 +74,30 @@ def test_probabilities_fall_with_the_score(distance: float) -> None:
     points = np.linspace(-100, 200, 50)
     found = novelty.probability(points)
     assert np.isfinite(novelty).all() and (np.diff(found) <= 0).all() and found[0] > 0.5 > found[-1]
-    known = novelty.probability(scores.max(1))
+    known = novelty.probability(novelty.fit_of(scores))
     assert (known >= 0.5).mean() >= FALSE_ALARMS
-    scaled = fitted_novelty(10 * scores - 3, truth)  # the scale of the scores does not matter
-    assert scaled.probability(10 * points - 3) == pytest.approx(found, abs=1e-3)
 
 
 def test_the_threshold_is_where_played_classes_are_told_apart() -> None:
     scores, truth = examples(2.0)
     novelty = fitted_novelty(scores, truth)
-    known, others = scores.max(1), scores.copy()
+    others = scores.copy()
     others[np.arange(500), truth] = -np.inf
-    errors = [(known < c).mean() + (others.max(1) >= c).mean() for c in np.linspace(0, 4, 81)]
+    known, played = novelty.fit_of(scores), novelty.fit_of(others)
+    errors = [(known < c).mean() + (played >= c).mean() for c in np.linspace(-3, 4, 141)]
     assert (known < novelty.middle).mean() > FALSE_ALARMS  # the least share does not decide
-    error = (known < novelty.middle).mean() + (others.max(1) >= novelty.middle).mean()
-    assert error < min(errors) + 0.03
+    assert (known < novelty.middle).mean() + (played >= novelty.middle).mean() < min(errors) + 0.03
+
+
+def test_logits_or_odds_are_used_whichever_tells_more() -> None:
+    scores, truth = examples(4.0)
+    assert not fitted_novelty(scores, truth).by_odds
+    level = np.random.default_rng(1).normal(scale=50, size=(500, 1))  # says nothing about the class
+    assert fitted_novelty(scores + level, truth).by_odds
+    assert not fitted_novelty(scores[:, :2] + level, truth % 2).by_odds  # one class has no odds
+
+
+def test_log_odds() -> None:
+    shares = np.array([[0.7, 0.2, 0.1], [0.25, 0.25, 0.5]])
+    assert log_odds(np.log(shares)) == pytest.approx(np.log([7 / 3, 1]))
+    assert (log_odds(np.array([[2000.0, 0.0], [1000.0, 0.0]])) == [2000, 1000]).all()  # no limit of precision
