@@ -14,6 +14,8 @@ without a name. The table has a row per week:
   unknown
 - the peak memory of the process so far
 
+`--dataset` plays the same story on another graph.
+
     python benchmarks/learner.py --method sgc-lda --nodes 10000
 
 This prints a row for a random graph instead, with five edges per node: the processor time of `learn` and of
@@ -109,9 +111,8 @@ def row_of(learner: hagmeta.Learner, graph: hagmeta.Dataset, labelled: set[int])
     ]
 
 
-def play_weeks(learner: hagmeta.Learner, weeks: int, seed: int) -> None:
+def play_weeks(learner: hagmeta.Learner, whole: hagmeta.Dataset, weeks: int, seed: int) -> None:
     """Print the table of the story."""
-    whole = hagmeta.load_dataset("debian")
     names, rng = whole.class_names, np.random.default_rng(seed)
     sections = np.argsort(-whole.class_sizes, kind="stable")
     named, later = sections[:KNOWN], rng.permutation(sections[KNOWN:])
@@ -145,6 +146,7 @@ def play_weeks(learner: hagmeta.Learner, weeks: int, seed: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--method", default="posterior-means")
+    parser.add_argument("--dataset", default="debian")
     parser.add_argument("--weeks", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
@@ -154,7 +156,7 @@ def main() -> None:
     if options.nodes:
         on_random_graph(learner, options.nodes)
     else:
-        play_weeks(learner, options.weeks, options.seed)
+        play_weeks(learner, hagmeta.load_dataset(options.dataset), options.weeks, options.seed)
 
 
 if __name__ == "__main__":
