@@ -22,9 +22,11 @@ def graph() -> Dataset:
     return clear_graph()
 
 
-@pytest.mark.parametrize("method", ["sgc-ncm", "sgc-lda", "posterior-means"])
-def test_nodes_of_unknown_classes_are_found(graph: Dataset, method: str) -> None:
-    learner = fitted(graph, method=method)
+@pytest.mark.parametrize(
+    ("method", "smoothing"), [("sgc-ncm", 0), ("sgc-ncm", 0.5), ("sgc-lda", 0), ("posterior-means", 0)]
+)
+def test_nodes_of_unknown_classes_are_found(graph: Dataset, method: str, smoothing: float) -> None:
+    learner = fitted(graph, method=method, smoothing=smoothing)
     labels = np.array(graph.class_names)[graph.labels]
     for unknown in (("4", *UNKNOWN), UNKNOWN):
         found = learner.predict_unknown(graph)
