@@ -18,7 +18,7 @@ from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.convert import Columns, convert
 from hagmeta.display import ProgressDisplay
-from hagmeta.learner.learner import LIKELY, Learner, own_labels
+from hagmeta.learner.learner import LIKELY, Learner, check_unknown, own_labels
 
 DIGITS = 6  # of probabilities
 
@@ -105,7 +105,7 @@ def _predict(arguments: Sequence[str]) -> None:
     options = parser.options(arguments)
     check_writable("--out", options.out)
     learner = _loaded(options)
-    learner.check_unknown(options.unknown, "--unknown")
+    check_unknown(options.unknown, learner.classes_, "--unknown")
     with _told():
         graph = _graph(options)
         nodes, probabilities = learner.probabilities(graph)

@@ -271,7 +271,7 @@ class Learner:
         if unknown is None:
             _, found = self.probabilities(data, nodes)
             return np.array(self.classes_)[found.argmax(-1)]
-        self.check_unknown(unknown, "unknown")
+        check_unknown(unknown, self.classes_, "unknown")
         asked, strange = self.unknown_probabilities(data, nodes)
         _, found = self.probabilities(data, asked)
         return np.where(strange > LIKELY, unknown, np.array(self.classes_)[found.argmax(-1)])
@@ -408,11 +408,6 @@ class Learner:
         last = self._answers(dataset)
         return asked, state.novelty.probability(last.fit[[last.places[node] for node in asked]])
 
-    def check_unknown(self, name: str | None, argument: str) -> None:
-        """Raise an error if `name` is the name of a known class."""
-        if name in self.classes_:
-            raise UserError(f"{argument} is {shown(name)}, a class that the learner knows; use another name.")
-
     def _answers(self, dataset: Dataset) -> _Answers:
         """Return the answers for all nodes of a graph, from the last call if the graph is the same."""
         if self._last is None or self._last.key != _key(dataset):
@@ -512,6 +507,12 @@ def _key(dataset: Dataset) -> Any:
 def learns_once(method: type[Method]) -> bool:
     """Return whether a method learns the labels of a class in gradient steps, and never again."""
     return issubclass(method, Grows) and method.session_learning is not SessionLearning.NONE
+
+
+def check_unknown(name: str | None, classes: Sequence[str], argument: str) -> None:
+    """Raise an error if `name` is the name of a known class."""
+    if name in classes:
+        raise UserError(f"{argument} is {shown(name)}, a class that the learner knows; use another name.")
 
 
 def own_labels(dataset: Dataset) -> dict[NodeId, str]:
