@@ -120,10 +120,10 @@ def _predict(arguments: Sequence[str]) -> None:
         table.writerow(["node", "class", "probability", "unknown"])
         for node, row, strange in zip(nodes, probabilities, unknown, strict=True):
             chosen = range(len(classes)) if options.all else [int(row.argmax())]
-            other = options.unknown if strange > LIKELY else None
-            table.writerows(
-                [node, other or classes[c], f"{row[c]:.{DIGITS}f}", f"{strange:.{DIGITS}f}"] for c in chosen
-            )
+            renamed = options.unknown is not None and strange > LIKELY
+            for c in chosen:
+                name = options.unknown if renamed else classes[c]
+                table.writerow([node, name, f"{row[c]:.{DIGITS}f}", f"{strange:.{DIGITS}f}"])
     print(f"wrote {options.out}: {len(nodes):,} nodes, {len(classes)} classes")
 
 
