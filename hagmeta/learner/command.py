@@ -18,7 +18,7 @@ from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.convert import Columns, convert
 from hagmeta.display import ProgressDisplay
-from hagmeta.learner.learner import Learner, own_labels
+from hagmeta.learner.learner import LIKELY, Learner, check_unknown, own_labels
 
 DIGITS = 6  # of probabilities
 
@@ -93,14 +93,23 @@ def _predict(arguments: Sequence[str]) -> None:
         type=Path,
         required=True,
         metavar="FILE.csv",
-        help="table of node, class, probability to write",
+        help="table to write: node, class, probability, and how likely it is none of the known classes",
     )
-    parser.add_argument("--all", action="store_true", help="write a row for every class of a node")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--all", action="store_true", help="write a row for every class of a node")
+    shown.add_argument(
+        "--unknown",
+        metavar="NAME",
+        help="write NAME as the class of nodes that more likely belong to none of the known classes",
+    )
     options = parser.options(arguments)
     check_writable("--out", options.out)
     learner = _loaded(options)
+    check_unknown(options.unknown, learner.classes_, "--unknown")
     with _told():
-        nodes, probabilities = learner.probabilities(_graph(options))
+        graph = _graph(options)
+        nodes, probabilities = learner.probabilities(graph)
+        _, unknown = learner.unknown_probabilities(graph)
     classes = learner.classes_
     with (
         writing("--out", options.out),
@@ -108,10 +117,13 @@ def _predict(arguments: Sequence[str]) -> None:
         partial.open("w", encoding="utf-8", newline="") as file,
     ):
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["node", "class", "probability"])
-        for node, row in zip(nodes, probabilities, strict=True):
+        table.writerow(["node", "class", "probability", "unknown"])
+        for node, row, strange in zip(nodes, probabilities, unknown, strict=True):
             chosen = range(len(classes)) if options.all else [int(row.argmax())]
-            table.writerows([node, classes[c], f"{row[c]:.{DIGITS}f}"] for c in chosen)
+            renamed = options.unknown is not None and strange > LIKELY
+            for c in chosen:
+                name = options.unknown if renamed else classes[c]
+                table.writerow([node, name, f"{row[c]:.{DIGITS}f}", f"{strange:.{DIGITS}f}"])
     print(f"wrote {options.out}: {len(nodes):,} nodes, {len(classes)} classes")
 
 

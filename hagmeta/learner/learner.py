@@ -21,8 +21,9 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.learner.evidence import labels_by_class, labels_by_node, plain
 from hagmeta.learner.fitting import check_classes, draw_evidence
+from hagmeta.learner.novelty import fitted_novelty
 from hagmeta.learner.scene import LearnerContext, make_context
-from hagmeta.learner.state import Scene, State
+from hagmeta.learner.state import Found, Scene, State
 from hagmeta.learner.storage import load, save
 from hagmeta.learner.table import (
     Columns,
@@ -49,6 +50,7 @@ from hagmeta.pipeline import check_features, pretrain
 if TYPE_CHECKING:
     import pandas as pd
 
+LIKELY = 0.5  # a node with a higher probability belongs to no known class
 COLDEST = 0.1  # the lowest temperature of probabilities
 NAME = "learner@000000000000"  # the dataset of the configuration: no registered one
 N_WAY = 3  # new classes per session, unless set
@@ -245,7 +247,9 @@ class Learner:
         self._state = state
         return self
 
-    def predict(self, data: Graph, nodes: Iterable[NodeId] | None = None) -> np.ndarray:
+    def predict(
+        self, data: Graph, nodes: Iterable[NodeId] | None = None, *, unknown: str | None = None
+    ) -> np.ndarray:
         """Return the most likely class of each node.
 
         The first call on a graph computes the answers for all its nodes. Later calls on the same graph look
@@ -254,15 +258,23 @@ class Learner:
         Args:
             data: The graph as it is now. Nodes may be new to the learner.
             nodes: Node ids. By default, all nodes of the graph in their order.
+            unknown: A name for nodes that more likely belong to none of the known classes. By default, every
+                node gets the name of a known class.
 
         Returns:
             An array of class names, one per node.
 
         Raises:
-            UserError: A node is not in the graph, or the graph lacks the labelled nodes of a class.
+            UserError: A node is not in the graph, the graph lacks the labelled nodes of a class, or
+                ``unknown`` is the name of a known class.
         """
-        _, found = self.probabilities(data, nodes)
-        return np.array(self.classes_)[found.argmax(-1)]
+        if unknown is None:
+            _, found = self.probabilities(data, nodes)
+            return np.array(self.classes_)[found.argmax(-1)]
+        check_unknown(unknown, self.classes_, "unknown")
+        asked, strange = self.unknown_probabilities(data, nodes)
+        _, found = self.probabilities(data, asked)
+        return np.where(strange > LIKELY, unknown, np.array(self.classes_)[found.argmax(-1)])
 
     def predict_proba(self, data: Graph, nodes: Iterable[NodeId] | None = None) -> pd.DataFrame:
         """Return the probability of each class for each node.
@@ -290,6 +302,27 @@ class Learner:
                 "probability": probabilities.ravel(),
             }
         )
+
+    def predict_unknown(self, data: Graph, nodes: Iterable[NodeId] | None = None) -> pd.DataFrame:
+        """Return how likely each node belongs to none of the known classes.
+
+        The probability depends on how well the node fits the class that it fits best. It is calibrated on
+        the validation labels of `fit`, by playing their classes as unknown.
+
+        Args:
+            data: The graph as it is now. Nodes may be new to the learner.
+            nodes: Node ids. By default, all nodes of the graph in their order.
+
+        Returns:
+            A pandas DataFrame with the columns node and unknown. Each node has a row.
+
+        Raises:
+            UserError: A node is not in the graph, or the graph lacks the labelled nodes of a class.
+        """
+        import pandas as pd
+
+        asked, strange = self.unknown_probabilities(data, nodes)
+        return pd.DataFrame({"node": pd.Series(asked, dtype=None if asked else object), "unknown": strange})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the learner to a file, with its labels and node ids, but without the graph.
@@ -358,6 +391,23 @@ class Learner:
         logits = _logarithms(last.found[[last.places[node] for node in asked]]) / state.temperature
         return asked, softmax(logits, axis=-1)
 
+    def unknown_probabilities(
+        self, data: Graph, nodes: Iterable[NodeId] | None = None
+    ) -> tuple[list[NodeId], np.ndarray]:
+        """Return the same as `predict_unknown`, without pandas.
+
+        Returns:
+            The node ids, and an array (nodes,).
+        """
+        state = self._fitted
+        dataset = as_graph(data)
+        asked = ids_of(dataset) if nodes is None else [plain(node) for node in nodes]
+        _check_nodes(dataset, asked, "nodes")
+        if not asked:
+            return [], np.empty(0)
+        last = self._answers(dataset)
+        return asked, state.novelty.probability(last.fit[[last.places[node] for node in asked]])
+
     def _answers(self, dataset: Dataset) -> _Answers:
         """Return the answers for all nodes of a graph, from the last call if the graph is the same."""
         if self._last is None or self._last.key != _key(dataset):
@@ -367,7 +417,7 @@ class Learner:
             state.evidence.check_present(table.rows, dataset.name)
             with stream_of(self.device):
                 scene = Scene.of(state, table, self._context(state, table))
-                self._last = _Answers(_key(dataset), _places(table), scene.answers())
+                self._last = _answers_of(dataset, state, table, scene.answers())
         return self._last
 
     def _report(self, dataset: Dataset) -> None:
@@ -414,10 +464,16 @@ class _Answers(NamedTuple):
     key: Any  # identifies the graph
     places: dict[NodeId, int]  # rows of `found` by node id
     found: np.ndarray  # (nodes, classes)
+    fit: np.ndarray  # (nodes,) how well a node fits its best class
 
 
-def _calibrated(dataset: Dataset, state: State, table: Table, found: np.ndarray) -> _Answers:
-    """Fit the temperature of `state` to the answers `found`, and return these.
+def _answers_of(dataset: Dataset, state: State, table: Table, found: Found) -> _Answers:
+    fit = state.novelty.fit_of(found.logits / state.temperature)
+    return _Answers(_key(dataset), _places(table), found.probabilities, fit)
+
+
+def _calibrated(dataset: Dataset, state: State, table: Table, found: Found) -> _Answers:
+    """Fit the temperature and the novelty of `state` to the answers `found`, and return these.
 
     The held-out labels are those of classes known since `fit`. Steps of a session can change the scale of all
     logits, so each session needs another temperature.
@@ -426,10 +482,12 @@ def _calibrated(dataset: Dataset, state: State, table: Table, found: np.ndarray)
     nodes = [node for node in evidence.class_of if node in evidence.held_out and node in places]
     if nodes:
         truth = np.array([evidence.class_of[node] for node in nodes])
-        shares = found[[places[node] for node in nodes]]
+        rows = [places[node] for node in nodes]
+        shares = found.probabilities[rows]
         # If all held-out labels are predicted, any likelihood can be reached: then stop at `COLDEST`.
         state.temperature = max(COLDEST, fitted_temperature(_logarithms(shares), truth))
-    return _Answers(_key(dataset), places, found)
+        state.novelty = fitted_novelty(found.logits[rows] / state.temperature, truth)
+    return _answers_of(dataset, state, table, found)
 
 
 def _logarithms(shares: np.ndarray) -> np.ndarray:
@@ -449,6 +507,12 @@ def _key(dataset: Dataset) -> Any:
 def learns_once(method: type[Method]) -> bool:
     """Return whether a method learns the labels of a class in gradient steps, and never again."""
     return issubclass(method, Grows) and method.session_learning is not SessionLearning.NONE
+
+
+def check_unknown(name: str | None, classes: Sequence[str], argument: str) -> None:
+    """Raise an error if `name` is the name of a known class."""
+    if name in classes:
+        raise UserError(f"{argument} is {shown(name)}, a class that the learner knows; use another name.")
 
 
 def own_labels(dataset: Dataset) -> dict[NodeId, str]:

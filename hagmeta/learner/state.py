@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hagmeta.config import RunConfig
 from hagmeta.learner.evidence import Evidence
+from hagmeta.learner.novelty import Novelty
 from hagmeta.learner.scene import LearnerContext, TaughtStream
 from hagmeta.learner.table import Columns, NodeId, Table
 from hagmeta.methods import make_method
@@ -42,11 +43,19 @@ class State:
     draws: list[dict[str, Any]] = field(default_factory=list)  # states of random generators
     step: int = 0  # gradient steps of all sessions
     temperature: float = 1.0
+    novelty: Novelty = field(default_factory=Novelty)
 
     @property
     def session(self) -> int:
         """Return the number of the last session; `fit` is session 0."""
         return len(self.evidence.sessions)
+
+
+class Found(NamedTuple):
+    """The answers for all nodes, in the order of ``table.rows``. Columns are the class numbers."""
+
+    probabilities: np.ndarray  # (nodes, classes), before they are calibrated
+    logits: np.ndarray  # (nodes, classes) how well a node fits a class
 
 
 @dataclass
@@ -69,7 +78,7 @@ class Scene:
         assert isinstance(stream, TaughtStream)
         return stream
 
-    def teach(self) -> np.ndarray:
+    def teach(self) -> Found:
         """Learn the last session of the evidence, update the state, and return `answers`."""
         context, pack, session = self.context, self.pack, self.state.session
         stream = self._asking_all()
@@ -97,11 +106,8 @@ class Scene:
                 [[ids[node] for node in row] for row in rows.tolist()] for rows in player.memory.kept[0]
             ]
 
-    def answers(self) -> np.ndarray:
-        """Return the probabilities (nodes, classes) of all nodes, before they are calibrated.
-
-        Rows are in the order of ``table.rows``, and columns are the class numbers.
-        """
+    def answers(self) -> Found:
+        """Return the answers for all nodes."""
         state, stream = self.state, self._asking_all()
         knowledge = self.context.knowledge.session([stream], state.session)
         # What is settled in a session comes from the model before its steps.
@@ -109,12 +115,10 @@ class Scene:
         player = self._player(stream)
         return self._answered(player, player.learnt(pack, knowledge, state.session))
 
-    def _answered(self, player: AnsweringAfterLearning, knowledge: Knowledge) -> np.ndarray:
-        session = self.state.session
-        found = player.probabilities(self.pack, knowledge, session)[0].cpu().numpy()
-        ordered = np.empty_like(found)
-        ordered[:, self.stream.met(session)] = found
-        return ordered
+    def _answered(self, player: AnsweringAfterLearning, knowledge: Knowledge) -> Found:
+        met = self.stream.met(self.state.session)
+        pair = player.answers(self.pack, knowledge, self.state.session)
+        return Found(*(part[0].cpu().numpy()[:, np.argsort(met)] for part in pair))
 
     def _asking_all(self) -> TaughtStream:
         """Return the stream, with all nodes as the queries of every session."""

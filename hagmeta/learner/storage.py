@@ -29,6 +29,7 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.clean import one_line
 from hagmeta.datasets.npz import read_arrays
 from hagmeta.learner.evidence import Evidence
+from hagmeta.learner.novelty import Novelty
 from hagmeta.learner.state import State
 from hagmeta.learner.table import Columns, NodeId
 from hagmeta.methods import METHODS, make_method
@@ -100,6 +101,7 @@ def _header(state: State) -> dict[str, Any]:
         "draws": state.draws,
         "step": state.step,
         "temperature": state.temperature,
+        "novelty": state.novelty,
     }
 
 
@@ -164,7 +166,12 @@ def _state(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> State
         draws=header["draws"],
         step=int(header["step"]),
         temperature=float(header["temperature"]),
+        novelty=_novelty(*header["novelty"]),
     )
+
+
+def _novelty(middle: Any, slope: Any, by_odds: Any) -> Novelty:
+    return Novelty(float(middle), float(slope), bool(by_odds))
 
 
 def _group(arrays: Mapping[str, np.ndarray], prefix: str) -> Parameters:
@@ -199,6 +206,7 @@ def _check(state: State) -> None:
         (len(set(slots)) == len(slots) > 0 and min(slots) >= 0, "two nodes have the same place"),
         (columns.names is None or len(columns.names) == columns.count, "feature names are missing"),
         (0 < state.temperature < np.inf, "the temperature is not positive"),
+        (np.isfinite(state.novelty).all() and state.novelty.slope > 0, "the map of unknown classes is wrong"),
         (_shapes(state.parameters) == expected, "parameters are missing or have other shapes"),
         (_shapes(state.before).items() <= expected.items(), "parameters have other shapes"),
         (all(len(fit.words) == columns.count for fit in state.fits.values()), "inputs have other features"),

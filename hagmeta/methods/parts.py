@@ -86,6 +86,17 @@ class Settles(Method):
         """Return the statistics that no step of a session changes. Steps find them in `view.settled`."""
 
 
+class JudgesFamiliarity(Method):
+    """A method whose logits do not tell whether a node belongs to none of the classes."""
+
+    @abstractmethod
+    def familiarity(self, shared: Shared, view: View, task: Task) -> Tensor:
+        """Return how well each query fits each class (queries, classes), in evaluation mode.
+
+        If all values of a node are low, it may belong to none of the classes. By default, logits tell this.
+        """
+
+
 class Finishes(Method):
     """A method that changes its parameters once more after the gradient steps of a session."""
 

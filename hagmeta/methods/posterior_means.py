@@ -14,7 +14,7 @@ from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
-from hagmeta.methods.parts import Chooses, RereadsMany, Settles
+from hagmeta.methods.parts import Chooses, JudgesFamiliarity, RereadsMany, Settles
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.played_classes import DRAWS, chosen_share
 from hagmeta.nn.statistics import LEAST
@@ -31,6 +31,7 @@ CERTAINTY = 0.3  # scales logits, because neighbours and unlabelled nodes partly
 MOST = 50.0  # maximum number of labels that the unlabelled nodes of a class can count as
 ROUNDS = 3  # of EM, which assigns unlabelled nodes to classes in fractions
 HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # updates by the neighbours' predictions
+UNNAMED = 1.0  # labels that a class without a name counts as having, at the mean of the new classes
 TAUGHT = 0.5  # weight of unlabelled nodes in the targets of the encoder's steps
 CONFIDENT = 0.25  # share of the unlabelled nodes in them, if nodes of classes to come are visible
 UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that enables it
@@ -84,7 +85,7 @@ def transductive_clause(names: Iterable[str]) -> str:
     return f"visible unlabelled nodes, including queries, {done}" if done else ""
 
 
-class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
+class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarity):
     """Gaussian classes whose means are drawn from another Gaussian; predictions are posteriors.
 
     The classes known at session 0 have many labels. From them the method estimates how features vary within
@@ -333,6 +334,40 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany):
             likely[rows, sure : len(count)] = TEMPERATURE * model.log_likelihood(counts, sums)
         likely, told = likely[:, : len(count)], labels
         return answers(HEARD_AT_LAST), free
+
+    def familiarity(self, shared: Shared, view: View, task: Task) -> Tensor:
+        """Return log-likelihood ratios (queries, classes) to a class that has no name yet.
+
+        Class means are those of the labels. EM would assign nodes of classes without a name to new classes.
+        """
+        learnt, view = self.encode(shared, view, None)
+        settled = view.settled or self.settle(shared, view, task)
+        seedwise = (_bare(view), labels_of(shared, view, task), settled, learnt, _bare_task(task))
+        (ratios,) = one_by_one(self, "familiarity_one", shared.graph, *seedwise)
+        return ratios[task.query]
+
+    def familiarity_one(
+        self,
+        graph: Graph,
+        view: View,
+        labels: Tensor,
+        settled: tuple[Tensor, ...],
+        learnt: Tensor | None,
+        task: Task,
+    ) -> tuple[Tensor]:
+        """Return the log-likelihood ratios (nodes, classes) of one seed."""
+        rows = _rows_of(view)
+        within = self._within(labels[rows], view.learnable[rows], task)
+        found = self._recovered(graph, view, settled, rows)
+        model = TwoCovariances(within, found, None if learnt is None else learnt[rows])
+        count, total = within.count, model.total
+        # Classes to come resemble those that came since session 0. At session 0 it is the mean of all: zero.
+        came = total[within.known :] / count[within.known :].unsqueeze(-1)
+        middle = came.sum(0, keepdim=True) / max(len(came), 1)
+        unnamed = model.log_likelihood(count.new_full((1,), UNNAMED), UNNAMED * middle)
+        ratios = labels.new_zeros(len(labels), len(count))  # not used for hidden nodes
+        ratios[rows] = CERTAINTY * TEMPERATURE * (model.log_likelihood(count, total, model.inner) - unnamed)
+        return (ratios,)
 
     def _recovered(self, graph: Graph, view: View, settled: tuple[Tensor, ...], rows: Tensor) -> Settled:
         """Return `Settled` without padding, and with points."""

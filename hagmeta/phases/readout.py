@@ -131,6 +131,10 @@ class ReadOut:
             return self.probabilities(scores).amax(-1)
         return (self.log_shares(scores) / temperature[:, None, None]).softmax(-1).amax(-1)
 
+    def logits(self, scores: Tensor) -> Tensor:
+        """Return logits of the same shape as `scores`."""
+        return scores.clamp(min=TINY).log() if self._smooths else scores
+
     def log_shares(self, scores: Tensor) -> Tensor:
         """Return the logarithms of probabilities (pack, queries, classes), given `scores`."""
         return self.probabilities(scores).clamp(min=TINY).log() if self._smooths else scores.log_softmax(-1)

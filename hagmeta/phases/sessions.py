@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import SessionLearning, Shared, Task
-from hagmeta.methods.parts import Chooses, Finishes, Replays, Settles
+from hagmeta.methods.parts import Chooses, Finishes, JudgesFamiliarity, Replays, Settles
 from hagmeta.packs.pack import Pack, Progress, stack, stack_padded
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
@@ -199,10 +199,17 @@ class AnsweringAfterLearning(_Learner):
         return self.context.knowledge.known_by(self.streams, session, *kept)
 
     @torch.no_grad()
-    def probabilities(self, pack: Pack, knowledge: Knowledge, session: int) -> Tensor:
-        """Return class probabilities (pack, queries, classes) of the queries of `session`."""
+    def answers(self, pack: Pack, knowledge: Knowledge, session: int) -> tuple[Tensor, Tensor]:
+        """Return probabilities of the queries of `session`, and logits that say how well they fit each class.
+
+        Both are (pack, queries, classes). If all logits are low, a query may belong to none of the classes.
+        """
         task, shared = self._task(knowledge, self.streams, session)
-        return self.read_out.probabilities(self.read_out.scores(pack, shared, knowledge, task))
+        scores = self.read_out.scores(pack, shared, knowledge, task)
+        logits = self.read_out.logits(scores)
+        if issubclass(self.context.method, JudgesFamiliarity):
+            logits = pack.run("familiarity", (shared,), knowledge.view, task)
+        return self.read_out.probabilities(scores), logits
 
     @torch.no_grad()
     def _choose(self, pack: Pack, knowledge: Knowledge) -> None:

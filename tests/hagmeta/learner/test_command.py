@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,15 @@ def test_a_learner_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     truth = [graph.class_names[label] for label in graph.labels if label < 5]
     assert np.mean([row["class"] == name for row, name in zip(known, truth, strict=True)]) > 0.9
     assert all(0.2 <= float(row["probability"]) <= 1 for row in rows)
+    strange = [float(row["unknown"]) > 0.5 for row in rows]
+    assert np.mean(np.array(strange)[graph.labels >= 5]) > 0.9
+    named = [*files, "--out", str(out), "--unknown", "none of them", "--device", "cpu"]
+    assert main(["predict", str(again), *named]) == 0
+    expected = ["none of them" if it_is else row["class"] for row, it_is in zip(rows, strange, strict=True)]
+    assert [row["class"] for row in csv.DictReader(out.open())] == expected
+    capsys.readouterr()
+    assert main(["predict", str(again), *named[:-3], "4", "--device", "cpu"]) == 2
+    assert "error: --unknown is '4', a class that the learner knows" in capsys.readouterr().err
     assert main(["predict", str(again), *files, "--out", str(out), "--all", "--device", "cpu"]) == 0
     assert len(out.read_text().splitlines()) == 1 + 5 * 200
     assert Learner.load(learner, device="cpu").classes_ == ["0", "1", "2"]  # it did not change
@@ -107,3 +118,68 @@ def test_bad_options_are_refused_in_one_line(
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1 and error.startswith("error: ")
     assert not list(tmp_path.iterdir())
+
+
+Spoil = Callable[[Path, Path, Path], Any]  # from a learner, a node table and an edge list
+BAD_FILES: dict[str, tuple[Spoil, str]] = {
+    "no learner": (lambda learner, *_: learner.unlink(), "learner"),
+    "a folder": (lambda learner, *_: (learner.unlink(), learner.mkdir()), "learner"),
+    "an empty learner": (lambda learner, *_: learner.write_bytes(b""), "not a saved learner, or damaged"),
+    "half a learner": (
+        lambda learner, *_: learner.write_bytes(learner.read_bytes()[:2000]),
+        "not a saved learner, or damaged",
+    ),
+    "a table for a learner": (
+        lambda learner, nodes, _: learner.write_bytes(nodes.read_bytes()),
+        "not a saved learner, or damaged",
+    ),
+    "a graph for a learner": (
+        lambda learner, *_: npz.save(learner, clear_graph()),
+        "not a saved learner; expected a file that",
+    ),
+    "no node table": (lambda _, nodes, __: nodes.unlink(), "nodes.csv"),
+    "an empty node table": (lambda _, nodes, __: nodes.write_text(""), "nodes.csv"),
+    "a node table without ids": (
+        lambda _, nodes, __: nodes.write_text(nodes.read_text().replace("id,", "name,", 1)),
+        "nodes.csv",
+    ),
+    "a node twice": (lambda _, nodes, __: nodes.write_text(nodes.read_text() + "n3,word1\n"), "n3"),
+    "bytes that are no text": (lambda _, nodes, __: nodes.write_bytes(b"id,text\n\xff\xfe,a\n"), "nodes.csv"),
+    "no edge list": (lambda _, __, edges: edges.unlink(), "edges.csv"),
+    "an edge with one end": (lambda _, __, edges: edges.write_text("n1,n2\nn3\n"), "edges.csv"),
+    "an edge to nobody": (lambda _, __, edges: edges.write_text("n1,n2\nn3,nobody\n"), "nobody"),
+    "other words": (
+        lambda _, nodes, __: nodes.write_text(nodes.read_text().replace("word", "mot")),
+        "none of the features that the learner was fitted on",
+    ),
+    "other nodes": (
+        lambda _, nodes, edges: [
+            each.write_text(re.sub(r"\bn(?=\d)", "m", each.read_text())) for each in (nodes, edges)
+        ],
+        "nodes has no labelled node of '0', '1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_bad_files_are_refused_in_one_line(
+    kind: str, saved: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil, message = BAD_FILES[kind]
+    learner, out = tmp_path / "learner", tmp_path / "out.csv"
+    learner.write_bytes(saved)
+    files = write(tmp_path, clear_graph(), None, range(200))
+    spoil(learner, tmp_path / "nodes.csv", tmp_path / "edges.csv")
+    assert main(["predict", str(learner), *files, "--out", str(out), "--device", "cpu"]) == 2
+    error = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note: ")]
+    assert len(error) == 1 and error[0].startswith("error: ") and message in error[0]
+    assert not out.exists()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The content of a learner file."""
+    folder = tmp_path_factory.mktemp("saved")
+    files = write(folder, clear_graph(), labelled(clear_graph(), {"0": 4, "1": 4}), range(200))
+    assert main(["fit", *files, "--out", str(folder / "learner"), *FIT]) == 0
+    return (folder / "learner").read_bytes()
