@@ -133,7 +133,7 @@ def _no_graph(
     name = without_hash(first["config"]["dataset"])
     datasets = sorted({record["config"]["dataset"] for record in references})
     if not datasets:
-        return f"there are no {kind} references"
+        return f"there are no references of the kind {kind!r}"
     if name in datasets:
         return f"this graph is not the {name} of the references: edges, labels or features differ"
     seeds = sorted(record["seed"] for record in own)
@@ -141,9 +141,9 @@ def _no_graph(
     methods = ",".join(cheapest(references))
     path = first["config"]["dataset"].removeprefix("npz:")
     return (
-        f"no {kind} references have this graph; they have {listed(datasets)}. To compare, run the five "
-        f"cheapest methods on it and then `{as_typed('hagmeta-report')}`: {as_typed('hagmeta-study')} "
-        f"--methods {methods} --dataset {without_hash(path)} --seeds {spanned(seeds)}{task}"
+        f"no references of the kind {kind!r} have this graph; they have {listed(datasets)}. To compare, run "
+        f"the five cheapest methods on it and then `{as_typed('hagmeta-report')}`: "
+        f"{as_typed('hagmeta-study')} --methods {methods} --dataset {without_hash(path)} --seeds {spanned(seeds)}{task}"
     )
 
 

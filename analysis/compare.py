@@ -15,7 +15,7 @@ from analysis.cost import charged
 from analysis.frame import Gathered, Panel, Results, gather, results_of
 from analysis.inference import AHEAD, MARGIN, Difference, Family, families
 from analysis.labels import SETTING, compares_methods, named_by_method
-from analysis.references import CURVES, TUNED, References, as_results, read_references
+from analysis.references import CURVES, DEFAULTS, References, as_results, read_references
 from analysis.statistics import adjusted_means, ranks_of
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import OpenRecord
@@ -102,7 +102,7 @@ class Placed:
 def place(
     folders: Sequence[Path],
     *,
-    kind: str = TUNED,
+    kind: str = DEFAULTS,
     metric: str | None = None,
     margin: float = MARGIN,
     references: References | None = None,

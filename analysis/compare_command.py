@@ -12,7 +12,7 @@ from rich.console import Console
 from hagmeta.common.command import Parser, as_typed
 from hagmeta.common.errors import UserError
 
-KINDS = ("tuned", "defaults")  # as in `analysis.references`, which takes seconds to import
+KINDS = ("defaults", "tuned")  # as in `analysis.references`, which takes seconds to import
 
 
 def compare_command(arguments: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ def _parser(prog: str) -> Parser:
         "--references",
         choices=KINDS,
         default=KINDS[0],
-        help="compare with tuned methods, or with the defaults of methods (default: tuned)",
+        help="compare with tuned methods, or with the defaults of methods (default: defaults)",
     )
     add("--metric", metavar="NAME", help="score for tests and tables (default: macro accuracy)")
     add(

@@ -14,7 +14,7 @@ from analysis.compare_words import citations, paragraph, sentences
 from analysis.figures import against
 from analysis.inference import ALIKE, DIFFERENT, LEVEL, MARGIN
 from analysis.page import Fact, Notice, Pasted, render
-from analysis.references import TUNED
+from analysis.references import DEFAULTS
 from analysis.report import asymmetry, named_apart, remove_others, save_drawing, write_frame
 from analysis.words import count_of_seeds, listed
 from hagmeta.common.command import as_typed
@@ -26,7 +26,7 @@ def write_comparison(
     folders: Sequence[Path],
     out: Path,
     *,
-    kind: str = TUNED,
+    kind: str = DEFAULTS,
     metric: str | None = None,
     margin: float = MARGIN,
     command: str | None = None,

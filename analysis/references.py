@@ -23,7 +23,7 @@ from hagmeta.common.records import OpenRecord
 PATH = Path(__file__).with_name("references.npz")
 FORMAT = 1
 TUNED, DEFAULTS = "tuned", "defaults"
-KINDS = (TUNED, DEFAULTS)
+KINDS = (DEFAULTS, TUNED)
 STUDY = "references"  # the name of their study in tables
 SCORES = tuple(each.name for each in BUILT_IN if each.score)  # one value per session
 CURVES = (*SCORES, *(each.name for each in DIAGNOSTICS if each.shown), "forgetting")
@@ -132,7 +132,7 @@ def read_references(path: Path = PATH) -> References:
 
 
 def load_references(
-    kind: str = TUNED,
+    kind: str = DEFAULTS,
     metric: str | None = None,
     *,
     datasets: Sequence[str] | None = None,
@@ -152,7 +152,7 @@ def load_references(
     return as_results(read_references(path).of(kind, datasets), metric, kind)
 
 
-def as_results(records: Sequence[OpenRecord], metric: str | None = None, kind: str = TUNED) -> Results:
+def as_results(records: Sequence[OpenRecord], metric: str | None = None, kind: str = DEFAULTS) -> Results:
     """Return `records` as the results of one study."""
     if not records:
         raise UserError(f"there are no reference results of the kind {kind}; expected one of {KINDS}.")

@@ -303,8 +303,8 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
     Args:
         *results: Two or more results of `hagmeta.run`. They must have the same graph, protocol, classes, N
             and K. The last one is the reference: ``compare(a, b)`` shows a minus b.
-        references: Compare one or more results with the reference results instead. True or ``"tuned"``
-            compares with tuned methods, ``"defaults"`` with the defaults of methods.
+        references: Compare one or more results with the reference results instead. True or
+            ``"defaults"`` compares with the defaults of methods, ``"tuned"`` with tuned methods.
 
     Returns:
         A `Comparison`. It holds the paired differences at the last session. Each has a 95 % interval, a
@@ -333,7 +333,7 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
 
     _check_comparable(results, fewest=1 if references else 2)
     if references:
-        return _with_references(results, "tuned" if references is True else references)
+        return _with_references(results, "defaults" if references is True else references)
     found = as_results(results)
     names = dict(zip(found.runs["config_hash"], found.runs["label"], strict=True))
     reference = names[results[-1].config.hash()]
@@ -375,7 +375,7 @@ def _with_references(results: Sequence[Result], kind: str) -> Comparison:
         means = family({other: average[each.label] - average[other] for other in ordered}, "", "")
         pairs += [Pair(each.label, other, each.tests[other], means[other]) for other in ordered]
         ranks.append(f"{each.label} ranks {each.rank} of {len(each.rivals) + 1}")
-    title = f"{placed.standings[0].panel.title}, {kind} references: {'; '.join(ranks)}"
+    title = f"{placed.standings[0].panel.title}, references of the kind {kind!r}: {'; '.join(ranks)}"
     return Comparison(title, pairs, placed.tests.words, a_look(max(pair.last.seeds for pair in pairs)))
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis.references import KINDS, TUNED, References, read_references
+from analysis.references import DEFAULTS, KINDS, References, read_references
 from hagmeta.common.command import Parser, plain_console, show_error
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records import OpenRecord
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--dataset", action="append", default=[], metavar="NAME", help="only this graph; can be repeated")
     add("--methods", metavar="A,B,...", help="only these methods")
-    add("--references", choices=KINDS, default=TUNED, help="tuned methods or defaults (default: tuned)")
+    add("--references", choices=KINDS, default=DEFAULTS, help="tuned methods or defaults (default: defaults)")
     add("--results", default="results", metavar="DIR", help="folder of all studies (default: results)")
     add("--dry-run", action="store_true", help="print the plan and start nothing")
     try:
@@ -56,10 +56,10 @@ def space_of(
     records = references.of(kind)
     for key, names in (("dataset", datasets), ("method", methods)):
         known = {record["config"][key] for record in records}
-        wanted = {choose(f"{key} of the {kind} references", name, known) for name in names or known}
+        wanted = {choose(f"{key} of the references, kind {kind!r}:", name, known) for name in names or known}
         records = [record for record in records if record["config"][key] in wanted]
     return {
-        "description": f"The {kind} references again",
+        "description": f"The references of the kind {kind!r} again",
         "cases": [_case(record) for record in _one_each(records)],
         "seeds": sorted({record["seed"] for record in records}),
     }

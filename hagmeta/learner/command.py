@@ -36,7 +36,10 @@ def _fit(arguments: Sequence[str]) -> None:
         "--out", type=Path, required=True, metavar="FILE", help="file of the learner to write"
     )
     parser.add_argument(
-        "--method", default="posterior-means", metavar="NAME", help="method, or your own file.py:Class"
+        "--method",
+        default="posterior-means",
+        metavar="NAME",
+        help="method, or your own file.py:Class (default: posterior-means)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of all random draws [0]")
     parser.add_argument(

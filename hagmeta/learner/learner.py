@@ -66,7 +66,6 @@ NOT_HERE = {
     "queries_per_class": "`predict` takes the nodes",
     "val_classes": "some labels of each class validate the training",
     "scored_on": "nothing is scored",
-    "visibility": "all nodes of the given graph are visible",
     "mislabelled": "labels are used as given",
     "rehearsal": "a learner keeps all labels",
     "self_training": "predicted labels are not kept",

@@ -62,13 +62,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def references(folder: Path) -> References:
-    """Three methods on a small graph, ten seeds, as if they were tuned."""
+    """Three methods on a small graph, ten seeds, as if their settings were the defaults."""
     for method in METHODS:
         hagmeta.run(method, GRAPH, seeds=10, **TASK).save(folder / "tuned")
     (folder / "tuned" / "best.yaml").write_text("cases: []\n")
     path = folder / "references.npz"
     path.write_bytes(build([folder / "tuned"])[0])
-    return read_references(path)
+    found = read_references(path)
+    for each in found.header["configurations"]:
+        each["kinds"] = ["defaults"]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -205,9 +208,9 @@ def test_other_data_is_refused(
 def test_a_graph_without_references_is_told_the_cheapest_methods(tmp_path: Path) -> None:
     graph = "synthetic:nodes=200,edges=800,features=30,classes=10"
     hagmeta.run("sgc-ncm", graph, seeds=3, **TASK).save(tmp_path)
-    with pytest.raises(UserError, match="no tuned references have this graph") as error:
+    with pytest.raises(UserError, match="no references of the kind 'defaults' have this graph") as error:
         place([tmp_path])
-    five = cheapest(read_references().of("tuned"))
+    five = cheapest(read_references().of("defaults"))
     assert len(five) == 5 and not {"joint", "frozen"} & set(five)
     assert f"--methods {','.join(five)} --dataset {graph} --seeds 0-2" in str(error.value)
     assert "--set k_shot=3" in str(error.value)
@@ -282,7 +285,7 @@ def test_the_command(
     assert main(["compare", str(other), "--out", str(refused)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "k_shot is 2, the references have 3" in line and not refused.exists()
-    assert main(["compare", str(own("Poor", POOR)), "--references", "defaults"]) == 2
+    assert main(["compare", str(own("Poor", POOR)), "--references", "tuned"]) == 2
     assert main(["compare", str(own("Poor", POOR)), "--margin", "0"]) == 2
     assert main(["compare", str(tmp_path / "none")]) == 2
 
@@ -306,8 +309,8 @@ def test_compare_in_python(own: Callable[..., Path], folder: Path, patched: None
     assert "Poor ranks 4 of 4" in found.title
     assert {pair.other for pair in found.pairs} == set(METHODS_BY_TITLE)
     assert {pair.last.verdict for pair in found.pairs} == {"behind"}
-    with pytest.raises(UserError, match="there are no defaults references"):
-        hagmeta.compare(result, references="defaults")
+    with pytest.raises(UserError, match="there are no references of the kind 'tuned'"):
+        hagmeta.compare(result, references="tuned")
     with pytest.raises(UserError, match="expected one or more"):
         hagmeta.compare(references=True)
 
@@ -319,7 +322,7 @@ def test_six_graphs_have_ratings(own: Callable[..., Path], folder: Path, tmp_pat
         changed(own("Poor", POOR), tmp_path / "mine", graph, data=str(number) * 64)
     (tmp_path / "tuned" / "best.yaml").write_text("cases: []\n")
     (tmp_path / "six.npz").write_bytes(build([tmp_path / "tuned"])[0])
-    placed = place([tmp_path / "mine"], references=read_references(tmp_path / "six.npz"))
+    placed = place([tmp_path / "mine"], kind="tuned", references=read_references(tmp_path / "six.npz"))
     tables = {table.name: table for table in compare_tables(placed)}
     assert [row[0].text for row in tables["over-datasets"].rows][-1] == "Poor"
     assert len(tables["landing-poor"].rows) == 6

@@ -128,7 +128,7 @@ def test_the_predictions_of_some_seeds_are_left_out_of_a_file_that_is_too_large(
 def test_references_become_the_results_of_a_report(study: Path, tmp_path: Path) -> None:
     path = tmp_path / "references.npz"
     path.write_bytes(build([study])[0])
-    (panel,) = load_references(path=path).panels()
+    (panel,) = load_references(TUNED, path=path).panels()
     assert panel.labels == ["SGC-NCM", "SGC-Ridge"] and panel.by_seed("last").shape == (3, 2)
     with pytest.raises(UserError, match="no reference results of the kind defaults"):
         load_references(DEFAULTS, path=path)
@@ -173,12 +173,12 @@ def test_the_command_writes_the_file(study: Path, tmp_path: Path, capsys: pytest
 
 def test_references_run_again_with_the_same_hashes() -> None:
     found = read_references()
-    space = space_of(found, TUNED, ["debian", "foldoc"], None)
-    hashes = {record["config_hash"] for record in found.of(TUNED, ["debian", "foldoc"])}
+    space = space_of(found, DEFAULTS, ["debian", "foldoc"], None)
+    hashes = {record["config_hash"] for record in found.of(DEFAULTS, ["debian", "foldoc"])}
     assert {RunConfig.from_mapping(case).hash() for case in space["cases"]} == hashes
-    assert space["seeds"] == sorted({record["seed"] for record in found.of(TUNED)})
-    with pytest.raises(UserError, match="unknown dataset of the tuned references 'debain'"):
-        space_of(found, TUNED, ["debain"], None)
+    assert space["seeds"] == sorted({record["seed"] for record in found.of(DEFAULTS)})
+    with pytest.raises(UserError, match="unknown dataset of the references, kind 'defaults'"):
+        space_of(found, DEFAULTS, ["debain"], None)
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", None])

@@ -19,7 +19,7 @@ from hagmeta.protocol.scenario import TRAIN, VAL
 from hagmeta.testing import CPU, GRAPH, SEED, SMALL
 
 TASK: dict[str, Any] = {"classes": (4, 0, 6), "n_way": 2, "k_shot": 2}
-OF_THE_STUDY = ("dataset", "classes", "visibility")
+OF_THE_STUDY = ("dataset", "classes")
 Look = Callable[[Dataset, np.ndarray], Dataset]  # from a graph and a mask of nodes
 
 
