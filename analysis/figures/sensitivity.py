@@ -62,13 +62,14 @@ def _multiples(panel: Panel, star: Star, told: Claims, rest: str) -> Drawing:
     side = f"difference from{space}the {'reference' if reference else 'centre'} (points)"
     bottom.supylabel(side, fontsize=9)
     style.heading(figure, summary.heading(panel))
-    caption = _caption(panel, reference, bool(table["significant"].any())) + summary.warning(panel) + rest
+    asterisk = bool(table.loc[list(leading.values()), "significant"].any())
+    caption = _caption(panel, reference, asterisk) + summary.warning(panel) + rest
     title = f"One hyperparameter at a time: {panel.title}"
     return Drawing(f"sensitivity-{panel.slug}", "hyperparameters", title, caption, figure, panel.leaks)
 
 
 def _caption(panel: Panel, reference: bool, asterisk: bool) -> str:
-    """Return the caption without warnings; `asterisk` says whether a bar may have one."""
+    """Return the caption without warnings; `asterisk` says whether a bar has one."""
     where = "reference" if reference else "centre of the study, which is not the reference of the tables"
     seeds = summary.seeds_of(panel.runs)
     spread = (
