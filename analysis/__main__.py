@@ -2,6 +2,7 @@
 
 python -m analysis results/ablation
 python -m analysis compare results/mine
+python -m analysis references --explore
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analysis.compare_command import compare_command, margin_of
+from analysis.compare_command import compare_command, conditions, margin_of
+from analysis.references_command import references_command
 from hagmeta.common.command import Parser, as_typed, show_error
 from hagmeta.common.errors import UserError
 
@@ -26,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog=prog,
         description="Write tables, figures and a report from the records of studies.",
-        epilog=f"`{prog} compare RESULTS` places results among the reference results.",
+        epilog=f"`{prog} compare RESULTS` places results among the reference results. "
+        f"`{prog} references` reports on the reference results.",
     )
     add = parser.add_argument
     add("results", nargs="+", type=Path, metavar="RESULTS", help="folder of a study, or folder of studies")
@@ -59,6 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments[:1] == ["compare"]:
             compare_command(arguments[1:])
             return 0
+        if arguments[:1] == ["references"]:
+            references_command(arguments[1:])
+            return 0
         options = parser.options(arguments)
         import matplotlib
 
@@ -72,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             published=options.published,
             metric=options.metric,
             margin=margin_of(options.margin),
-            where=_conditions(options.where),
+            where=conditions(options.where),
             by=options.by,
             baseline=options.baseline,
             command=shlex.join([*prog.split(), *arguments]),
@@ -85,17 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.open:
         webbrowser.open(page.resolve().as_uri())
     return 0
-
-
-def _conditions(given: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values that are allowed for each setting."""
-    found: dict[str, list[str]] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UserError(f"--where {text!r}: expected KEY=VALUE, such as protocol=strict.")
-        found.setdefault(key, []).append(value)
-    return found
 
 
 if __name__ == "__main__":

@@ -81,3 +81,14 @@ def margin_of(points: float) -> float:
     if not 0 < points < 100:
         raise UserError(f"--margin {points:g}: expected a number of points between 0 and 100.")
     return points / 100
+
+
+def conditions(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values that are allowed for each setting."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--where {text!r}: expected KEY=VALUE, such as protocol=strict.")
+        found.setdefault(key, []).append(value)
+    return found

@@ -273,6 +273,8 @@ class _Numbers:
 
     def _details(self, rows: Sequence[str]) -> dict[str, Any]:
         labels, folders = rows[:MOST_DETAILED], self.results.folders
+        if not folders:  # results in memory, without records by class
+            return {"classes": [], "answers": [], "damaged": []}
         scores = [by_class.class_scores(self.panel, label, folders) for label in labels]
         found, damaged = by_class.answers(self.panel, labels, folders)
         none = [None] * (len(rows) - len(labels))

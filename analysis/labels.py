@@ -239,7 +239,7 @@ def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
         off = sum(not is_on(config.get(key)) for key in TOGGLES)
         own = [key for key in usual if not is_absent(config[key])]
         unusual = sum(config[key] != usual[key] for key in own)
-        given = sum(key in config["given"] for key in own)
+        given = sum(key in config["given"] for key in (*own, "query_shot"))
         return (
             config["traits"].place,
             config["method"],

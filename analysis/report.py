@@ -65,12 +65,39 @@ def write_report(
         UserError: the folders have no finished run, an option does not fit, or `out` is not writable.
     """
     results = replace(read(folders, metric), margin=margin)
+    command = command or f"{as_typed('hagmeta-report')} {' '.join(map(str, folders))}"
     if where:
         results = results.where(where)
     if by:
         results = results.by(by)
     if baseline:
         results = results.against(baseline)
+    return write_results(results, out, command=command, explore=explore, published=published)
+
+
+def write_results(
+    results: Results,
+    out: Path,
+    *,
+    command: str,
+    explore: bool = False,
+    published: bool = False,
+    study: str = "",
+) -> Path:
+    """Write the report of `results` to `out`, and return the path of the page.
+
+    Args:
+        results: The runs, with the margin of the report.
+        out: The folder of the report.
+        command: The command to show on the page.
+        explore: Also write the page to explore.
+        published: Fail if the paper has no numbers for these datasets and settings.
+        study: The name of the study in the title; by default that of the records.
+
+    Raises:
+        UserError: `published` does not fit, or `out` is not writable.
+    """
+    title = _title(results, study)
     printed = list(published_tables(results))
     if published and not printed:
         names = ", ".join(sorted(set(results.runs["dataset"])))
@@ -87,10 +114,9 @@ def write_report(
         pictures = [save_drawing(drawing, out) for drawing in named_apart(figures.draw_all(results))]
         remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
         write_frame(results, out / "frame.parquet")
-        command = command or f"{as_typed('hagmeta-report')} {' '.join(map(str, folders))}"
-        _write_explorer(results, out / explorer.NAME, command, explore)
+        _write_explorer(results, out / explorer.NAME, title, command, explore)
         page = render(
-            title=_title(results),
+            title=title,
             setting=_setting(results),
             seeds=_seeds(results),
             shorter=short_titles(results),
@@ -247,19 +273,19 @@ def write_frame(results: Results, path: Path) -> None:
         frame.to_parquet(partial, index=False)
 
 
-def _write_explorer(results: Results, path: Path, command: str, wanted: bool) -> None:
+def _write_explorer(results: Results, path: Path, title: str, command: str, wanted: bool) -> None:
     """Write the page to explore, or delete the one of an earlier report."""
     if not wanted:
         path.unlink(missing_ok=True)
         return
-    page = explorer.render(results, title=_title(results), command=command, report="index.html")
+    page = explorer.render(results, title=title, command=command, report="index.html")
     with written_whole(path) as partial:
         partial.write_text(page, encoding="utf-8")
 
 
-def _title(results: Results) -> str:
+def _title(results: Results, study: str) -> str:
     datasets = list(dict.fromkeys(results.runs["dataset"]))
-    return f"{_listed(results.runs['study'])} on {datasets_words(datasets)}"
+    return f"{study or _listed(results.runs['study'])} on {datasets_words(datasets)}"
 
 
 def _seeds(results: Results) -> str:

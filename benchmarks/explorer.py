@@ -2,6 +2,7 @@
 
     python benchmarks/explorer.py --folder results/made --make 5000
     python benchmarks/explorer.py --folder results/comparison --screenshots shots
+    python benchmarks/explorer.py --references defaults
 
 The first command makes a study of random predictions, with all metrics and the files that real runs have.
 It needs selenium, chromium and chromedriver.
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.compare_command import KINDS
 from hagmeta.common.records import StudyFolder, config_hash
 from hagmeta.config import RunConfig, resolve
 from hagmeta.phases.snapshots import to_bytes
@@ -152,24 +154,33 @@ def main() -> None:
     """Write the page of a study and measure it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--folder", type=Path, required=True, help="the study")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--folder", type=Path, help="the study")
+    source.add_argument("--references", choices=KINDS, help="explore the reference results")
     add("--make", type=int, metavar="RUNS", help="make the study first, with RUNS random runs")
     add("--where", nargs="*", default=[], metavar="KEY=VALUE", help="use only runs with this setting")
-    add("--out", type=Path, metavar="FILE", help="the page to write (default: explorer.html in the study)")
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the page to write (default: explorer.html in the study or here)",
+    )
     add("--screenshots", type=Path, metavar="DIR", help="also save what the browser shows")
     options = parser.parse_args()
-    if options.make:
+    if options.make and options.folder:
         make_study(options.folder, options.make)
 
     from analysis import explorer
     from analysis.frame import read
+    from analysis.references import load_references
 
-    results = read([options.folder])
+    results = read([options.folder]) if options.folder else load_references(options.references)
     for key, _, value in (text.partition("=") for text in options.where):
         results = results.where({key: [value]})
     start = time.process_time()
-    page = options.out or options.folder / explorer.NAME
-    html = explorer.render(results, title=options.folder.name, command="", report="index.html")
+    folder = options.folder or Path()
+    page = options.out or folder / explorer.NAME
+    html = explorer.render(results, title=folder.name or "references", command="", report="index.html")
     page.write_text(html, encoding="utf-8")
     print(
         f"{len(results.runs):,} runs, {len(results.panels())} settings, {len(results.labels)} configurations"

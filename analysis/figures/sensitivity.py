@@ -1,8 +1,9 @@
-"""Draw the change in accuracy at the last session when one hyperparameter changes at a time."""
+"""Draw how much each hyperparameter matters, and the differences from the centre for each of its values."""
 
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
+from analysis.claims import Claims, claims
 from analysis.designs import Star, star_of_most_arms
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
@@ -20,52 +24,120 @@ from analysis.statistics import estimate
 FEWEST_NEIGHBOURS = 2  # configurations that differ from the centre in one setting
 COLUMNS = 3
 MOST = 2  # figures
-MOST_LETTERS = 24  # characters of tick labels under one panel; longer ones are rotated
+MOST_LETTERS = 24  # characters that fit under one panel, and after a bar
+ROW, BARS, BAR = 1.9, 0.85, 0.24  # inches: a row of panels, the frame of the bars, and one bar
+LEAST = 0.1  # points: the scale of a panel reaches at least this far from zero
+BAR_COLOR = style.LOOKS[5].color
 LOOK, CENTRE = style.LOOKS[0], style.LOOKS[6]
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield small multiples for each setting with a central configuration and its neighbours."""
+    """Yield bars and small multiples for each setting with a central configuration and its neighbours."""
     stars = [(panel, star_of_most_arms(panel)) for panel in results.panels()]
     stars = [(panel, star) for panel, star in stars if star.neighbours >= FEWEST_NEIGHBOURS]
     for panel, star in stars[:MOST]:
-        yield _multiples(panel, star, summary.left_out(MOST, len(stars)))
+        yield _multiples(panel, star, claims(results), summary.left_out(MOST, len(stars)))
 
 
 @style.styled
-def _multiples(panel: Panel, star: Star, rest: str) -> Drawing:
-    table = _from_centre(panel, star)
-    columns = min(COLUMNS, len(star.arms))
-    rows = -(-len(star.arms) // columns)
-    figure, axes = style.grid(rows, columns, 1.9, sharey=True)
+def _multiples(panel: Panel, star: Star, told: Claims, rest: str) -> Drawing:
+    table = _from_centre(panel, star, told)
     values = panel.runs.drop_duplicates("config_hash").set_index("config_hash").astype(object)
-    moved = {key: table["mean"].loc[arm].abs().max() for key, arm in star.arms.items()}
-    for index, key in enumerate(sorted(star.arms, key=lambda key: -np.nan_to_num(moved[key]))):
-        _arm(axes.flat[index], values[key], table, star.centre, star.arms[key])
-        axes.flat[index].set_title(key, fontsize=8.5, fontweight="normal")
-    for index, each in enumerate(axes.flat):
-        each.set_visible(index < len(star.arms))
-    figure.supylabel("difference from the centre (points)", fontsize=9)
+    leading = _leading(table, star)
+    columns = min(COLUMNS, len(leading))
+    rows = -(-len(leading) // columns)
+    heights = [BARS + BAR * len(leading), ROW * rows]
+    figure = Figure(figsize=(style.WIDTH, sum(heights)), layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=heights)
+    top, bottom = parts
+    _bars(top.subplots(), table, {key: (each, values[key][each]) for key, each in leading.items()})
+    axes = bottom.subplots(rows, columns, squeeze=False)
+    for each, key in zip(axes.flat, leading, strict=False):
+        _arm(each, values[key], table, star.centre, star.arms[key])
+        each.set_title(key, fontsize=8.5, fontweight="normal")
+    for each in axes.flat[len(leading) :]:
+        each.set_visible(False)
+    reference = values.loc[star.centre, "label"] == panel.reference
+    space = "\n" if rows == 1 else " "
+    side = f"difference from{space}the {'reference' if reference else 'centre'} (points)"
+    bottom.supylabel(side, fontsize=9)
     style.heading(figure, summary.heading(panel))
-    caption = (
-        "Change in accuracy at the last session, in points, when one setting changes and all others stay the"
-        " same. The setting with the largest change comes first. The diamond is the centre, which all panels"
-        f" share. Differences are means over {summary.seeds_of(panel.runs)}, paired by seed. Bars are"
-        " Student's 95 % intervals, not corrected. The table in this section has the tested"
-        f" verdicts.{summary.warning(panel)}{rest}"
-    )
+    asterisk = bool(table.loc[list(leading.values()), "significant"].any())
+    caption = _caption(panel, reference, asterisk) + summary.warning(panel) + rest
     title = f"One hyperparameter at a time: {panel.title}"
     return Drawing(f"sensitivity-{panel.slug}", "hyperparameters", title, caption, figure, panel.leaks)
 
 
-def _from_centre(panel: Panel, star: Star) -> pd.DataFrame:
-    """Return the paired differences from the centre (configurations; mean, low, high) in points."""
+def _caption(panel: Panel, reference: bool, asterisk: bool) -> str:
+    """Return the caption without warnings; `asterisk` says whether a bar has one."""
+    where = "reference" if reference else "centre of the study, which is not the reference of the tables"
+    seeds = summary.seeds_of(panel.runs)
+    spread = (
+        " There is one seed, so there are no intervals."
+        if seeds == "one seed"
+        else f" Values are means over {seeds}. Lines through dots and bars are Student's 95 % intervals, not"
+        " corrected. If such a line includes zero, the seeds do not show the sign of the difference."
+    )
+    mark = " An asterisk marks values that are ahead or behind in the tests." if asterisk else ""
+    return (
+        "Accuracy at the last session when one setting changes and all others stay the same. All values are"
+        f" differences, in points and paired by seed. The diamond at zero is the {where}. The bars at the top"
+        " show how much each setting matters: the size of its largest mean difference. The text next to a"
+        f" bar has the sign and the value of the setting.{mark} Below, each setting has a scale of its own,"
+        f" and the setting with the longest bar comes first.{spread} The largest of several differences can"
+        " be large by chance. The table in this section has the tested verdicts."
+    )
+
+
+def _from_centre(panel: Panel, star: Star, told: Claims) -> pd.DataFrame:
+    """Return the paired differences from the centre in points, and whether a test found them.
+
+    Rows are configurations. The columns are mean, low, high and significant.
+    """
     labels = panel.runs.drop_duplicates("config_hash").set_index("config_hash")["label"]
     last = panel.by_seed("last")
-    there = [star.centre, *itertools.chain(*star.arms.values())]
-    found = {each: estimate(last[labels[each]] - last[labels[star.centre]]) for each in there}
-    limits = {each: [100 * value.mean, 100 * value.low, 100 * value.high] for each, value in found.items()}
-    return pd.DataFrame.from_dict(limits, orient="index", columns=["mean", "low", "high"])
+    rows = {}
+    for each in (star.centre, *itertools.chain(*star.arms.values())):
+        found = estimate(last[labels[each]] - last[labels[star.centre]])
+        test = told.pair(panel, labels[each], labels[star.centre])
+        limits = [100 * found.mean, 100 * found.low, 100 * found.high]
+        rows[each] = [*limits, test is not None and test.significant]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "significant"])
+
+
+def _leading(table: pd.DataFrame, star: Star) -> dict[str, str]:
+    """Return the configuration with the largest difference for each setting, most important first."""
+    size = table["mean"].abs().fillna(0)  # without a common seed there is no difference
+    largest = {key: str(size.loc[arm].idxmax()) for key, arm in star.arms.items()}
+    return dict(sorted(largest.items(), key=lambda item: -size[item[1]]))
+
+
+def _bars(axes: Axes, table: pd.DataFrame, leading: dict[str, tuple[str, Any]]) -> None:
+    """Draw a bar per setting: the size of the largest difference, with the interval of that value."""
+    rows = np.arange(len(leading))
+    found = table.loc[[each for each, _ in leading.values()]]
+    size, half = found["mean"].abs().to_numpy(), (found["high"] - found["low"]).to_numpy() / 2
+    axes.axvline(0, color=style.INK, linewidth=1)
+    axes.barh(rows, size, height=0.66, color=BAR_COLOR)
+    known = ~np.isnan(half)
+    axes.errorbar(size[known], rows[known], xerr=half[known], fmt="none", ecolor=style.INK, capsize=2.5)
+    margin = axes.get_yaxis_transform()  # x in widths of the axes, y in rows
+    for row, (each, value) in enumerate(leading.values()):
+        words = _bar_words(table.loc[each], value)
+        axes.text(1.02, row, words, transform=margin, va="center", fontsize=8)
+    axes.set_yticks(rows, list(leading))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("largest difference of each setting (points)")
+
+
+def _bar_words(found: pd.Series, value: Any) -> str:
+    """Return the difference with its sign, and the value of the setting that makes it."""
+    if np.isnan(found["mean"]):
+        return "no common seed"
+    shown = f"{round(found['mean'], 1) + 0.0:+.1f}{'*' if found['significant'] else ''}"
+    return f"{shown} with {textwrap.shorten(names.text(value), MOST_LETTERS, placeholder='…')}"
 
 
 def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: list[str]) -> None:
@@ -79,9 +151,25 @@ def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: l
     where = places[hashes.index(centre)]
     axes.plot([where], [0], "D", color=CENTRE.color, markersize=6.5, zorder=4)
     axes.set_xticks(places, ticks)
-    if sum(map(len, ticks)) > MOST_LETTERS:
+    if _crowded(axes, places, ticks):
         plt.setp(axes.get_xticklabels(), rotation=30, ha="right", rotation_mode="anchor")
     axes.minorticks_off()
+    _scale(axes)
+
+
+def _crowded(axes: Axes, places: list[float], ticks: list[str]) -> bool:
+    """Return whether tick labels would touch their neighbours; `places` are in order."""
+    across = (axes.transScale + axes.transLimits).transform([(place, 0.0) for place in places])[:, 0]
+    pairs = zip(itertools.pairwise(across), itertools.pairwise(ticks), strict=True)
+    return any(MOST_LETTERS * (b - a) < (len(one) + len(other) + 1) / 2 for (a, b), (one, other) in pairs)
+
+
+def _scale(axes: Axes) -> None:
+    """Give the axes a scale of their own with zero in it; tiny differences do not fill it."""
+    axes.margins(y=0.12)  # room for the diamond
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, -LEAST), max(high, LEAST))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
 
 
 def _places(axes: Axes, values: list[Any]) -> tuple[list[float], list[str]]:

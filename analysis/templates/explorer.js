@@ -486,9 +486,9 @@
   }
   // Why a configuration has no scores by class: the page keeps those of the first rows of a panel.
   const noClasses = (row) => panel().classes.length && row >= data.most_detailed
-    ? `The page has these scores for the first ${data.most_detailed} configurations of the table.` : "The records of these runs have no scores by class.";
+    ? `The page has these scores for the first ${data.most_detailed} configurations of the table.` : "This page has no scores by class of these runs.";
   const noAnswers = (row) => panel().answers.length && row >= data.most_detailed ? noClasses(row)
-    : "The predictions of these runs were not saved.";
+    : "This page has no predictions of these runs.";
   const className = (number_) => number_ < 0 ? "no class" : String(number_);
 
   const EDGE = 42; // pixels for the names of axes

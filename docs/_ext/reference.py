@@ -91,6 +91,7 @@ PROGRAMS: dict[str, tuple[str, list[str]]] = {  # as typed: the module of its ma
     "hagmeta-study": ("study.launch", []),
     "hagmeta-report": ("analysis.__main__", []),
     "hagmeta-report compare": ("analysis.__main__", ["compare"]),
+    "hagmeta-report references": ("analysis.__main__", ["references"]),
 }
 WRONG_SPACES = (  # lines of a file, each with one mistake
     "datasets: [debain]",

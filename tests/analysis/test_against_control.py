@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.__main__ import _conditions
 from analysis.against_control import (
     OPEN,
     control_table,
@@ -20,6 +19,7 @@ from analysis.against_control import (
     smallest_p,
     why_no_tests,
 )
+from analysis.compare_command import conditions
 from analysis.frame import Results, read
 from analysis.over_datasets import OverDatasets
 from analysis.report import _rated, facts
@@ -125,7 +125,7 @@ def test_a_report_tells_who_is_separated_from_its_reference(studied: Callable[[i
 
 def test_a_group_of_datasets_is_compared_alone(studied: Callable[[int], Results]) -> None:
     results = studied(8)
-    some = results.where(_conditions([f"dataset={name}" for name in GRAPHS[:6]]))
+    some = results.where(conditions([f"dataset={name}" for name in GRAPHS[:6]]))
     assert set(some.runs["dataset"]) == set(GRAPHS[:6])
     assert [table.name for table in _rated(some)] == ["over-datasets", "against-control"]
     assert _rated(some)[1].title == "Over 6 datasets: each method compared with HAG-Meta"

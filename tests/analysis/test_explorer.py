@@ -15,10 +15,12 @@ import pytest
 
 import hagmeta
 from analysis import explorer
+from analysis.__main__ import main as report_main
 from analysis.claims import claims
 from analysis.cost import cost_table
 from analysis.figures.style import LOOKS
 from analysis.frame import Panel, Results, read
+from analysis.references import load_references
 from analysis.table import Table
 from analysis.tables import metrics_table, sessions_table, summary_table
 from hagmeta.__main__ import main as hagmeta_main
@@ -137,6 +139,45 @@ def test_every_number_of_the_page_is_in_the_tables(
             go(browser, state_of(panel_told, metric=title))
             page = {label: row[title] for label, row in shown(browser).items()}
             assert page == {label: row[title] for label, row in cells(metrics).items()}, title
+
+
+def test_the_references_are_explored_with_the_numbers_of_their_tables(
+    show: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    methods = ["sgc-lda", "sgc-ridge", "ranpac"]
+    where = [f"method={method}" for method in methods]
+    options = [word for each in ("dataset=foldoc", *where) for word in ("--where", each)]
+    out = tmp_path / "references"
+    assert report_main(["references", "--references", "tuned", *options, "--explore", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"report: {out / 'index.html'}\n"
+    results = load_references("tuned", datasets=["foldoc"]).where({"method": methods})
+    (panel,) = results.panels()
+    browser = show((out / explorer.NAME).read_text())
+    assert texts(browser, "h1") == ["Explore reference results (tuned) on foldoc"]
+    table = cells(summary_table(panel, claims(results)))
+    page = shown(browser)
+    assert len(page) == 3 and list(page) == list(table)
+    for label, row in table.items():
+        assert page[label]["macro accuracy"] == row["last"]
+        assert page[label]["minus reference"] == row["last minus reference"]
+        assert page[label]["verdict"] == row["verdict"]
+    assert texts(browser, "#classes-words") == ["This page has no scores by class of these runs."]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--references", "best"], "invalid choice: 'best' (choose from 'tuned', 'defaults')"),
+        (["--where", "dataset=nowhere"], "no run has this value; expected one of amazon-computers"),
+    ],
+)
+def test_references_that_do_not_exist_are_one_line_and_write_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert report_main(["references", *options, "--out", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr()
+    assert message in told.err and told.err.count("\n") == 1 and not told.out
+    assert not (tmp_path / "out").exists()
 
 
 def _shape(told: dict[str, Any]) -> str:

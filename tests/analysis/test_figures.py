@@ -23,7 +23,7 @@ from matplotlib.transforms import Bbox
 
 from analysis import figures
 from analysis.claims import claims
-from analysis.designs import factorials
+from analysis.designs import factorials, one_at_a_time
 from analysis.drawing import Drawing
 from analysis.figures import ablation, cost, curves, search, sensitivity, style, tsne
 from analysis.frame import LOOKS, Results, read
@@ -314,7 +314,7 @@ def test_sensitivity_marks_the_shared_configuration_in_every_panel(
     studies: dict[str, Results], gallery: Gallery
 ) -> None:
     results, drawing = studies["around"], gallery["around"]["sensitivity"][0]
-    shown = [axes for axes in drawing.figure.axes if axes.get_visible()]
+    _, *shown = [axes for axes in drawing.figure.axes if axes.get_visible()]
     assert {axes.get_title(loc="left") for axes in shown} == {
         "hidden",
         "learning_rate",
@@ -332,12 +332,68 @@ def test_sensitivity_marks_the_shared_configuration_in_every_panel(
     assert (100 * apart.low, 100 * apart.high) == pytest.approx((low, high))
     for axes in shown:
         assert axes.lines[-1].get_ydata() == pytest.approx([0])  # the centre, from which all are measured
+        assert axes.get_ylim()[0] < 0 < axes.get_ylim()[1]
+    assert len({axes.get_ylim() for axes in shown}) == len(shown)  # each has its own scale
     scales = {axes.get_title(loc="left"): axes.get_xscale() for axes in shown}
     assert (
         scales["learning_rate"] == "log" and scales["weight_decay"] == "symlog" and scales["loss"] == "linear"
     )
     joined = {axes.get_title(loc="left") for axes in shown if axes.lines[1].get_linestyle() == "-"}
     assert joined == {"hidden", "learning_rate", "weight_decay"}  # what is in an order
+
+
+def test_bars_of_sensitivity_are_the_largest_differences(
+    studies: dict[str, Results], gallery: Gallery
+) -> None:
+    (panel,) = studies["around"].panels()
+    drawing = gallery["around"]["sensitivity"][0]
+    bars, *panels = [axes for axes in drawing.figure.axes if axes.get_visible()]
+    last = panel.by_seed("last")
+    expected = {}
+    for key, labels in one_at_a_time(panel).items():
+        found = [estimate(last[label] - last[panel.reference]) for label in labels]
+        expected[key] = max(found, key=lambda each: abs(each.mean))
+    order = sorted(expected, key=lambda key: -abs(expected[key].mean))
+    assert [tick.get_text() for tick in bars.get_yticklabels()] == order
+    assert [axes.get_title(loc="left") for axes in panels] == order
+    assert [bar.get_width() for bar in bars.patches] == pytest.approx(
+        [100 * abs(expected[key].mean) for key in order]
+    )
+    lines = [part[1, 0] - part[0, 0] for part in bars.collections[0].get_segments()]
+    assert lines == pytest.approx([200 * expected[key].half for key in order])
+    signs = [text.get_text()[0] for text in bars.texts]
+    assert signs == ["-" if expected[key].mean < 0 else "+" for key in order]
+    assert "4 seeds" in drawing.caption and "asterisk" not in drawing.caption  # too few to test
+
+
+def test_bars_of_sensitivity_have_the_asterisks_of_the_tests(tmp_path: Path) -> None:
+    cases = [{}, {"hidden": 16}, {"hidden": 512}, {"loss": "binary"}]
+    results = read([write_study(tmp_path / "strong", cases, range(6))])
+    (drawing,) = drawn(sensitivity, results)
+    (panel,) = results.panels()
+    test = claims(results).pair(panel, "hidden 512", panel.reference)
+    assert test and test.significant
+    first, second = (text.get_text() for text in drawing.figure.axes[0].texts)
+    assert first == f"{100 * test.mean:+.1f}* with 512"
+    assert "*" not in second and second.endswith("with binary")
+    assert "asterisk" in drawing.caption
+
+
+def test_sensitivity_with_one_seed_has_no_intervals(tmp_path: Path) -> None:
+    cases = [{}, {"hidden": 16}, {"hidden": 64, "seeds": [1]}, {"loss": "binary", "seeds": [1]}]
+    (drawing,) = drawn(sensitivity, read([write_study(tmp_path / "one", cases, [0])]))
+    bars, *_ = drawing.figure.axes
+    assert [len(part.get_segments()) for part in bars.collections] == [0]
+    assert [text.get_text().split(" with ")[-1] for text in bars.texts] == ["16", "no common seed"]
+    assert "one seed, so there are no intervals" in drawing.caption and "95 %" not in drawing.caption
+
+
+def test_settings_without_effect_do_not_fill_their_scale(write: Write) -> None:
+    for settings in ({}, {"hidden": 16}, {"loss": "binary"}):
+        folder = write({seed: (0.8, 0.7, 0.6) for seed in range(6)}, **settings)
+    (drawing,) = drawn(sensitivity, read([folder]))
+    for axes in drawing.figure.axes[1:]:
+        assert axes.get_ylim() == (-sensitivity.LEAST, sensitivity.LEAST)
 
 
 def test_a_random_search_is_no_sensitivity_study(tmp_path: Path) -> None:

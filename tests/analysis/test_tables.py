@@ -410,6 +410,17 @@ def test_one_setting_at_a_time_is_compared_with_the_default(write: Write) -> Non
     ]
 
 
+def test_the_number_of_queries_is_a_setting_like_others(write: Write) -> None:
+    write(FULL)
+    write(WITHOUT, hidden=64)
+    folder = write(WITHOUT, query_shot=1)  # before the default if sorted by value
+    table = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
+    assert [row[:2] for row in texts(table)] == [
+        *(["query_shot", "1"], ["query_shot", "5 (reference)"]),
+        *(["hidden", "32 (reference)"], ["hidden", "64"]),
+    ]
+
+
 def test_switches_are_told_of_one_at_a_time_where_they_make_no_factorial(write: Write) -> None:
     write(FULL)
     write(WITHOUT, nla=False)

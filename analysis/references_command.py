@@ -1,0 +1,80 @@
+"""`hagmeta-report references`: write a report of the reference results, and a page to explore them."""
+
+from __future__ import annotations
+
+import shlex
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from analysis.compare_command import KINDS, conditions, margin_of
+from hagmeta.common.command import Parser, as_typed
+
+
+def references_command(arguments: Sequence[str]) -> None:
+    """Run the command line; `arguments` come after the word references.
+
+    Raises:
+        UserError: An option is wrong, or the folder is not writable.
+    """
+    prog = f"{as_typed('hagmeta-report')} references"
+    options = _parser(prog).options(arguments)
+    margin, where = margin_of(options.margin), conditions(options.where)
+    import matplotlib
+
+    from analysis.references import load_references  # pandas takes seconds to import
+    from analysis.report import write_results
+
+    matplotlib.use("Agg")  # figures go to files, never to a window
+    kind = options.references
+    results = replace(load_references(kind, options.metric), margin=margin)
+    page = write_results(
+        results.where(where) if where else results,
+        options.out or Path("results") / f"references-{kind}",
+        command=shlex.join([*prog.split(), *arguments]),
+        explore=options.explore,
+        study=f"reference results ({kind})",
+    )
+    Console(highlight=False, soft_wrap=True, markup=False).print(f"report: {page}")
+    if options.open:
+        webbrowser.open(page.resolve().as_uri())
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(
+        prog=prog, description="Write a report of the reference results, without running a method."
+    )
+    add = parser.add_argument
+    add(
+        "--references",
+        choices=KINDS,
+        default=KINDS[0],
+        help="tuned methods, or the defaults of methods (default: tuned)",
+    )
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder to write to (default: results/references-tuned or results/references-defaults)",
+    )
+    add("--metric", metavar="NAME", help="score for headlines, tests and figures (default: macro accuracy)")
+    add(
+        "--margin",
+        type=float,
+        default=1.0,
+        metavar="POINTS",
+        help="differences below POINTS count as equivalent (default: 1)",
+    )
+    add(
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="use only runs with this setting; repeat it with the same KEY to allow several values",
+    )
+    add("--explore", action="store_true", help="also write explorer.html, a page to filter, hover and click")
+    add("--open", action="store_true", help="open the report in a browser")
+    return parser
