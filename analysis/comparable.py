@@ -143,7 +143,8 @@ def _no_graph(
     return (
         f"no references of the kind {kind!r} have this graph; they have {listed(datasets)}. To compare, run "
         f"the five cheapest methods on it and then `{as_typed('hagmeta-report')}`: "
-        f"{as_typed('hagmeta-study')} --methods {methods} --dataset {without_hash(path)} --seeds {spanned(seeds)}{task}"
+        f"{as_typed('hagmeta-study')} --methods {methods} --dataset {without_hash(path)} "
+        f"--seeds {spanned(seeds)}{task}"
     )
 
 

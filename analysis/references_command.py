@@ -52,7 +52,7 @@ def _parser(prog: str) -> Parser:
         "--references",
         choices=KINDS,
         default=KINDS[0],
-        help="tuned methods, or the defaults of methods (default: tuned)",
+        help="tuned methods, or the defaults of methods (default: defaults)",
     )
     add(
         "--out",

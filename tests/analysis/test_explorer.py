@@ -148,12 +148,12 @@ def test_the_references_are_explored_with_the_numbers_of_their_tables(
     where = [f"method={method}" for method in methods]
     options = [word for each in ("dataset=foldoc", *where) for word in ("--where", each)]
     out = tmp_path / "references"
-    assert report_main(["references", "--references", "tuned", *options, "--explore", "--out", str(out)]) == 0
+    assert report_main(["references", "--references", "defaults", *options, "--explore", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"report: {out / 'index.html'}\n"
-    results = load_references("tuned", datasets=["foldoc"]).where({"method": methods})
+    results = load_references("defaults", datasets=["foldoc"]).where({"method": methods})
     (panel,) = results.panels()
     browser = show((out / explorer.NAME).read_text())
-    assert texts(browser, "h1") == ["Explore reference results (tuned) on foldoc"]
+    assert texts(browser, "h1") == ["Explore reference results (defaults) on foldoc"]
     table = cells(summary_table(panel, claims(results)))
     page = shown(browser)
     assert len(page) == 3 and list(page) == list(table)
@@ -167,7 +167,7 @@ def test_the_references_are_explored_with_the_numbers_of_their_tables(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--references", "best"], "invalid choice: 'best' (choose from 'tuned', 'defaults')"),
+        (["--references", "best"], "invalid choice: 'best' (choose from 'defaults', 'tuned')"),
         (["--where", "dataset=nowhere"], "no run has this value; expected one of amazon-computers"),
     ],
 )
