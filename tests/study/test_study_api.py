@@ -23,7 +23,7 @@ from study.packing import LAST
 from study.store import Store
 
 NAME = "synthetic:nodes=600,edges=2500,features=60,classes=10,seed=1"
-TASK = {"classes": [4, 2, 4], "n_way": 2, "k_shot": 3}
+TASK: dict[str, Any] = {"classes": [4, 2, 4], "n_way": 2, "k_shot": 3}
 
 
 class Impatient(Console):
