@@ -361,17 +361,6 @@ def test_only_common_seeds_count(ncm: hagmeta.Result, ridge: hagmeta.Result) -> 
     assert comparison.badge == "3 seeds: too few to test, at least 6 needed"
 
 
-def test_figures_of_reports_leave_the_backend_of_plots_alone() -> None:
-    code = """
-import os
-os.environ["MPLBACKEND"] = "pdf"
-import analysis.figures, matplotlib
-print(matplotlib.get_backend())
-"""
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "pdf"
-
-
 @pytest.mark.parametrize(
     ("keywords", "named"),
     [
