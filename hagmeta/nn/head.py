@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from hagmeta.packs.function import Function
+
 COSINE_SCALE = 16.0
 LEAST = 1e-12  # minimum length, as in `F.normalize`
 LABEL_SMOOTHING = 0.1  # for cosine classifiers
@@ -20,7 +22,7 @@ def cosine_logits(embedded: Tensor, rows: Tensor) -> Tensor:
     return result
 
 
-class _Cosines(torch.autograd.Function):
+class _Cosines(Function):
     """Divide by the lengths after the product, so that no normalised copy of `embedded` is made.
 
     This takes two thirds of the time and memory of `F.normalize` and its gradient.

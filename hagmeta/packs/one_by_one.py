@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
-from torch.autograd import Function
 from torch.func import functional_call
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from hagmeta.packs.function import Function
 
 
 def one_by_one(module: nn.Module, step: str, shared: Any, *seedwise: Any) -> tuple[Tensor, ...]:

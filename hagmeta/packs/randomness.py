@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hagmeta.packs.function import Function
 from hagmeta.packs.sums import sum_rows
 from hagmeta.packs.values import hold
 
@@ -138,7 +139,7 @@ def _kept(values: Tensor, key: Tensor, threshold: Tensor) -> Tensor:
     return kept
 
 
-class _Dropout(torch.autograd.Function):
+class _Dropout(Function):
     """Dropout with rows first and the pack axis second, the layout of the sparse products."""
 
     @staticmethod
@@ -158,7 +159,7 @@ class _Dropout(torch.autograd.Function):
         return _Dropout.apply(values.movedim(in_dims[0], 1).contiguous(), *drawn), 1
 
 
-class _ReluDropout(torch.autograd.Function):
+class _ReluDropout(Function):
     @staticmethod
     def forward(values: Tensor, bias: Tensor, key: Tensor, threshold: Tensor) -> Tensor:
         return (values + bias).relu_().mul_(_kept(values, key, threshold))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from hagmeta.packs.function import Function
 from hagmeta.sparse import cpu_attention_kernels, cpu_kernels
 from hagmeta.sparse.matrices import SeedwiseMatrix, SparseMatrix, SymmetricMatrix
 
@@ -86,7 +87,7 @@ def _packed(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.unsqueeze(0) for tensor in tensors)
 
 
-class _Product(torch.autograd.Function):
+class _Product(Function):
     @staticmethod
     def forward(matrix: SparseMatrix, dense: Tensor, needed: Tensor | None, transposed: bool) -> Tensor:
         if dense.dim() == 2:
@@ -123,7 +124,7 @@ class _Product(torch.autograd.Function):
         return _Product.apply(matrix, dense, needed, transposed), 0
 
 
-class _Seedwise(torch.autograd.Function):
+class _Seedwise(Function):
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
         raise RuntimeError("this function runs only under vmap over a pack")
@@ -145,7 +146,7 @@ class _Seedwise(torch.autograd.Function):
         return product.unflatten(0, (matrix.pack, -1)), 0
 
 
-class _Aggregate(torch.autograd.Function):
+class _Aggregate(Function):
     """The product diag(left) @ adjacency @ diag(right) @ hidden."""
 
     @staticmethod
@@ -171,7 +172,7 @@ class _Aggregate(torch.autograd.Function):
         return _Aggregate.apply(adjacency, *_seeds_first(info, tensors, in_dims[1:])), 0
 
 
-class _AggregateAt(torch.autograd.Function):
+class _AggregateAt(Function):
     @staticmethod
     def forward(
         adjacency: SymmetricMatrix, scale: Tensor, dense: Tensor, rows: Tensor, transposed: bool
@@ -208,7 +209,7 @@ class _AggregateAt(torch.autograd.Function):
         return _AggregateAt.apply(adjacency, *tensors, transposed), 0
 
 
-class _HiddenLayer(torch.autograd.Function):
+class _HiddenLayer(Function):
     @staticmethod
     def forward(
         adjacency: SymmetricMatrix,
@@ -246,7 +247,7 @@ class _HiddenLayer(torch.autograd.Function):
         return _HiddenLayer.apply(adjacency, everywhere, *_seeds_first(info, tensors, in_dims[2:])), 0
 
 
-class _Masked(torch.autograd.Function):
+class _Masked(Function):
     """The gradient of a ReLU: masked, which of its rows are not zero, and its sum over rows."""
 
     @staticmethod
@@ -273,7 +274,7 @@ class _Masked(torch.autograd.Function):
         return _Masked.apply(*_seeds_first(info, tensors, in_dims)), (0, 0, 0)
 
 
-class _Neighbourhood(torch.autograd.Function):
+class _Neighbourhood(Function):
     @staticmethod
     def forward(adjacency: SymmetricMatrix, scale: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
         assert adjacency.compiled is not None
@@ -297,7 +298,7 @@ class _Neighbourhood(torch.autograd.Function):
         return _Neighbourhood.apply(adjacency, *_seeds_first(info, tensors, in_dims[1:])), (0, 0)
 
 
-class _Attention(torch.autograd.Function):
+class _Attention(Function):
     @staticmethod
     def forward(
         adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor

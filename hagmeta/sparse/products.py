@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hagmeta.packs.device import gpu_usable
+from hagmeta.packs.function import Function
 from hagmeta.packs.sums import sum_rows
 from hagmeta.sparse.fixed import FixedInputs, FixedInputsOnGpu
 from hagmeta.sparse.matrices import (
@@ -80,7 +81,7 @@ def _side_by_side(function: type[torch.autograd.Function], matrix: Any, dense: T
     return function.apply(matrix, dense.flatten(1)).unflatten(1, dense.shape[1:]), 1
 
 
-class _RowMaximum(torch.autograd.Function):
+class _RowMaximum(Function):
     @staticmethod
     def forward(incidence: SparseMatrix, values: Tensor) -> Tensor:
         return incidence.row_maximum(values)
@@ -100,7 +101,7 @@ class _RowMaximum(torch.autograd.Function):
         return _side_by_side(_RowMaximum, incidence, values.movedim(in_dims[1], 1))
 
 
-class _Product(torch.autograd.Function):
+class _Product(Function):
     @staticmethod
     def forward(matrix: Any, dense: Tensor) -> Tensor:
         return matrix.product(dense)
@@ -140,7 +141,7 @@ def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows
     return result
 
 
-class _Aggregate(torch.autograd.Function):
+class _Aggregate(Function):
     @staticmethod
     def forward(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
         if adjacency.on_gpu and hidden.dim() == 2:  # one seed without `vmap`
@@ -189,7 +190,7 @@ def hidden_layer(
     return result
 
 
-class _HiddenLayer(torch.autograd.Function):
+class _HiddenLayer(Function):
     @staticmethod
     def forward(
         adjacency: SymmetricMatrix,
@@ -245,7 +246,7 @@ def attend(
     return result
 
 
-class _Attention(torch.autograd.Function):
+class _Attention(Function):
     @staticmethod
     def forward(
         adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
@@ -281,7 +282,7 @@ class _Attention(torch.autograd.Function):
         return _Attention.apply(adjacency, visible.movedim(in_dims[1], 0), *by_node), (1, 1)
 
 
-class _UnderVmap(torch.autograd.Function):
+class _UnderVmap(Function):
     """Base class of functions with a matrix per seed, which run only under ``vmap`` over a pack.
 
     A gradient inside ``vmap`` (MAML's inner steps) uses ``backward``, which is the transposed product. A
@@ -356,7 +357,7 @@ class _SeedwiseProduct(_UnderVmap):
         return product.unflatten(0, (matrix.pack, matrix.rows)), 0
 
 
-class _OfPack(torch.autograd.Function):
+class _OfPack(Function):
     """``spread`` of a pack, or its transpose, ``collect``."""
 
     @staticmethod
@@ -445,7 +446,7 @@ class _FixedHiddenLayer(_UnderVmap):
         return _SpreadHidden.apply(fixed, weights, bias, key, threshold, chosen), 1
 
 
-class _SpreadHidden(torch.autograd.Function):
+class _SpreadHidden(Function):
     """The hidden layer of a pack, in one pass over its inputs in each direction."""
 
     @staticmethod

@@ -361,37 +361,6 @@ def test_only_common_seeds_count(ncm: hagmeta.Result, ridge: hagmeta.Result) -> 
     assert comparison.badge == "3 seeds: too few to test, at least 6 needed"
 
 
-def test_figures_of_reports_leave_the_backend_of_plots_alone() -> None:
-    code = """
-import os
-os.environ["MPLBACKEND"] = "pdf"
-import analysis.figures, matplotlib
-print(matplotlib.get_backend())
-"""
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "pdf"
-
-
-def test_a_study_of_a_graph_in_memory_runs_on_workers(pyg_data: Data, tmp_path: Path) -> None:
-    data = hagmeta.Dataset.from_pyg(pyg_data, name="mine")
-    found = hagmeta.study(
-        methods=["sgc-ncm"],
-        datasets=data,
-        settings=PLAIN,
-        seeds=2,
-        results=tmp_path,
-        report=False,
-        max_concurrent=1,
-    )
-    assert found.complete and found.folder.is_relative_to(tmp_path)
-    frame = found.frame()
-    assert len(frame) == 2 * 3 and set(frame["dataset"]) == {"mine"}
-    alone = hagmeta.run("sgc-ncm", data, seeds=2, **PLAIN)
-    kept = frame[frame["method"] == "sgc-ncm"].sort_values(["seed", "session"])["macro_accuracy"]
-    assert list(kept) == list(alone.frame()["macro_accuracy"])
-    assert found.report(out=tmp_path / "page").is_file()
-
-
 @pytest.mark.parametrize(
     ("keywords", "named"),
     [

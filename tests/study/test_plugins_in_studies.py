@@ -66,15 +66,8 @@ def command(*options: str) -> list[str]:
 def test_plug_ins_of_every_kind_run_on_workers_and_are_recorded(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "study" / "launch.py"), *command("--metric", "my_metric.py:Worst")],
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-        env={**os.environ, "COLUMNS": "120"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert main(command("--metric", "my_metric.py:Worst", "--max-concurrent", "1")) == 0
+    assert "4 runs (2 configurations x 2 seeds): 0 done, 4 to go" in capsys.readouterr().out
     store = Store(folder / "results" / "comparison")
     records = store.records()
     assert len(records) == 4

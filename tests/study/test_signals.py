@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+from study.launch import main
 from study.signals import Stopped, stopped_by_signals
-from tests.study.test_launch import folder, records_in, results, start  # noqa: F401
-from tests.waiting import HANG, wait_for
+from tests.study.test_launch import folder, records_in, results  # noqa: F401
+from tests.waiting import wait_for
 
 
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
@@ -30,13 +32,28 @@ def test_what_is_ignored_as_by_nohup_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_study_that_is_told_to_end_says_so_in_a_line_and_keeps_what_it_has(folder: Path) -> None:  # noqa: F811
+def test_a_study_that_is_told_to_end_says_so_in_a_line_and_keeps_what_it_has(
+    folder: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def end_after_a_record() -> None:
+        wait_for(lambda: records_in(folder))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HAGMETA_HOME", str(folder / "home"))
     options = ("--seeds-per-trial", "1", "--max-concurrent", "1", "--set", "episodes=100", "--no-report")
-    process = start(folder, *options)
-    wait_for(lambda: records_in(folder), process)
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=HANG)
-    assert process.returncode == 143
+    before = signal.signal(signal.SIGTERM, lambda *_: None)  # a signal after the study ends nothing
+    thread = threading.Thread(target=end_after_a_record, daemon=True)
+    thread.start()
+    try:
+        status = main(["--space", "tiny.yaml", *options])
+        thread.join()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    output = "".join(capfd.readouterr())
+    assert status == 143, output
     assert output.splitlines()[-1].startswith("Stopped by SIGTERM. Finished runs are kept")
     assert "Traceback" not in output and "***" not in output
     assert results(folder)

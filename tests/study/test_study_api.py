@@ -11,21 +11,19 @@ import pytest
 import ray
 from rich.console import Console
 
+import hagmeta
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
+from hagmeta.datasets import Dataset
 from study import data, space
-from study.api import StudyOutcome, launch
+from study.api import launch
 from study.launch import main
 from study.options import LaunchOptions
 from study.packing import LAST
 from study.store import Store
 
 NAME = "synthetic:nodes=600,edges=2500,features=60,classes=10,seed=1"
-TASK = {"classes": [4, 2, 4], "n_way": 2, "k_shot": 3}
-
-
-def printed(text: io.StringIO) -> Console:
-    return Console(file=text, width=120, highlight=False, markup=False, emoji=False)
+TASK: dict[str, Any] = {"classes": [4, 2, 4], "n_way": 2, "k_shot": 3}
 
 
 class Impatient(Console):
@@ -38,10 +36,12 @@ class Impatient(Console):
 
 
 def test_a_study_of_a_graph_in_memory_is_interrupted_and_goes_on_in_any_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
-    graphs = {"npz:nowhere.npz": datasets.load(NAME, tmp_path)}
+    made = datasets.load(NAME, tmp_path)
+    graph = Dataset.from_arrays(made.edges, made.labels, made.features, name="mine")
+    graphs = {graph.identity: graph}
     options = LaunchOptions(
         methods=("sgc-ncm",),
         datasets=tuple(graphs),
@@ -58,17 +58,28 @@ def test_a_study_of_a_graph_in_memory_is_interrupted_and_goes_on_in_any_thread(
     assert not ray.is_initialized() and len(Store(folder).records()) == 1
     assert not data.in_memory(graphs)  # what was lent is given back
 
-    text, outcomes = io.StringIO(), list[StudyOutcome]()
-    thread = threading.Thread(
-        target=lambda: outcomes.append(launch(None, options, graphs, printed(text))), daemon=True
-    )
+    def go_on() -> None:
+        asked: dict[str, Any] = {"results": tmp_path / "results", "report": False, "max_concurrent": 1}
+        studies.append(hagmeta.study(methods=["sgc-ncm"], datasets=graph, settings=TASK, seeds=2, **asked))
+
+    studies: list[hagmeta.Study] = []
+    thread = threading.Thread(target=go_on, daemon=True)
     thread.start()
     thread.join()
-    assert outcomes == [StudyOutcome(0, folder)], text.getvalue()
-    assert "2 runs (1 configuration x 2 seeds): 1 done, 1 to go" in text.getvalue()
+    output = capsys.readouterr().out
+    assert "2 runs (1 configuration x 2 seeds): 1 done, 1 to go" in output
+    (found,) = studies
+    assert found.complete and found.folder == folder, output
     assert not ray.is_initialized()
     records = Store(folder).records()
     assert len(records) == 2 and {record["config"]["dataset"] for record in records} == set(graphs)
+    # What workers found is what a run in this process finds.
+    frame = found.frame()
+    assert len(frame) == 2 * 3 and set(frame["dataset"]) == {"mine"}
+    alone = hagmeta.run("sgc-ncm", graph, seeds=2, **TASK)
+    kept = frame.sort_values(["seed", "session"])["macro_accuracy"]
+    assert list(kept) == list(alone.frame()["macro_accuracy"])
+    assert found.report(out=tmp_path / "page").is_file()
 
 
 def test_a_comparison_is_the_space_that_a_file_would_give(tmp_path: Path) -> None:

@@ -73,7 +73,9 @@ def told(folder: Path, *states: TrialState) -> list[list[int]]:
     return [[trial.user_attrs["sample"] for trial in s.get_trials(states=states)] for s in studies]
 
 
-def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best(tmp_path: Path) -> None:
+def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tiny.yaml").write_text(SPACE)
     process = start(tmp_path, "--max-concurrent", "2")  # some are left when two are done
     wait_for(lambda: complete(tmp_path) >= 2, process)
@@ -81,9 +83,10 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
     process.communicate()
     before = sum(map(len, told(tmp_path, *ENDED)))
     assert 2 <= before < 6
-    process = start(tmp_path, "--max-concurrent", "1")
-    output, _ = process.communicate(timeout=HANG)
-    assert process.returncode == 0, output
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    assert main(["--space", "tiny.yaml", "--max-concurrent", "1"]) == 0
+    output = capsys.readouterr().out
     assert f"2 searches of 3 samples, with 1 starting point: {before} done, {6 - before} to go" in output
     assert [sorted(samples) for samples in told(tmp_path, *ENDED)] == [[0, 1, 2]] * 2  # none lost, none twice
     pruned = told(tmp_path, TrialState.PRUNED)
