@@ -148,7 +148,7 @@ def test_the_references_are_explored_with_the_numbers_of_their_tables(
     where = [f"method={method}" for method in methods]
     options = [word for each in ("dataset=foldoc", *where) for word in ("--where", each)]
     out = tmp_path / "references"
-    assert report_main(["references", "--references", "defaults", *options, "--explore", "--out", str(out)]) == 0
+    assert report_main(["references", *options, "--explore", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"report: {out / 'index.html'}\n"
     results = load_references("defaults", datasets=["foldoc"]).where({"method": methods})
     (panel,) = results.panels()
