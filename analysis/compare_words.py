@@ -61,7 +61,7 @@ def on_graph(standing: Standing, *, named: bool = False) -> str:
     words += f" with {100 * own.mean:.1f}{interval} % at the last session."
     counts = {verdict: standing.with_verdict(verdict) for verdict in (AHEAD, EQUIVALENT, UNDECIDED, BEHIND)}
     told = [
-        f"{verb} {_some(counts[verdict])}"
+        f"{verb} {_some(counts[verdict], 8 if verdict in (EQUIVALENT, UNDECIDED) else 3)}"
         for verdict, verb in (
             (AHEAD, "ahead of"),
             (EQUIVALENT, "equivalent to"),
@@ -77,8 +77,8 @@ def on_graph(standing: Standing, *, named: bool = False) -> str:
     return f"{words} It is {'; '.join(told)}. The difference from {rival}, is {lead}."
 
 
-def _some(labels: list[str]) -> str:
-    return some(labels, most=3) if len(labels) <= 3 else f"{len(labels)} references"
+def _some(labels: list[str], most: int) -> str:
+    return some(labels, most) if len(labels) <= most else f"{len(labels)} references"
 
 
 def paragraph(placed: Placed, label: str) -> str:

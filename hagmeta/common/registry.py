@@ -95,6 +95,8 @@ class Registry(MutableMapping[str, Entry], Generic[Entry]):
             return self._add(plugins.load(points[reference].value, self.kind))
         if plugins.is_reference(reference):
             return self._add(plugins.load(reference, self.kind))
+        if reference.endswith(".py"):
+            raise UserError(f"{self.kind} {shown(reference)} names a file; expected {reference}:Name.")
         plain = ["package.module:Name", "file.py:Name"]
         forms = [f"{form}:{each}" for form in self._forms for each in plain]
         return choose(self.kind, reference, [*self.names(), *plain, *forms])

@@ -53,7 +53,7 @@ def _fit(arguments: Sequence[str]) -> None:
     learner = Learner(options.method, seed=options.seed, device=options.device, **parse_settings(options.set))
     check_writable("--out", options.out)
     with _told() as console, ProgressDisplay(console) as progress:
-        learner.fit(_graph(options), progress=progress)
+        learner.fit(_graph(options, labelled=True), progress=progress)
     print(f"wrote {learner.save(options.out)}: {learner.summary()}")
 
 
@@ -72,7 +72,7 @@ def _learn(arguments: Sequence[str]) -> None:
     check_writable("--out", out)
     learner = _loaded(options)
     with _told():
-        graph = _graph(options)
+        graph = _graph(options, labelled=True)
         labels = own_labels(graph)
         if not labels:
             raise UserError(f"{graph.name} has no labels; expected labels of the classes to learn.")
@@ -110,7 +110,7 @@ def _predict(arguments: Sequence[str]) -> None:
     learner = _loaded(options)
     check_unknown(options.unknown, learner.classes_, "--unknown")
     with _told():
-        graph = _graph(options)
+        graph = _graph(options, labelled=False)
         nodes, probabilities = learner.probabilities(graph)
         _, unknown = learner.unknown_probabilities(graph)
     classes = learner.classes_
@@ -145,17 +145,16 @@ def _told() -> Iterator[Console]:
         console.print(f"note: {each.message}", style="yellow", soft_wrap=True)
 
 
-def _graph(options: argparse.Namespace) -> Dataset:
-    """Return the graph that the options name."""
+def _graph(options: argparse.Namespace, *, labelled: bool) -> Dataset:
+    """Return the graph that the options name. Its table must have labels if it is `labelled`."""
     if (options.nodes is None) != (options.edges is None) or (options.nodes is None) == (
         options.dataset is None
     ):
         raise UserError("expected either --nodes and --edges, or --dataset.")
     if options.dataset is not None:
         return load_dataset(options.dataset)
-    columns = Columns(
-        options.id, options.label, options.text, tuple(options.numeric or ()), needs_labels=False
-    )
+    numeric = tuple(options.numeric or ())
+    columns = Columns(options.id, options.label, options.text, numeric, needs_labels=labelled)
     converted = convert(options.edges, options.nodes, columns)
     for note in converted.notes:
         print(note)

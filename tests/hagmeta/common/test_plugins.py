@@ -95,6 +95,7 @@ BAD = {
     "json:JSONDecoder": r"class JSONDecoder is not a valid method",
     "json:Nothing": r"json:Nothing: the module has no 'Nothing'",
     "nope": r"unknown method 'nope'",
+    "my.py": r"method 'my.py' names a file; expected my.py:Name",
     "": r"unknown method ''",
     "a:b:c": r"unknown method 'a:b:c'",
 }

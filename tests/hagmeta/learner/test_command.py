@@ -91,9 +91,10 @@ def test_labels_without_a_class_are_no_lesson(tmp_path: Path, capsys: pytest.Cap
     assert main(["fit", *files, "--out", str(learner), *FIT]) == 0
     before = learner.read_bytes()
     capsys.readouterr()
-    files = write(tmp_path, graph, {}, range(200))
-    assert main(["learn", str(learner), *files]) == 2
-    assert "error: nodes has no labels; expected labels of the classes to learn." in capsys.readouterr().err
+    for labels, problem in (({}, "no labels"), (None, "there is no column 'label'")):
+        files = write(tmp_path, graph, labels, range(200))
+        assert main(["learn", str(learner), *files]) == 2
+        assert problem in capsys.readouterr().err
     assert learner.read_bytes() == before
 
 
