@@ -15,8 +15,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analysis.compare_command import compare_command, conditions, margin_of
+from analysis.compare_command import compare_command
 from analysis.references_command import references_command
+from analysis.report_options import add_common_options, add_report_options, conditions, margin_of
 from hagmeta.common.command import Parser, as_typed, show_error
 from hagmeta.common.errors import UserError
 
@@ -35,29 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("results", nargs="+", type=Path, metavar="RESULTS", help="folder of a study, or folder of studies")
     add("--out", type=Path, metavar="DIR", help="folder to write to (default: report in the first RESULTS)")
     add("--published", action="store_true", help="require the paper's numbers: fail if it has none")
-    add("--metric", metavar="NAME", help="score for headlines, tests and figures (default: macro accuracy)")
-    add(
-        "--margin",
-        type=float,
-        default=1.0,
-        metavar="POINTS",
-        help="differences below POINTS count as equivalent (default: 1)",
-    )
     add(
         "--baseline",
         metavar="METHOD",
         help="compare all others with this method, or with the configuration that has this label",
     )
-    add(
-        "--where",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="use only runs with this setting; repeat it with the same KEY to allow several values",
-    )
     add("--by", metavar="KEY", help="compare the values of this setting, and separate all other settings")
-    add("--explore", action="store_true", help="also write explorer.html, a page to filter, hover and click")
-    add("--open", action="store_true", help="open the report in a browser")
+    add_report_options(parser)
+    add_common_options(parser)
     try:
         if arguments[:1] == ["compare"]:
             compare_command(arguments[1:])

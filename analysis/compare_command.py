@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from analysis.report_options import add_common_options, margin_of
 from hagmeta.common.command import Parser, as_typed
-from hagmeta.common.errors import UserError
 
 KINDS = ("defaults", "tuned")  # as in `analysis.references`, which takes seconds to import
 
@@ -64,31 +64,5 @@ def _parser(prog: str) -> Parser:
         default=KINDS[0],
         help="compare with tuned methods, or with the defaults of methods (default: defaults)",
     )
-    add("--metric", metavar="NAME", help="score for tests and tables (default: macro accuracy)")
-    add(
-        "--margin",
-        type=float,
-        default=1.0,
-        metavar="POINTS",
-        help="differences below POINTS count as equivalent (default: 1)",
-    )
-    add("--open", action="store_true", help="open the page in a browser")
+    add_common_options(parser)
     return parser
-
-
-def margin_of(points: float) -> float:
-    """Return a margin in points as a share."""
-    if not 0 < points < 100:
-        raise UserError(f"--margin {points:g}: expected a number of points between 0 and 100.")
-    return points / 100
-
-
-def conditions(given: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values that are allowed for each setting."""
-    found: dict[str, list[str]] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UserError(f"--where {text!r}: expected KEY=VALUE, such as protocol=strict.")
-        found.setdefault(key, []).append(value)
-    return found

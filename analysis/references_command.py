@@ -10,7 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analysis.compare_command import KINDS, conditions, margin_of
+from analysis.compare_command import KINDS
+from analysis.report_options import add_common_options, add_report_options, conditions, margin_of
 from hagmeta.common.command import Parser, as_typed
 
 
@@ -60,21 +61,6 @@ def _parser(prog: str) -> Parser:
         metavar="DIR",
         help="folder to write to (default: results/references-tuned or results/references-defaults)",
     )
-    add("--metric", metavar="NAME", help="score for headlines, tests and figures (default: macro accuracy)")
-    add(
-        "--margin",
-        type=float,
-        default=1.0,
-        metavar="POINTS",
-        help="differences below POINTS count as equivalent (default: 1)",
-    )
-    add(
-        "--where",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="use only runs with this setting; repeat it with the same KEY to allow several values",
-    )
-    add("--explore", action="store_true", help="also write explorer.html, a page to filter, hover and click")
-    add("--open", action="store_true", help="open the report in a browser")
+    add_report_options(parser)
+    add_common_options(parser)
     return parser

@@ -299,10 +299,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         task: Task,
     ) -> tuple[Tensor, Tensor]:
         """Return logits (nodes, classes) of one seed, and which nodes (nodes, 1) are unlabelled."""
-        rows = _rows_of(view)
-        within = self._within(labels[rows], view.learnable[rows], task)
-        found = self._recovered(graph, view, settled, rows)
-        model = TwoCovariances(within, found, None if learnt is None else learnt[rows])
+        rows, within, model = self._model(graph, view, labels, settled, learnt, task)
         known, count, total = within.known, within.count, model.total
         likely = labels.new_zeros(len(labels), len(count) + self.background)  # not used for hidden nodes
         likely[rows, : len(count)] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
@@ -356,10 +353,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         task: Task,
     ) -> tuple[Tensor]:
         """Return the log-likelihood ratios (nodes, classes) of one seed."""
-        rows = _rows_of(view)
-        within = self._within(labels[rows], view.learnable[rows], task)
-        found = self._recovered(graph, view, settled, rows)
-        model = TwoCovariances(within, found, None if learnt is None else learnt[rows])
+        rows, within, model = self._model(graph, view, labels, settled, learnt, task)
         count, total = within.count, model.total
         # Classes to come resemble those that came since session 0. At session 0 it is the mean of all: zero.
         came = total[within.known :] / count[within.known :].unsqueeze(-1)
@@ -368,6 +362,21 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         ratios = labels.new_zeros(len(labels), len(count))  # not used for hidden nodes
         ratios[rows] = CERTAINTY * TEMPERATURE * (model.log_likelihood(count, total, model.inner) - unnamed)
         return (ratios,)
+
+    def _model(
+        self,
+        graph: Graph,
+        view: View,
+        labels: Tensor,
+        settled: tuple[Tensor, ...],
+        learnt: Tensor | None,
+        task: Task,
+    ) -> tuple[Tensor, Within, TwoCovariances]:
+        """Return the visible nodes, their statistics, and the model of one seed."""
+        rows = _rows_of(view)
+        within = self._within(labels[rows], view.learnable[rows], task)
+        found = self._recovered(graph, view, settled, rows)
+        return rows, within, TwoCovariances(within, found, None if learnt is None else learnt[rows])
 
     def _recovered(self, graph: Graph, view: View, settled: tuple[Tensor, ...], rows: Tensor) -> Settled:
         """Return `Settled` without padding, and with points."""

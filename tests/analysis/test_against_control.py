@@ -19,10 +19,10 @@ from analysis.against_control import (
     smallest_p,
     why_no_tests,
 )
-from analysis.compare_command import conditions
 from analysis.frame import Results, read
 from analysis.over_datasets import OverDatasets
 from analysis.report import _rated, facts
+from analysis.report_options import conditions
 from hagmeta.common.errors import UserError
 from tests.analysis import held
 from tests.analysis.conftest import Write
