@@ -217,7 +217,7 @@ def test_a_killed_worker_is_tried_again_while_others_watch_and_a_run_that_fails_
     npz.save(gone, datasets.load("synthetic:nodes=401,edges=1500,features=60,classes=14,seed=1", folder))
     text = SPACE.replace("nla: [false, true], learning_rate: [0.005, 0.01]", "nla: [true]")
     (folder / "tiny.yaml").write_text(text.replace('seed=1"]', f"seed=1\", 'npz:{gone}']"))
-    options = ("--set", "episodes=60", "--set", "patience=60", "--log", "tensorboard", "--no-report")
+    options = ("--set", "episodes=240", "--set", "patience=240", "--log", "tensorboard", "--no-report")
     process = start(folder, "--max-concurrent", "1", *options)
     worker, *_ = wait_for(lambda: workers(process, "train"), process)
     worker.suspend()  # the study cannot end before the second launch has looked

@@ -67,6 +67,7 @@ def test_the_settings_and_the_title_of_the_page_are_recorded(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HAGMETA_HOME", str(folder / "home"))
+    monkeypatch.setenv("COLUMNS", "80")
     mine = ("--method", "cosine_mean.py:CosineMean")
     assert main([*WORDS, *mine, "--set", "cosine_start=5"]) == 0
     record = record_in(folder)
