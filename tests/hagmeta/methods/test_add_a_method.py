@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 
-from hagmeta.__main__ import main
 from hagmeta.config import RunConfig
 from study import space
 from tests.waiting import HANG
@@ -46,38 +45,28 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-WORDS = (*SMALL.split(), "--set", "pretrain_epochs=2", "--json", "records.json")
-
-
-def record_in(folder: Path) -> Any:
+def record_of(folder: Path, *arguments: str) -> Any:
+    words = [*SMALL.split(), "--set", "pretrain_epochs=2", "--json", "records.json", *arguments]
+    run(folder, "hagmeta", *words)
     (record,) = json.loads((folder / "records.json").read_text())
     return record
 
 
 def test_ten_lines_are_a_method(folder: Path) -> None:
     assert len([line for line in TEN_LINES.splitlines() if line]) <= 10
-    run(folder, "hagmeta", *WORDS, "--method", "nearest_mean.py:NearestMean", "--set", "features=propagated")
-    record = record_in(folder)
+    record = record_of(folder, "--method", "nearest_mean.py:NearestMean", "--set", "features=propagated")
     assert record["config"]["method"].startswith("NearestMean@")
     assert record["traits"]["title"] == "NearestMean"
     assert "hagmeta.run" in IN_PYTHON
 
 
-def test_the_settings_and_the_title_of_the_page_are_recorded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HAGMETA_HOME", str(folder / "home"))
-    monkeypatch.setenv("COLUMNS", "80")
-    mine = ("--method", "cosine_mean.py:CosineMean")
-    assert main([*WORDS, *mine, "--set", "cosine_start=5"]) == 0
-    record = record_in(folder)
+def test_the_settings_and_the_title_of_the_page_are_recorded(folder: Path) -> None:
+    record = record_of(folder, "--method", "cosine_mean.py:CosineMean", "--set", "cosine_start=5")
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
     assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
-    with pytest.raises(SystemExit):
-        main([*mine, "--help"])
+    shown = run(folder, "hagmeta", "--method", "cosine_mean.py:CosineMean", "--help").stdout
     assert re.search(
-        r"settings of CosineMean:\n  cosine_start +scale of the logits before\s+training \[10\.0\]",
-        capsys.readouterr().out,
+        r"settings of CosineMean:\n  cosine_start +scale of the logits before\s+training \[10\.0\]", shown
     )
 
 
