@@ -30,9 +30,9 @@ TOGGLES = ("gpil", "nla", "tla")
 CLOSED = [name for name, method in METHODS.items() if issubclass(method, OnFeatures)]
 EMBEDDED = ("debian", "metamath", "wordnet")
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
-DOWNLOADING = ("followers", "followers_tuned", "preregistered")
+DOWNLOADING = ("followers", "followers_tuned", "preregistered", "preregistered_tuned")
 # A search with fewer configurations is hyperparameters.
-SMALLER = sorted(set(SHIPPED) - {"tune", "lead", "preregistered"})
+SMALLER = sorted(set(SHIPPED) - {"tune", "lead", "preregistered", "preregistered_tuned"})
 
 
 @pytest.fixture
@@ -86,6 +86,7 @@ def test_all_spaces_ship() -> None:
         "protocol",
         "paper",
         "preregistered",
+        "preregistered_tuned",
         "smoke",
         "tune",
     }
@@ -717,12 +718,13 @@ def test_tuned_spaces_have_their_methods_on_every_graph_and_no_seed_of_the_searc
     assert not set(found.seeds) & set(shipped("tune").seeds)
 
 
-@pytest.mark.parametrize("name", TUNED_ON)
+@pytest.mark.parametrize("name", [*TUNED_ON, "preregistered_tuned"])
 def test_tuned_spaces_have_no_setting_without_effect(name: str) -> None:
     for case in yaml.safe_load(SHIPPED[name])["cases"]:
         chosen = resolve(RunConfig.from_mapping(case))
-        defaults = resolve(RunConfig(dataset=case["dataset"], method=case["method"])).canonical()
-        for key in case.keys() - {"dataset", "method"}:
+        task = {key: case[key] for key in ("dataset", "method", "classes") if key in case}
+        defaults = resolve(RunConfig.from_mapping(task)).canonical()
+        for key in case.keys() - task.keys():
             assert chosen.applies(key), (case["dataset"], case["method"], key)
             assert chosen.canonical()[key] != defaults[key], (case["dataset"], case["method"], key)
 
@@ -747,7 +749,18 @@ def test_the_preregistered_comparison_has_every_method_on_every_graph_and_seeds_
     for config in found.configs:  # on one graph, some methods could not run by default
         classes = (3, 0, 4) if config.dataset == "cora-ml" else None
         assert config == RunConfig(dataset=config.dataset, method=config.method, classes=classes)
-    for name in set(SHIPPED) - {"preregistered"}:
+    for name in set(SHIPPED) - {"preregistered", "preregistered_tuned"}:
         other = space_file.read(space.FOLDER / f"{name}.yaml", quick=False)
         assert not set(other.seeds) & set(found.seeds) and not set(other.datasets) & set(FRESH)
     assert fresh_seeds((97, 98, 99)) == found.seeds  # those of the search in docs/results/preregistration.md
+
+
+def test_the_tuned_comparison_has_the_same_graphs_and_seeds_and_our_method_with_its_defaults() -> None:
+    found, plain = shipped("preregistered_tuned"), shipped("preregistered")
+    assert found.seeds == plain.seeds
+    graphs = set(settings_of(plain, "dataset", "classes"))
+    methods = set(settings_of(found, "method"))
+    assert len(methods) == 12 and len(found.configs) == len(graphs) * len(methods)
+    assert set(settings_of(found, "dataset", "classes")) == graphs
+    ours = [config for config in found.configs if config.method == "posterior-means"]
+    assert set(ours) < set(plain.configs)
