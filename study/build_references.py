@@ -1,9 +1,11 @@
 """Make the file of reference results from the folders of studies.
 
 python -m study.build_references results/tuned results/defaults
+python -m study.build_references analysis/references.npz results/tuned
 
-The file has the records of all methods under a protocol without leaks. For tuned methods, it also has the
-predictions of the last session, if the studies saved them. The same folders give the same bytes.
+The second command adds a study to an existing file, whose predictions it leaves out. The file has the records
+of all methods under a protocol without leaks. For tuned methods, it also has the predictions of the last
+session, if the studies saved them. The same folders give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,17 @@ import yaml
 
 from analysis.frame import Gathered, gather
 from analysis.labels import SETTING
-from analysis.references import CURVES, DEFAULTS, FORMAT, OF_CONFIGURATION, PATH, TUNED, tasks
+from analysis.references import (
+    CURVES,
+    DEFAULTS,
+    FORMAT,
+    OF_CONFIGURATION,
+    PATH,
+    TUNED,
+    References,
+    read_references,
+    tasks,
+)
 from hagmeta import datasets
 from hagmeta.common.command import Parser, plain_console, show_error
 from hagmeta.common.errors import UserError
@@ -45,7 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Make the file of reference results from the folders of studies.",
     )
     add = parser.add_argument
-    add("studies", nargs="+", type=Path, metavar="STUDY", help="folder of a study, tuned or with defaults")
+    add(
+        "studies",
+        nargs="+",
+        type=Path,
+        metavar="STUDY",
+        help="folder of a study, tuned or with defaults, or a file that this command made",
+    )
     add("--out", type=Path, default=PATH, metavar="FILE", help="file to write (default: the packaged one)")
     console = plain_console()
     try:
@@ -72,15 +90,17 @@ def build(studies: Sequence[Path], most: int = MOST_BYTES) -> tuple[bytes, list[
         UserError: A study has no usable run, two configurations of a method claim the same place, runs of one
             graph have different tasks, or the file is too large.
     """
-    gathered = gather(studies)
-    chosen = {(record["config_hash"], record["seed"]): (path, record) for path, _, record in _whole(gathered)}
-    old = outdated([record for _, record in chosen.values()])
+    files = [read_references(path) for path in studies if path.suffix == PATH.suffix]
+    gathered = gather([path for path in studies if path.suffix != PATH.suffix])
+    found = {_key(record): (path, record) for path, _, record in _whole(gathered)}
+    stored = {_key(record): record for file in files for record in file.records}
+    chosen = {**stored, **{key: record for key, (_, record) in found.items()}}
+    old = outdated(list(chosen.values()))
     notes = [*gathered.damaged, *(f"left out, outdated: {why}" for why in sorted(old.values()))]
-    kept = {key: value for key, value in sorted(chosen.items()) if key[0] not in old}
-    if not kept:
+    records = [record for key, record in sorted(chosen.items()) if key[0] not in old]
+    if not records:
         raise UserError(f"{', '.join(map(str, studies))}: no current run without leaks found.")
-    records = [record for _, record in kept.values()]
-    kinds = _kinds(gathered, {key[0] for key in kept})
+    kinds = _kinds(gathered, list(stored.values()), {record["config_hash"] for record in records})
     notes += _without_kind(records, kinds)
     records = sorted((r for r in records if kinds[r["config_hash"]]), key=_place)
     if not records:
@@ -88,19 +108,28 @@ def build(studies: Sequence[Path], most: int = MOST_BYTES) -> tuple[bytes, list[
     _check_one_each(records, kinds)
     _check_tasks(records)
     header, arrays = _columns(records, kinds)
-    folders = {key: StudyFolder(path.parents[2]) for key, (path, _) in kept.items()}
-    tuned = [record for record in records if TUNED in kinds[record["config_hash"]]]
+    folders = {key: StudyFolder(path.parents[2]) for key, (path, _) in found.items()}
+    tuned = [r for r in records if TUNED in kinds[r["config_hash"]] and _key(r) in folders]
     header["predicted"], predicted, missing = _predictions(tuned, folders)
     notes += [f"no predictions of the last session: {missing} of {len(tuned)} tuned runs"] * (missing > 0)
     header |= {
         "format": FORMAT,
         "hagmeta": __version__,
         "command": f"python -m study.build_references {' '.join(path.name for path in studies)}",
-        "launches": sorted({launch["command"] for launch in gathered.launches}),
-        "searches": sorted(filter(None, (_description(study.folder) for study in gathered.studies))),
+        "launches": _merged([launch["command"] for launch in gathered.launches], files, "launches"),
+        "searches": _merged([_description(study.folder) for study in gathered.studies], files, "searches"),
     }
     content, left_out = _limited(header, arrays, predicted, most)
     return content, notes + left_out
+
+
+def _key(record: OpenRecord) -> RunKey:
+    return record["config_hash"], record["seed"]
+
+
+def _merged(own: Sequence[str], files: Sequence[References], key: str) -> list[str]:
+    """Return texts of the studies and of files that were made before, without repetitions and empty ones."""
+    return sorted({*filter(None, own), *(text for file in files for text in file.header[key])})
 
 
 def _limited(
@@ -164,12 +193,12 @@ def _fingerprint(dataset: str) -> str | None:
 def _whole(gathered: Gathered) -> Iterator[tuple[Path, str, OpenRecord]]:
     """Yield the records of test streams without leaks; the samples of a search hold classes out."""
     for path, study, record in gathered.records:
-        held_out = record["config"]["val_classes"] or record["validation"].get("last") is not None
+        held_out = record["config"]["val_classes"] or (record["validation"] or {}).get("last") is not None
         if not record["leaks"] and not held_out:
             yield path, study, record
 
 
-def _kinds(gathered: Gathered, hashes: set[str]) -> dict[str, list[str]]:
+def _kinds(gathered: Gathered, stored: Sequence[OpenRecord], hashes: set[str]) -> dict[str, list[str]]:
     """Return the kinds of each configuration: tuned in a study with a search, defaults if nothing was set."""
     found: dict[str, set[str]] = {name: set() for name in hashes}
     searched = {
@@ -181,6 +210,9 @@ def _kinds(gathered: Gathered, hashes: set[str]) -> dict[str, list[str]]:
             found[name].add(TUNED)
         if name in found and not record["given"]:
             found[name].add(DEFAULTS)
+    for record in stored:
+        if record["config_hash"] in found:
+            found[record["config_hash"]] |= set(record["kinds"])
     return {name: sorted(kinds, reverse=True) for name, kinds in found.items()}
 
 
@@ -242,6 +274,7 @@ def _columns(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the header and the columns of the records."""
     configurations: dict[str, dict[str, Any]] = {}
+    numbers: dict[str, int] = {}
     environments: dict[str, int] = {}
     phases = sorted({phase for record in records for phase in record["seconds"]})
     rows: dict[str, list[Any]] = {name: [] for name in WIDTHS}
@@ -250,7 +283,7 @@ def _columns(
         configurations.setdefault(record["config_hash"], about)
         environment = {key: record.get("environment", {}).get(key) for key in IN_ENVIRONMENT}
         number = environments.setdefault(json.dumps(environment), len(environments))
-        rows["configuration"].append(list(configurations).index(record["config_hash"]))
+        rows["configuration"].append(numbers.setdefault(record["config_hash"], len(numbers)))
         rows["seed"].append(record["seed"])
         rows["environment"].append(number)
         rows["sessions"].append(len(record["accuracy"]))
@@ -293,7 +326,7 @@ def _predictions(
     labels: dict[str, dict[int, int]] = {}
     missing = 0
     for record in records:
-        key, dataset = (record["config_hash"], record["seed"]), record["config"]["dataset"]
+        key, dataset = _key(record), record["config"]["dataset"]
         path = folders[key].predictions_of(key)
         if not path.exists():
             missing += 1

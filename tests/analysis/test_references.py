@@ -78,14 +78,45 @@ def test_the_packaged_references_are_small_and_complete() -> None:
     assert (defaults["given"].map(len) == 0).all()
 
 
+def test_the_packaged_tuned_references_have_predictions_of_every_run() -> None:
+    found = read_references()
+    tuned = found.of(TUNED)
+    assert len({record["config"]["method"] for record in tuned}) == 12
+    for record in tuned:
+        last = found.predictions(record["config"]["dataset"], record["seed"])
+        assert last is not None
+        column = last.predicted[last.hashes.index(record["config_hash"])]
+        assert np.mean(column == last.true) == pytest.approx(record["accuracy"][-1], abs=1e-6)
+
+
 def test_references_have_no_paths_of_a_machine() -> None:
-    assert "/" not in read_references().header["command"]
+    header = read_references().header
+    assert "/" not in header["command"]
+    assert not any("/" in word for text in header["launches"] for word in text.split()[2:])
 
 
 def test_the_same_studies_give_the_same_bytes(study: Path) -> None:
     content, notes = build([study])
     assert content == build([study])[0]
     assert notes == []
+
+
+def test_a_study_can_be_added_to_a_file(study: Path, results: list[hagmeta.Result], tmp_path: Path) -> None:
+    path, other = tmp_path / "references.npz", tmp_path / "other"
+    path.write_bytes(build([study])[0])
+    results[0].save(other)
+    again = hagmeta.run("sgc-ncm", "synthetic:nodes=300,edges=1200,features=40,classes=11", seeds=3, **TASK)
+    again.save(other)
+    (other / "best.yaml").write_text("description: another search\n")
+    both = build([study, other])[0], build([path, other])[0]
+    files = [tmp_path / f"{name}.npz" for name in ("folders", "added")]
+    for file, content in zip(files, both, strict=True):
+        file.write_bytes(content)
+    whole, added = map(read_references, files)
+    assert added.records == whole.records and len(added.records) == 9
+    assert added.header["searches"] == ["another search"]
+    assert added.predictions(GRAPH, 0) is not None  # those of the added study only
+    assert len(added.header["predicted"][f"{GRAPH} 0"]) == 1 < len(whole.header["predicted"][f"{GRAPH} 0"])
 
 
 def test_records_and_predictions_survive(study: Path, results: list[hagmeta.Result], tmp_path: Path) -> None:
