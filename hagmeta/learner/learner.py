@@ -381,12 +381,9 @@ class Learner:
             The node ids, and an array (nodes, classes). Its columns are those of ``classes_``.
         """
         state = self._fitted
-        dataset = as_graph(data)
-        asked = ids_of(dataset) if nodes is None else [plain(node) for node in nodes]
-        _check_nodes(dataset, asked, "nodes")
-        if not asked:
+        asked, last = self._asked(data, nodes)
+        if last is None:
             return [], np.empty((0, len(self.classes_)))
-        last = self._answers(dataset)
         logits = _logarithms(last.found[[last.places[node] for node in asked]]) / state.temperature
         return asked, softmax(logits, axis=-1)
 
@@ -399,13 +396,17 @@ class Learner:
             The node ids, and an array (nodes,).
         """
         state = self._fitted
+        asked, last = self._asked(data, nodes)
+        if last is None:
+            return [], np.empty(0)
+        return asked, state.novelty.probability(last.fit[[last.places[node] for node in asked]])
+
+    def _asked(self, data: Graph, nodes: Iterable[NodeId] | None) -> tuple[list[NodeId], _Answers | None]:
+        """Return the ids of the nodes, and the answers for their graph; no answers if there is no node."""
         dataset = as_graph(data)
         asked = ids_of(dataset) if nodes is None else [plain(node) for node in nodes]
         _check_nodes(dataset, asked, "nodes")
-        if not asked:
-            return [], np.empty(0)
-        last = self._answers(dataset)
-        return asked, state.novelty.probability(last.fit[[last.places[node] for node in asked]])
+        return asked, self._answers(dataset) if asked else None
 
     def _answers(self, dataset: Dataset) -> _Answers:
         """Return the answers for all nodes of a graph, from the last call if the graph is the same."""

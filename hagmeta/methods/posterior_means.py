@@ -71,6 +71,12 @@ class PosteriorMeansSettings(ClosedFormSettings):
         "let unlabelled nodes belong to none of the classes, if a class without labels explains them better",
         birth=False,
     )
+    effective_width: bool = setting(
+        False,
+        "in the penalty for uncertain class means, count the directions that unlabelled nodes fill instead of"
+        " all columns; it favours new classes if the covariance is shrunk strongly",
+        birth=False,
+    )
 
     def without_effect(self) -> Mapping[str, str]:
         # Steps of the encoder would invalidate the statistics that are kept from earlier sessions.
@@ -143,6 +149,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         hold(self, unlabelled=settings.unlabelled, coupling=settings.coupling)
         self.counts_unlabelled, self.hears = settings.unlabelled > 0, settings.coupling > 0
         self.plays, self.background, self.shots = settings.played, settings.background, settings.k_shot
+        self.effective = settings.effective_width
         self.share = nn.Parameter(torch.zeros(1), requires_grad=False)  # 0: not chosen
         hold(self, key=int(keys([seed], "played_classes")), dtype=torch.int64)
         self.learns = self.teaches_encoder(settings)
@@ -283,11 +290,16 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         self, shared: Shared, learnt: Tensor | None, view: View, task: Task
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return logits and readable labels (nodes, classes), and which nodes (nodes, 1) are unlabelled."""
-        labels = labels_of(shared, view, task)
-        settled = view.settled or self.settle(shared, view, task)
-        seedwise = (_bare(view), labels, settled, learnt, _bare_task(task))
+        seedwise = self._seedwise(shared, learnt, view, task)
         logits, free = one_by_one(self, "answer_one", shared.graph, *seedwise)
-        return logits, labels, free
+        return logits, seedwise[1], free
+
+    def _seedwise(
+        self, shared: Shared, learnt: Tensor | None, view: View, task: Task
+    ) -> tuple[View, Tensor, tuple[Tensor, ...], Tensor | None, Task]:
+        """Return what `answer_one` and `familiarity_one` need besides the graph."""
+        settled = view.settled or self.settle(shared, view, task)
+        return _bare(view), labels_of(shared, view, task), settled, learnt, _bare_task(task)
 
     def answer_one(
         self,
@@ -338,8 +350,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         Class means are those of the labels. EM would assign nodes of classes without a name to new classes.
         """
         learnt, view = self.encode(shared, view, None)
-        settled = view.settled or self.settle(shared, view, task)
-        seedwise = (_bare(view), labels_of(shared, view, task), settled, learnt, _bare_task(task))
+        seedwise = self._seedwise(shared, learnt, view, task)
         (ratios,) = one_by_one(self, "familiarity_one", shared.graph, *seedwise)
         return ratios[task.query]
 
@@ -376,7 +387,8 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         rows = _rows_of(view)
         within = self._within(labels[rows], view.learnable[rows], task)
         found = self._recovered(graph, view, settled, rows)
-        return rows, within, TwoCovariances(within, found, None if learnt is None else learnt[rows])
+        seen = None if learnt is None else learnt[rows]
+        return rows, within, TwoCovariances(within, found, seen, self.effective)
 
     def _recovered(self, graph: Graph, view: View, settled: tuple[Tensor, ...], rows: Tensor) -> Settled:
         """Return `Settled` without padding, and with points."""

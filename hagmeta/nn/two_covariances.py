@@ -64,6 +64,7 @@ class Within:
         self, labels: Tensor, known: int, visible: Tensor, kept: Evidence | None, width: int, share: Tensor
     ) -> None:
         self.labels, self.known, self.kept = labels, known, kept
+        self.free = visible * (1 - labels.amax(-1))  # (nodes,) which nodes are unlabelled
         self.count = labels.sum(0)  # (classes,) labels per class
         if kept:
             self.count = self.count + self._padded(torch.cat([kept.counts, kept.shots]).unsqueeze(-1))[:, 0]
@@ -182,9 +183,16 @@ class TwoCovariances:
 
     The covariance of class means is `floor` in all directions, and larger in directions spanned by the known
     class means. With fewer known classes than features, other directions cannot be distinguished.
+
+    In a whitened direction the residuals of nodes have variance 1, if the within-class covariance is right.
+    Shrinkage makes it too large in most directions, so the residuals are smaller. Then a class with few
+    labels, whose mean is uncertain, seems too wide for them. With `effective`, the penalty for its width
+    counts only as many directions as the residuals of unlabelled nodes fill.
     """
 
-    def __init__(self, within: Within, settled: Settled, learnt: Tensor | None) -> None:
+    def __init__(
+        self, within: Within, settled: Settled, learnt: Tensor | None, effective: bool = False
+    ) -> None:
         self._points, traces = [settled.points], settled.traces
         self.total, self.inner, length = settled.sums, settled.inner, settled.length  # over labels
         if learnt is not None:
@@ -207,6 +215,11 @@ class TwoCovariances:
         self._along = self.inner[:, :known] @ (share * turned)  # the products of points and axes
         self._squares = self._along.square()
         self._aside = (length - self._squares.sum(-1)).unsqueeze(-1)
+        self._filled: Tensor | int = self._others
+        if effective:  # the mean squared residual; nodes of new classes must not make it larger than all
+            free = within.free.to(length.dtype)
+            residual = (free @ self._aside)[0] / free.sum().clamp(min=1)
+            self._filled = torch.where(free.any(), residual, self._others).clamp(max=self._others)
 
     def sums(self, shares: Tensor) -> Tensor:
         """Return sums (classes, width) over the nodes, weighted by `shares` (nodes, classes)."""
@@ -235,7 +248,7 @@ class TwoCovariances:
         distance = torch.addmm(
             (mean.square() / width + width.log()).sum(-1)
             + rest.square() * length / (1 + rest)
-            + self._others * rest.log1p(),
+            + self._filled * rest.log1p(),
             self._squares,
             (1 / width).mT,
         )

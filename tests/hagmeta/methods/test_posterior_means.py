@@ -15,7 +15,7 @@ from torch import Tensor
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import make_method, posterior_means
-from hagmeta.methods.base import Sizes
+from hagmeta.methods.base import Sizes, Task
 from hagmeta.methods.posterior_means import TAUGHT, Neighbours, most_confident
 from hagmeta.nn.head import LABEL_SMOOTHING
 from hagmeta.nn.subspaces import leading_words, spectrum
@@ -96,6 +96,41 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
     # Up to what is the same for all classes: the scale of the coordinates.
     expected = np.stack(expected, 1)
     np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], rtol=1e-5, atol=1e-5)
+
+
+def likelihoods(scale: float, effective: bool, unlabelled: int = 200) -> Tensor:
+    """Return log-likelihoods of unlabelled nodes, whose residuals are `scale` times those of the labels.
+
+    Two classes have 200 labels each. The third has two, so its mean is uncertain.
+    """
+    draw = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], [200, 200, 2])
+    spread = np.linspace(0.01, 2, 60)  # most directions vary little
+    centres = draw.normal(size=(3, 60))
+    labelled = centres[labels] + spread * draw.normal(size=(len(labels), 60))
+    others = centres[np.arange(unlabelled) % 2] + scale * spread * draw.normal(size=(unlabelled, 60))
+    told = np.zeros((len(labels) + unlabelled, 3))
+    told[np.arange(len(labels)), labels] = 1
+    visible = torch.ones(len(told), dtype=torch.float64)
+    share = torch.tensor(0.9)  # strong shrinkage: the covariance is too large in most directions
+    within = Within(torch.tensor(told), 2, visible, None, 60, share)
+    points = torch.tensor(np.concatenate([labelled, others]))
+    model = TwoCovariances(within, within.settled(points, 0), None, effective)
+    return model.log_likelihood(within.count, model.total)[len(labels) :]
+
+
+def test_the_effective_width_favours_a_class_with_few_labels_by_the_same_amount_for_all_nodes() -> None:
+    for scale in (0.3, 1.0):
+        gain = likelihoods(scale, True) - likelihoods(scale, False)
+        assert (gain > 0).all() and (gain[:, 2] > gain[:, :2].amax(-1)).all()
+        torch.testing.assert_close(gain, gain[:1].expand_as(gain), rtol=1e-6, atol=1e-9)
+    small, large = (likelihoods(scale, True) - likelihoods(scale, False) for scale in (0.3, 1.0))
+    assert small[0, 2] > large[0, 2]  # smaller residuals fill fewer directions
+
+
+def test_the_effective_width_is_at_most_the_width() -> None:
+    assert torch.equal(likelihoods(9.0, True), likelihoods(9.0, False))  # far more than the width
+    assert torch.equal(likelihoods(1.0, True, unlabelled=0), likelihoods(1.0, False, unlabelled=0))
 
 
 def test_kept_labels_count_less_because_class_means_drift() -> None:
@@ -268,19 +303,25 @@ def test_halfway_through_a_session_the_encoder_is_taught_anew(
         assert first.shape == second.shape and not torch.equal(first, second)
 
 
-def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
-    tiny_graph: Dataset, tiny: Tiny
-) -> None:
-    context = prepare(tiny(method="posterior-means"), [0], tiny_graph, CPU)
+def recalled(config: RunConfig, graph: Dataset) -> tuple[Tensor, Tensor, View, Task]:
+    """Return the targets of the encoder's steps in session 1: shares and class means, with view and task."""
+    context = prepare(config, [0], graph, CPU)
     pack = pretrain(context, None, no_progress)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge, task = context.knowledge.session(streams, 1), context.tasks.session(streams, 1)
     shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
     with torch.no_grad():
-        shares, rows = pack.run("recall", (shared,), knowledge.view, task)
-    (shares,), (rows,), (visible,) = shares, rows, knowledge.view.visible
-    assert rows.shape == (len(task.classes[0]), context.settings.embedding)
-    assert not shares[visible == 0].any()
+        (shares,), (rows,) = pack.run("recall", (shared,), knowledge.view, task)
+    return shares, rows, knowledge.view, task
+
+
+def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
+    tiny_graph: Dataset, tiny: Tiny
+) -> None:
+    config = tiny(method="posterior-means")
+    shares, rows, view, task = recalled(config, tiny_graph)
+    assert rows.shape == (len(task.classes[0]), resolve(config).embedding)
+    assert not shares[view.visible[0] == 0].any()
     torch.testing.assert_close(shares.sum(0), torch.ones(len(rows)))
     newest = task.support[0, -1]  # half of the weight, less what smoothing gives to other classes
     torch.testing.assert_close(
@@ -303,14 +344,8 @@ def test_only_the_most_confident_quarter_teaches_if_nodes_of_classes_to_come_are
 def test_some_nodes_do_not_teach_under_whole_visibility_alone(
     tiny_graph: Dataset, tiny: Tiny, visibility: str, some: bool
 ) -> None:
-    context = prepare(tiny(method="posterior-means", visibility=visibility), [0], tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
-    streams = [scenario.test for scenario in context.scenarios]
-    knowledge, task = context.knowledge.session(streams, 1), context.tasks.session(streams, 1)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
-    with torch.no_grad():
-        shares, _ = pack.run("recall", (shared,), knowledge.view, task)
-    silent = ~shares[0].any(-1) & (knowledge.view.learnable[0] > 0)
+    shares, _, view, _ = recalled(tiny(method="posterior-means", visibility=visibility), tiny_graph)
+    silent = ~shares.any(-1) & (view.learnable[0] > 0)
     assert silent.any() == some
 
 
