@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.frame import Panel
+from analysis.frame import Panel, StoredAnswers
 from analysis.statistics import Estimate, estimate
 from hagmeta.common.records import RunKey, StudyFolder
 
@@ -98,19 +98,42 @@ def class_scores(panel: Panel, label: str, folders: Sequence[Path]) -> list[Clas
             accuracy[number].append(curve[-1])
             if len(curve) > 1:
                 forgetting[number].append(max(curve[:-1]) - curve[-1])
+    return _scores(groups, accuracy, forgetting)
+
+
+def _scores(
+    groups: Mapping[int, set[str]],
+    accuracy: Mapping[int, list[float]],
+    forgetting: Mapping[int, list[float]],
+) -> list[ClassScore]:
     return [
         ClassScore(
             number,
             EITHER if len(groups[number]) > 1 else next(iter(groups[number])),
             estimate(accuracy[number]),
-            estimate(forgetting[number]),
+            estimate(forgetting.get(number, [])),
         )
         for number in sorted(accuracy)
     ]
 
 
+def stored_scores(panel: Panel, label: str, stored: StoredAnswers) -> list[ClassScore]:
+    """Return the accuracy of each class from stored predictions of `label`, without forgetting."""
+    accuracy: defaultdict[int, list[float]] = defaultdict(list)
+    groups: defaultdict[int, set[str]] = defaultdict(set)
+    for key in _keys(panel, label):
+        rows = stored.answers(panel.dataset, key)
+        if rows is None:
+            continue
+        known = stored.known(panel.dataset, key[1])
+        for number in np.unique(rows["true"]).tolist():
+            groups[number].add(BASE if number in known else NOVEL)
+            accuracy[number].append(float(np.mean(rows["predicted"][rows["true"] == number] == number)))
+    return _scores(groups, accuracy, {})
+
+
 def answers(
-    panel: Panel, labels: Iterable[str], folders: Sequence[Path]
+    panel: Panel, labels: Iterable[str], folders: Sequence[Path], stored: StoredAnswers | None = None
 ) -> tuple[dict[str, Answers], list[str]]:
     """Return the predictions at the last session by label, and messages about damaged files.
 
@@ -122,7 +145,8 @@ def answers(
     by_seed: defaultdict[int, dict[str, dict[str, np.ndarray]]] = defaultdict(dict)
     for label in labels:
         for name, seed in _keys(panel, label):
-            rows = _last_session(folders, (name, seed), damaged)
+            key = name, seed
+            rows = stored.answers(panel.dataset, key) if stored else _last_session(folders, key, damaged)
             if rows is not None:
                 by_seed[seed][label] = rows
                 pairs = zip(rows["true"].tolist(), rows["predicted"].tolist(), strict=True)

@@ -272,11 +272,16 @@ class _Numbers:
         return command_of(config, self.panel.keys, seeds)
 
     def _details(self, rows: Sequence[str]) -> dict[str, Any]:
-        labels, folders = rows[:MOST_DETAILED], self.results.folders
-        if not folders:  # results in memory, without records by class
+        labels, folders, stored = rows[:MOST_DETAILED], self.results.folders, self.results.stored
+        if not folders and stored is None:  # results in memory, without records by class
             return {"classes": [], "answers": [], "damaged": []}
-        scores = [by_class.class_scores(self.panel, label, folders) for label in labels]
-        found, damaged = by_class.answers(self.panel, labels, folders)
+        scores = [
+            by_class.stored_scores(self.panel, label, stored)
+            if stored
+            else by_class.class_scores(self.panel, label, folders)
+            for label in labels
+        ]
+        found, damaged = by_class.answers(self.panel, labels, folders, stored)
         none = [None] * (len(rows) - len(labels))
         return {
             "classes": [[_class(each) for each in of] for of in scores] + none if any(scores) else [],

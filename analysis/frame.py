@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.identity import without_hash
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration, from_record
-from hagmeta.common.records import OpenRecord, StudyFolder, opened, read_record
+from hagmeta.common.records import OpenRecord, RunKey, StudyFolder, opened, read_record
 
 CURVES = tuple(each.name for each in BUILT_IN if each.score)
 TOLD = tuple(each.name for each in DIAGNOSTICS)  # older records and some methods do not have them
@@ -57,6 +57,16 @@ class Lost:
         )
 
 
+class StoredAnswers(Protocol):
+    """Predictions of the last session that are not in the folder of a study."""
+
+    def answers(self, dataset: str, key: RunKey) -> dict[str, np.ndarray] | None:
+        """Return queries, predictions and true classes of a run, or None if there are none."""
+
+    def known(self, dataset: str, seed: int) -> frozenset[int]:
+        """Return the classes that are known at session 0."""
+
+
 @dataclass(frozen=True, eq=False)  # compared and hashed by identity
 class Results:
     """The runs of some folders of records."""
@@ -77,6 +87,7 @@ class Results:
     graphs: list[str] = field(default_factory=list)  # messages about names that several graphs share
     untitled: list[str] = field(default_factory=list)  # methods that no record describes
     others: tuple[MetricDeclaration, ...] = ()  # metrics that are not built in; columns have their names
+    stored: StoredAnswers | None = None  # predictions of runs that are in no folder
 
     def varied(self) -> list[str]:
         """Return the settings with more than one value."""
@@ -194,6 +205,10 @@ class Panel:
     def slug(self) -> str:
         """Return the title as a file name."""
         return slug(self.title)
+
+    @property
+    def dataset(self) -> str:
+        return str(self.runs["dataset"].iloc[0])
 
     @property
     def leaks(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from analysis.frame import Gathered, Results, results_of
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
-from hagmeta.common.records import OpenRecord
+from hagmeta.common.records import OpenRecord, RunKey
 
 PATH = Path(__file__).with_name("references.npz")
 FORMAT = 1
@@ -106,6 +106,20 @@ class References:
             query[order], true[order], self.arrays[f"predicted {key}"], self.header["predicted"][key]
         )
 
+    def answers(self, dataset: str, key: RunKey) -> dict[str, np.ndarray] | None:
+        """Return queries, predictions and true classes of a run at the last session, or None."""
+        last = self.predictions(dataset, key[1])
+        if last is None or key[0] not in last.hashes:
+            return None
+        row = last.predicted[last.hashes.index(key[0])]
+        return {"query": last.query, "true": last.true.astype(int), "predicted": row.astype(int)}
+
+    def known(self, dataset: str, seed: int) -> frozenset[int]:
+        """Return the classes that are known at session 0."""
+        config = next(c["config"] for c in self.header["configurations"] if c["config"]["dataset"] == dataset)
+        met = self.header["classes_met"][dataset][str(seed)]
+        return frozenset(met[: len(met) - config["sessions"] * config["n_way"]])
+
 
 def _values(array: np.ndarray) -> list[float | None]:
     return [None if value != value else value for value in array.tolist()]
@@ -149,7 +163,8 @@ def load_references(
     Raises:
         UserError: The file cannot be read, or it has no such results.
     """
-    return as_results(read_references(path).of(kind, datasets), metric, kind)
+    found = read_references(path)
+    return replace(as_results(found.of(kind, datasets), metric, kind), stored=found)
 
 
 def as_results(records: Sequence[OpenRecord], metric: str | None = None, kind: str = DEFAULTS) -> Results:

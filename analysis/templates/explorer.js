@@ -466,18 +466,20 @@
       if (!taken.has(true_)) taken.set(true_, []);
       taken.get(true_).push([predicted, share]);
     }
+    const forgets = scores.some(([, , , , , lost]) => lost !== null); // stored predictions have the last session alone
     byId("classes-scroll").hidden = !scores.length;
     byId("classes-words").textContent = !scores.length ? noClasses(row)
-      : "Accuracy and forgetting of each class at the last session, in percent and points, over the seeds in which it was met. Forgetting is the best earlier accuracy minus the last one."
+      : (forgets ? "Accuracy and forgetting of each class at the last session, in percent and points, over the seeds in which it was met. Forgetting is the best earlier accuracy minus the last one."
+        : "Accuracy of each class at the last session, in percent, over the seeds in which it was met.")
         + (answers ? " \"Taken for\" names the most frequent wrong answers, as shares of the queries of all seeds." : "");
     drawConfusion(row, scores, taken);
     if (!scores.length) return;
-    const head = ["class", "known as", "seeds", "accuracy", "", "forgetting", ...(answers ? ["taken for"] : [])];
+    const head = ["class", "known as", "seeds", "accuracy", "", ...(forgets ? ["forgetting"] : []), ...(answers ? ["taken for"] : [])];
     const right = new Set(["class", "seeds", "accuracy", "forgetting"]);
     const body = scores.map(([number_, group, seeds, mean, half, lost, lostHalf]) => {
       const bar = draw("svg", { class: "meter", viewBox: "0 0 100 8", width: 80, height: 8, "aria-hidden": "true" },
         draw("rect", { class: "empty-bar", width: 100, height: 8 }), draw("rect", { class: "full-bar", width: mean / 10, height: 8 }));
-      const cells = [String(seeds), estimate(mean, half), bar, estimate(lost, lostHalf)];
+      const cells = [String(seeds), estimate(mean, half), bar, ...(forgets ? [estimate(lost, lostHalf)] : [])];
       if (answers) cells.push((taken.get(number_) ?? []).map(([to, share]) => `${className(to)} (${text(share)} %)`).join(", "));
       return make("tr", {}, make("th", { scope: "row", class: "n" }, String(number_)), make("td", {}, group),
         ...cells.map((cell, place) => make("td", { class: right.has(head[place + 2]) ? "n" : null }, cell)));

@@ -12,6 +12,7 @@ import pytest
 
 import hagmeta
 from analysis import references
+from analysis.by_class import BASE, EITHER, NOVEL, answers, stored_scores
 from analysis.references import DEFAULTS, TUNED, load_references, read_references
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
@@ -87,6 +88,21 @@ def test_the_packaged_tuned_references_have_predictions_of_every_run() -> None:
         assert last is not None
         column = last.predicted[last.hashes.index(record["config_hash"])]
         assert np.mean(column == last.true) == pytest.approx(record["accuracy"][-1], abs=1e-6)
+
+
+def test_tuned_references_have_scores_by_class_and_confusions() -> None:
+    results = load_references(TUNED, datasets=["kanji"])
+    (panel,) = results.panels()
+    assert results.stored is not None
+    found, damaged = answers(panel, panel.labels, [], results.stored)
+    assert set(found) == set(panel.labels) and not damaged
+    for label in panel.labels:
+        scores = stored_scores(panel, label, results.stored)
+        weights = [score.accuracy.seeds for score in scores]
+        last = panel.runs.loc[panel.runs["label"] == label, "last"].mean()  # seeds have as many classes
+        assert np.average([score.accuracy.mean for score in scores], weights=weights) == pytest.approx(last)
+        assert {score.group for score in scores} <= {BASE, NOVEL, EITHER}
+        assert found[label].seeds == 10 and found[label].compared > 0
 
 
 def test_references_have_no_paths_of_a_machine() -> None:
