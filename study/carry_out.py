@@ -236,7 +236,7 @@ def _summarise(plan: Plan, sampled: set[str], store: Store, options: LaunchOptio
     if records and options.report:
         _report(store, options, console)
     if records and options.with_references:
-        compare_with_references(store.folder, console)
+        compare_with_references(store.folder, console, options.with_references)
     return 1 if failed or left else 0
 
 
@@ -249,13 +249,13 @@ def _report(store: Store, options: LaunchOptions, console: Console) -> None:
         webbrowser.open(page.resolve().as_uri())
 
 
-def compare_with_references(folder: Path, console: Console) -> None:
+def compare_with_references(folder: Path, console: Console, kind: str) -> None:
     """Compare the study with the reference results, or print why that is not possible."""
     from analysis.compare_report import write_comparison  # imports pandas and seaborn, which takes seconds
     from analysis.compare_words import sentences
 
     try:
-        page, placed = write_comparison([folder], folder / "comparison")
+        page, placed = write_comparison([folder], folder / "comparison", kind=kind)
     except UserError as error:
         console.print(f"note: {error}", style="yellow", soft_wrap=True)
         return

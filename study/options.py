@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from analysis.compare_command import KINDS
 from hagmeta.common.command import COMMANDS, Parser, as_typed, parse_seeds, parse_settings
 from hagmeta.common.errors import UserError, choose, shown
 from study.loggers import LOGGERS, check_loggers
@@ -51,7 +52,7 @@ class LaunchOptions:
     save_embeddings: int | None = None  # a session number, or `study.packing.LAST`
     log: tuple[str, ...] = ()
     report: bool = True
-    with_references: bool = False  # also compare with the reference results
+    with_references: str | None = None  # also compare with the reference results of this kind
     open: bool = False
     command: str = "repeat the same call"  # shown to users: how to continue
 
@@ -246,8 +247,11 @@ def _add_results(parser: Parser) -> None:
     add("--no-report", dest="report", action="store_false", help="do not write the report")
     add(
         "--with-references",
-        action="store_true",
-        help="also compare with the reference results, as hagmeta-report compare does",
+        nargs="?",
+        const=KINDS[0],
+        choices=KINDS,
+        help="also compare with the reference results, as hagmeta-report compare does: with the defaults of "
+        "methods (default), or with tuned methods",
     )
     add("--open", action="store_true", help="open the report in a browser at the end")
     add(

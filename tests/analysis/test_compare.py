@@ -20,7 +20,7 @@ from analysis.compare import Placed, place
 from analysis.compare_report import write_comparison
 from analysis.compare_tables import compare_tables
 from analysis.compare_words import citations, landing, paragraph, sentences
-from analysis.references import References, read_references
+from analysis.references import DEFAULTS, References, read_references
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import config_hash
 from study.build_references import build
@@ -295,10 +295,10 @@ def test_a_study_compares_itself_or_says_why_not(
 ) -> None:
     told = io.StringIO()
     study = changed(own("Poor", POOR), tmp_path / "good")
-    compare_with_references(study, Console(file=told))
+    compare_with_references(study, Console(file=told), DEFAULTS)
     assert "Poor is behind" in told.getvalue() and (study / "comparison" / "index.html").exists()
     other = changed(own("Poor", POOR), tmp_path / "other", {"k_shot": 2})
-    compare_with_references(other, Console(file=told))
+    compare_with_references(other, Console(file=told), DEFAULTS)
     assert "k_shot is 2, the references have 3" in told.getvalue() and not (other / "comparison").exists()
 
 
