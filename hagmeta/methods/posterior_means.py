@@ -15,6 +15,7 @@ from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
 from hagmeta.methods.parts import Chooses, JudgesFamiliarity, RereadsMany, Settles
+from hagmeta.nn.effective_width import chosen_part
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.played_classes import DRAWS, chosen_share
 from hagmeta.nn.statistics import LEAST
@@ -73,8 +74,8 @@ class PosteriorMeansSettings(ClosedFormSettings):
     )
     effective_width: bool = setting(
         False,
-        "in the penalty for uncertain class means, count the directions that unlabelled nodes fill instead of"
-        " all columns; it favours new classes if the covariance is shrunk strongly",
+        "choose in each session in how many directions an uncertain class mean is penalised, by leaving out"
+        " single labels of new classes; without, in all",
         birth=False,
     )
 
@@ -387,8 +388,10 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         rows = _rows_of(view)
         within = self._within(labels[rows], view.learnable[rows], task)
         found = self._recovered(graph, view, settled, rows)
-        seen = None if learnt is None else learnt[rows]
-        return rows, within, TwoCovariances(within, found, seen, self.effective)
+        model = TwoCovariances(within, found, None if learnt is None else learnt[rows])
+        if self.effective:
+            model.part = chosen_part(model, within)
+        return rows, within, model
 
     def _recovered(self, graph: Graph, view: View, settled: tuple[Tensor, ...], rows: Tensor) -> Settled:
         """Return `Settled` without padding, and with points."""

@@ -186,13 +186,11 @@ class TwoCovariances:
 
     In a whitened direction the residuals of nodes have variance 1, if the within-class covariance is right.
     Shrinkage makes it too large in most directions, so the residuals are smaller. Then a class with few
-    labels, whose mean is uncertain, seems too wide for them. With `effective`, the penalty for its width
-    counts only as many directions as the residuals of unlabelled nodes fill.
+    labels, whose mean is uncertain, seems too wide for them. `part` is the part of the directions in which
+    it pays for that.
     """
 
-    def __init__(
-        self, within: Within, settled: Settled, learnt: Tensor | None, effective: bool = False
-    ) -> None:
+    def __init__(self, within: Within, settled: Settled, learnt: Tensor | None) -> None:
         self._points, traces = [settled.points], settled.traces
         self.total, self.inner, length = settled.sums, settled.inner, settled.length  # over labels
         if learnt is not None:
@@ -211,15 +209,19 @@ class TwoCovariances:
         self._axes = spread.mT @ turned  # (width, known - 1)
         self._floor = PRIOR * traces[1] / freedom / traces[0]
         self._spread = self._floor + (1 - PRIOR) * values  # (known - 1,)
-        self._others = self.total.shape[-1] - known + 1
+        self.directions = self.total.shape[-1] - known + 1  # those that are not spanned by known class means
+        self.part: Tensor | float = 1.0
         self._along = self.inner[:, :known] @ (share * turned)  # the products of points and axes
         self._squares = self._along.square()
-        self._aside = (length - self._squares.sum(-1)).unsqueeze(-1)
-        self._filled: Tensor | int = self._others
-        if effective:  # the mean squared residual; nodes of new classes must not make it larger than all
-            free = within.free.to(length.dtype)
-            residual = (free @ self._aside)[0] / free.sum().clamp(min=1)
-            self._filled = torch.where(free.any(), residual, self._others).clamp(max=self._others)
+        self.aside = (length - self._squares.sum(-1)).unsqueeze(-1)  # (nodes, 1) squared residuals in them
+
+    def remaining(self, counts: Tensor) -> Tensor:
+        """Return the variance (classes,) of class means after `counts` nodes, in each of the directions."""
+        return self._floor / (1 + counts * self._floor)
+
+    def points_of(self, rows: Tensor) -> Tensor:
+        """Return the points (rows, width)."""
+        return torch.cat([points[rows] for points in self._points], -1)
 
     def sums(self, shares: Tensor) -> Tensor:
         """Return sums (classes, width) over the nodes, weighted by `shares` (nodes, classes)."""
@@ -238,7 +240,7 @@ class TwoCovariances:
         """
         along = sums @ self._axes
         # After n nodes, a class mean has the variance b / (1 + n b), and its mean is that times their sum.
-        rest = self._floor / (1 + counts * self._floor)
+        rest = self.remaining(counts)
         variance = self._spread / (1 + counts.unsqueeze(-1) * self._spread)
         mean, width = variance * along, 1 + variance
         length = sums.square().sum(-1) - along.square().sum(-1)
@@ -248,11 +250,11 @@ class TwoCovariances:
         distance = torch.addmm(
             (mean.square() / width + width.log()).sum(-1)
             + rest.square() * length / (1 + rest)
-            + self._filled * rest.log1p(),
+            + self.part * self.directions * rest.log1p(),
             self._squares,
             (1 / width).mT,
         )
         distance.addmm_(self._along, (mean / width - pull.unsqueeze(-1) * along).mT, alpha=-2)
-        distance.addcmul_(self._aside, 1 / (1 + rest))
+        distance.addcmul_(self.aside, 1 / (1 + rest))
         distance.addcmul_(inner, pull, value=-2)
         return distance.mul_(-0.5)

@@ -17,6 +17,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods import make_method, posterior_means
 from hagmeta.methods.base import Sizes, Task
 from hagmeta.methods.posterior_means import TAUGHT, Neighbours, most_confident
+from hagmeta.nn.effective_width import PARTS, chosen_part
 from hagmeta.nn.head import LABEL_SMOOTHING
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.nn.two_covariances import PRIOR, RIDGE, TOTAL, Evidence, TwoCovariances, Within
@@ -98,39 +99,60 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
     np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], rtol=1e-5, atol=1e-5)
 
 
-def likelihoods(scale: float, effective: bool, unlabelled: int = 200) -> Tensor:
-    """Return log-likelihoods of unlabelled nodes, whose residuals are `scale` times those of the labels.
-
-    Two classes have 200 labels each. The third has two, so its mean is uncertain.
-    """
-    draw = np.random.default_rng(0)
-    labels = np.repeat([0, 1, 2], [200, 200, 2])
-    spread = np.linspace(0.01, 2, 60)  # most directions vary little
-    centres = draw.normal(size=(3, 60))
-    labelled = centres[labels] + spread * draw.normal(size=(len(labels), 60))
-    others = centres[np.arange(unlabelled) % 2] + scale * spread * draw.normal(size=(unlabelled, 60))
-    told = np.zeros((len(labels) + unlabelled, 3))
-    told[np.arange(len(labels)), labels] = 1
-    visible = torch.ones(len(told), dtype=torch.float64)
-    share = torch.tensor(0.9)  # strong shrinkage: the covariance is too large in most directions
-    within = Within(torch.tensor(told), 2, visible, None, 60, share)
-    points = torch.tensor(np.concatenate([labelled, others]))
-    model = TwoCovariances(within, within.settled(points, 0), None, effective)
-    return model.log_likelihood(within.count, model.total)[len(labels) :]
+MEMBERS = np.repeat([0, 1, 2, -1], [200, 200, 5, 200])
 
 
-def test_the_effective_width_favours_a_class_with_few_labels_by_the_same_amount_for_all_nodes() -> None:
-    for scale in (0.3, 1.0):
-        gain = likelihoods(scale, True) - likelihoods(scale, False)
-        assert (gain > 0).all() and (gain[:, 2] > gain[:, :2].amax(-1)).all()
-        torch.testing.assert_close(gain, gain[:1].expand_as(gain), rtol=1e-6, atol=1e-9)
-    small, large = (likelihoods(scale, True) - likelihoods(scale, False) for scale in (0.3, 1.0))
-    assert small[0, 2] > large[0, 2]  # smaller residuals fill fewer directions
+def model_of(labels: np.ndarray, share: float) -> tuple[TwoCovariances, Within]:
+    """Return a model of two known classes and one new; -1 marks unlabelled nodes, of all three classes."""
+    draw, places = np.random.default_rng(0), np.arange(len(labels))
+    spread = np.linspace(0.02, 1, 60)  # most directions vary little
+    true = np.where(MEMBERS >= 0, MEMBERS, places % 3)
+    points = draw.normal(size=(3, 60))[true] * 0.3 + spread * draw.normal(size=(len(labels), 60))
+    told = np.zeros((len(labels), 3))
+    told[places[labels >= 0], labels[labels >= 0]] = 1
+    visible = torch.ones(len(labels), dtype=torch.float64)
+    within = Within(torch.tensor(told), 2, visible, None, 60, torch.tensor(share))
+    return TwoCovariances(within, within.settled(torch.tensor(points), 0), None), within
 
 
-def test_the_effective_width_is_at_most_the_width() -> None:
-    assert torch.equal(likelihoods(9.0, True), likelihoods(9.0, False))  # far more than the width
-    assert torch.equal(likelihoods(1.0, True, unlabelled=0), likelihoods(1.0, False, unlabelled=0))
+def test_a_strong_shrinkage_lets_uncertain_classes_pay_in_fewer_directions() -> None:
+    weak, strong = (chosen_part(*model_of(MEMBERS, share)) for share in (0.001, 0.95))
+    assert weak > strong and min(PARTS) <= strong < 1
+
+
+def test_without_new_labels_uncertain_classes_pay_in_all_directions() -> None:
+    assert chosen_part(*model_of(np.where(MEMBERS == 2, -1, MEMBERS), 0.95)) == 1
+    model, within = model_of(MEMBERS, 0.95)
+    nothing = torch.zeros(0)
+    within.kept = Evidence(nothing, nothing, nothing, nothing, nothing, nothing)
+    assert chosen_part(model, within) == 1
+
+
+def test_a_label_is_left_out_as_if_it_had_never_been_there() -> None:
+    fewer, place = MEMBERS.copy(), int(np.flatnonzero(MEMBERS == 2)[0])
+    fewer[place] = -1
+    whole, within = model_of(MEMBERS, 0.5)
+    other, its = model_of(fewer, 0.5)
+    expected = other.log_likelihood(its.count, other.total)[place, 2]
+    point = whole.points_of(torch.tensor([place]))
+    found = whole.log_likelihood(within.count[2:] - 1, whole.total[2:] - point)[place, 0]
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_part_is_used_if_the_setting_is_on(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = []
+
+    def smallest(model: TwoCovariances, within: Within) -> Tensor:
+        parts.append(chosen_part(model, within))
+        return model.total.new_tensor(PARTS[-1])
+
+    usual = answers(tiny(method="posterior-means"), tiny_graph)
+    monkeypatch.setattr(posterior_means, "chosen_part", smallest)
+    assert answers(tiny(method="posterior-means"), tiny_graph) == usual and not parts
+    assert answers(tiny(method="posterior-means", effective_width=True), tiny_graph) != usual
+    assert {float(part) for part in parts} <= {float(torch.tensor(part)) for part in PARTS}
 
 
 def test_kept_labels_count_less_because_class_means_drift() -> None:
