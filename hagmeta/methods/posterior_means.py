@@ -15,7 +15,6 @@ from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
 from hagmeta.methods.parts import Chooses, JudgesFamiliarity, RereadsMany, Settles
-from hagmeta.nn.effective_width import chosen_part
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.played_classes import DRAWS, chosen_share
 from hagmeta.nn.statistics import LEAST
@@ -29,6 +28,7 @@ from hagmeta.sparse.graph import Graph, View
 TEMPERATURE = 0.3  # scales log-likelihoods, because the features of a node are strongly dependent
 DRIFT = 0.03  # variance by which the mean of a class moves after its session, if its labels are gone
 CERTAINTY = 0.3  # scales logits, because neighbours and unlabelled nodes partly repeat the features
+EXCESS = 0.5  # maximum excess, in nats, of the penalty for an uncertain class mean
 MOST = 50.0  # maximum number of labels that the unlabelled nodes of a class can count as
 ROUNDS = 3  # of EM, which assigns unlabelled nodes to classes in fractions
 HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # updates by the neighbours' predictions
@@ -72,10 +72,9 @@ class PosteriorMeansSettings(ClosedFormSettings):
         "let unlabelled nodes belong to none of the classes, if a class without labels explains them better",
         birth=False,
     )
-    effective_width: bool = setting(
-        False,
-        "choose in each session in how many directions an uncertain class mean is penalised, by leaving out"
-        " single labels of new classes; without, in all",
+    limited_penalty: bool = setting(
+        True,
+        "limit the penalty for an uncertain class mean if unlabelled nodes vary less than the covariance",
         birth=False,
     )
 
@@ -135,8 +134,9 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         # columns but the encoder's. 7: the signs of refitted columns, and the choice among eigenvectors of
         # equal eigenvalues, no longer depend on the device. 8: shrinkage is chosen with played classes, some
         # unlabelled nodes belong to no class, and kept labels count less. 9: with `visibility: whole`, only
-        # the most confident unlabelled nodes train the encoder.
-        revision=9,
+        # the most confident unlabelled nodes train the encoder. 10: the penalty for an uncertain mean is
+        # limited where shrinkage makes the covariance too large.
+        revision=10,
     )
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
@@ -150,12 +150,12 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         hold(self, unlabelled=settings.unlabelled, coupling=settings.coupling)
         self.counts_unlabelled, self.hears = settings.unlabelled > 0, settings.coupling > 0
         self.plays, self.background, self.shots = settings.played, settings.background, settings.k_shot
-        self.effective = settings.effective_width
         self.share = nn.Parameter(torch.zeros(1), requires_grad=False)  # 0: not chosen
         hold(self, key=int(keys([seed], "played_classes")), dtype=torch.int64)
         self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
         self.doubts = settings.visibility == "whole"  # then nodes of classes to come are visible
+        self.limits = settings.limited_penalty and not self.doubts  # their residuals would say too little
         self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
 
     @classmethod
@@ -314,6 +314,8 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         """Return logits (nodes, classes) of one seed, and which nodes (nodes, 1) are unlabelled."""
         rows, within, model = self._model(graph, view, labels, settled, learnt, task)
         known, count, total = within.known, within.count, model.total
+        if self.limits:
+            model.limit_penalty(within.free, EXCESS / (TEMPERATURE / 2))
         likely = labels.new_zeros(len(labels), len(count) + self.background)  # not used for hidden nodes
         likely[rows, : len(count)] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
         if self.background:  # the last column: a class without labels
@@ -388,10 +390,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         rows = _rows_of(view)
         within = self._within(labels[rows], view.learnable[rows], task)
         found = self._recovered(graph, view, settled, rows)
-        model = TwoCovariances(within, found, None if learnt is None else learnt[rows])
-        if self.effective:
-            model.part = chosen_part(model, within)
-        return rows, within, model
+        return rows, within, TwoCovariances(within, found, None if learnt is None else learnt[rows])
 
     def _recovered(self, graph: Graph, view: View, settled: tuple[Tensor, ...], rows: Tensor) -> Settled:
         """Return `Settled` without padding, and with points."""

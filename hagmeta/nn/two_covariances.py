@@ -184,10 +184,10 @@ class TwoCovariances:
     The covariance of class means is `floor` in all directions, and larger in directions spanned by the known
     class means. With fewer known classes than features, other directions cannot be distinguished.
 
-    In a whitened direction the residuals of nodes have variance 1, if the within-class covariance is right.
-    Shrinkage makes it too large in most directions, so the residuals are smaller. Then a class with few
-    labels, whose mean is uncertain, seems too wide for them. `part` is the part of the directions in which
-    it pays for that.
+    A class with few labels has an uncertain mean, so it is wider. In a likelihood it pays for that in every
+    direction, and gains where residuals are large. Both cancel if residuals have the variance 1. Shrinkage
+    makes the within-class covariance too large, and the residuals smaller: then such a class pays too much.
+    `limit_penalty` bounds what it pays too much.
     """
 
     def __init__(self, within: Within, settled: Settled, learnt: Tensor | None) -> None:
@@ -209,19 +209,21 @@ class TwoCovariances:
         self._axes = spread.mT @ turned  # (width, known - 1)
         self._floor = PRIOR * traces[1] / freedom / traces[0]
         self._spread = self._floor + (1 - PRIOR) * values  # (known - 1,)
-        self.directions = self.total.shape[-1] - known + 1  # those that are not spanned by known class means
-        self.part: Tensor | float = 1.0
+        self._directions = self.total.shape[-1] - known + 1  # those that are not spanned by known class means
+        self._empty: Tensor | float = 0.0  # the part of these directions that residuals do not fill
+        self._excess = 0.0
         self._along = self.inner[:, :known] @ (share * turned)  # the products of points and axes
         self._squares = self._along.square()
-        self.aside = (length - self._squares.sum(-1)).unsqueeze(-1)  # (nodes, 1) squared residuals in them
+        self._aside = (length - self._squares.sum(-1)).unsqueeze(-1)  # (nodes, 1) squared residuals in them
 
-    def remaining(self, counts: Tensor) -> Tensor:
-        """Return the variance (classes,) of class means after `counts` nodes, in each of the directions."""
-        return self._floor / (1 + counts * self._floor)
+    def limit_penalty(self, free: Tensor, excess: float) -> None:
+        """Let an uncertain class mean add at most `excess` more to a squared distance than it should.
 
-    def points_of(self, rows: Tensor) -> Tensor:
-        """Return the points (rows, width)."""
-        return torch.cat([points[rows] for points in self._points], -1)
+        What it should add follows from the residuals of the nodes in `free` (nodes,), which are unlabelled.
+        """
+        filled = (free @ self._aside).squeeze(-1) / self._directions / free.sum().clamp(min=1)
+        self._empty = (1 - filled).clamp(min=0) * free.any()
+        self._excess = excess
 
     def sums(self, shares: Tensor) -> Tensor:
         """Return sums (classes, width) over the nodes, weighted by `shares` (nodes, classes)."""
@@ -240,21 +242,20 @@ class TwoCovariances:
         """
         along = sums @ self._axes
         # After n nodes, a class mean has the variance b / (1 + n b), and its mean is that times their sum.
-        rest = self.remaining(counts)
+        rest = self._floor / (1 + counts * self._floor)
         variance = self._spread / (1 + counts.unsqueeze(-1) * self._spread)
         mean, width = variance * along, 1 + variance
         length = sums.square().sum(-1) - along.square().sum(-1)
         inner = self._times(sums) if inner is None else inner
         # The distance in the directions of the axes, and in all others. One array holds the sum.
-        pull = rest / (1 + rest)
+        pull, penalty = rest / (1 + rest), self._directions * rest.log1p()
+        penalty = penalty - (self._empty * penalty - self._excess).clamp(min=0)
         distance = torch.addmm(
-            (mean.square() / width + width.log()).sum(-1)
-            + rest.square() * length / (1 + rest)
-            + self.part * self.directions * rest.log1p(),
+            (mean.square() / width + width.log()).sum(-1) + rest.square() * length / (1 + rest) + penalty,
             self._squares,
             (1 / width).mT,
         )
         distance.addmm_(self._along, (mean / width - pull.unsqueeze(-1) * along).mT, alpha=-2)
-        distance.addcmul_(self.aside, 1 / (1 + rest))
+        distance.addcmul_(self._aside, 1 / (1 + rest))
         distance.addcmul_(inner, pull, value=-2)
         return distance.mul_(-0.5)

@@ -17,7 +17,6 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods import make_method, posterior_means
 from hagmeta.methods.base import Sizes, Task
 from hagmeta.methods.posterior_means import TAUGHT, Neighbours, most_confident
-from hagmeta.nn.effective_width import PARTS, chosen_part
 from hagmeta.nn.head import LABEL_SMOOTHING
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.nn.two_covariances import PRIOR, RIDGE, TOTAL, Evidence, TwoCovariances, Within
@@ -105,9 +104,9 @@ MEMBERS = np.repeat([0, 1, 2, -1], [200, 200, 5, 200])
 def model_of(labels: np.ndarray, share: float) -> tuple[TwoCovariances, Within]:
     """Return a model of two known classes and one new; -1 marks unlabelled nodes, of all three classes."""
     draw, places = np.random.default_rng(0), np.arange(len(labels))
-    spread = np.linspace(0.02, 1, 60)  # most directions vary little
+    spread = np.linspace(0.02, 1, 60) ** 4  # most directions vary little
     true = np.where(MEMBERS >= 0, MEMBERS, places % 3)
-    points = draw.normal(size=(3, 60))[true] * 0.3 + spread * draw.normal(size=(len(labels), 60))
+    points = draw.normal(size=(3, 60))[true] * 0.1 + spread * draw.normal(size=(len(labels), 60))
     told = np.zeros((len(labels), 3))
     told[places[labels >= 0], labels[labels >= 0]] = 1
     visible = torch.ones(len(labels), dtype=torch.float64)
@@ -115,44 +114,40 @@ def model_of(labels: np.ndarray, share: float) -> tuple[TwoCovariances, Within]:
     return TwoCovariances(within, within.settled(torch.tensor(points), 0), None), within
 
 
-def test_a_strong_shrinkage_lets_uncertain_classes_pay_in_fewer_directions() -> None:
-    weak, strong = (chosen_part(*model_of(MEMBERS, share)) for share in (0.001, 0.95))
-    assert weak > strong and min(PARTS) <= strong < 1
+def test_the_penalty_for_an_uncertain_mean_exceeds_what_residuals_justify_by_a_limit() -> None:
+    model, within = model_of(MEMBERS, 0.3)
+    before = model.log_likelihood(within.count, model.total)
+    gains = []
+    for limit in (0.0, 0.1, 1e6):
+        model.limit_penalty(within.free, limit)
+        gain = model.log_likelihood(within.count, model.total) - before
+        assert (gain - gain[0]).abs().max() < 1e-9  # the same for all nodes
+        gains.append(2 * gain[0])
+    assert gains[0][2] > 0.2 and gains[0][:2].max() < gains[0][2] / 2  # the new class paid most
+    torch.testing.assert_close(gains[1], (gains[0] - 0.1).clamp(min=0))
+    assert not gains[2].any()
 
 
-def test_without_new_labels_uncertain_classes_pay_in_all_directions() -> None:
-    assert chosen_part(*model_of(np.where(MEMBERS == 2, -1, MEMBERS), 0.95)) == 1
-    model, within = model_of(MEMBERS, 0.95)
-    nothing = torch.zeros(0)
-    within.kept = Evidence(nothing, nothing, nothing, nothing, nothing, nothing)
-    assert chosen_part(model, within) == 1
-
-
-def test_a_label_is_left_out_as_if_it_had_never_been_there() -> None:
-    fewer, place = MEMBERS.copy(), int(np.flatnonzero(MEMBERS == 2)[0])
-    fewer[place] = -1
-    whole, within = model_of(MEMBERS, 0.5)
-    other, its = model_of(fewer, 0.5)
-    expected = other.log_likelihood(its.count, other.total)[place, 2]
-    point = whole.points_of(torch.tensor([place]))
-    found = whole.log_likelihood(within.count[2:] - 1, whole.total[2:] - point)[place, 0]
-    torch.testing.assert_close(found, expected)
-
-
-def test_the_part_is_used_if_the_setting_is_on(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("labels", "share"), [(MEMBERS, 1e-6), (np.where(MEMBERS < 0, 0, MEMBERS), 0.3)])
+def test_the_penalty_stays_if_residuals_are_large_or_all_nodes_have_labels(
+    labels: np.ndarray, share: float
 ) -> None:
-    parts = []
+    model, within = model_of(labels, share)
+    before = model.log_likelihood(within.count, model.total)
+    model.limit_penalty(within.free, 0.0)
+    assert (model.log_likelihood(within.count, model.total) == before).all()
 
-    def smallest(model: TwoCovariances, within: Within) -> Tensor:
-        parts.append(chosen_part(model, within))
-        return model.total.new_tensor(PARTS[-1])
 
-    usual = answers(tiny(method="posterior-means"), tiny_graph)
-    monkeypatch.setattr(posterior_means, "chosen_part", smallest)
-    assert answers(tiny(method="posterior-means"), tiny_graph) == usual and not parts
-    assert answers(tiny(method="posterior-means", effective_width=True), tiny_graph) != usual
-    assert {float(part) for part in parts} <= {float(torch.tensor(part)) for part in PARTS}
+@pytest.mark.parametrize(("visibility", "limits"), [("arriving", True), ("whole", False)])
+def test_the_penalty_is_limited_unless_nodes_of_classes_to_come_are_visible(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, visibility: str, limits: bool
+) -> None:
+    with_limit, without = (
+        tiny(method="posterior-means", visibility=visibility, limited_penalty=it_is)
+        for it_is in (True, False)
+    )
+    monkeypatch.setattr(posterior_means, "EXCESS", 0.0)
+    assert (answers(with_limit, tiny_graph) != answers(without, tiny_graph)) == limits
 
 
 def test_kept_labels_count_less_because_class_means_drift() -> None:
