@@ -3,18 +3,20 @@
 python -m study.build_references results/tuned results/defaults
 python -m study.build_references analysis/references.npz results/tuned
 
-The second command adds a study to an existing file, whose predictions it leaves out. The file has the records
-of all methods under a protocol without leaks. For tuned methods, it also has the predictions of the last
-session, if the studies saved them. The same folders give the same bytes.
+The second command adds a study to an existing file, and keeps the predictions of runs that stay in it. A run
+of a study replaces the same run of the file and its predictions. The file has the records of all methods
+under a protocol without leaks. For tuned methods, it also has the predictions of the last session, if they
+were saved. The same folders give the same bytes.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,8 @@ from hagmeta.common.records import OpenRecord, RunKey, StudyFolder
 from hagmeta.common.version import __version__
 from hagmeta.config import RunConfig
 from hagmeta.protocol.predictions import read_predictions
+
+Answers = tuple[np.ndarray, np.ndarray, np.ndarray]  # queries, true and predicted classes
 
 MOST_BYTES = 5_000_000
 SEARCHED = ("best.yaml", "optuna.db")  # a study with one of these chose its configurations by a search
@@ -92,9 +96,8 @@ def build(studies: Sequence[Path], most: int = MOST_BYTES) -> tuple[bytes, list[
     """
     files = [read_references(path) for path in studies if path.suffix == PATH.suffix]
     gathered = gather([path for path in studies if path.suffix != PATH.suffix])
-    found = {_key(record): (path, record) for path, _, record in _whole(gathered)}
     stored = {_key(record): record for file in files for record in file.records}
-    chosen = {**stored, **{key: record for key, (_, record) in found.items()}}
+    chosen = {**stored, **{_key(record): record for _, _, record in _whole(gathered)}}
     old = outdated(list(chosen.values()))
     notes = [*gathered.damaged, *(f"left out, outdated: {why}" for why in sorted(old.values()))]
     records = [record for key, record in sorted(chosen.items()) if key[0] not in old]
@@ -108,15 +111,20 @@ def build(studies: Sequence[Path], most: int = MOST_BYTES) -> tuple[bytes, list[
     _check_one_each(records, kinds)
     _check_tasks(records)
     header, arrays = _columns(records, kinds)
-    folders = {key: StudyFolder(path.parents[2]) for key, (path, _) in found.items()}
-    tuned = [r for r in records if TUNED in kinds[r["config_hash"]] and _key(r) in folders]
-    header["predicted"], predicted, missing = _predictions(tuned, folders)
+    sources: dict[RunKey, References | StudyFolder] = {
+        **{_key(record): file for file in files for record in file.records},
+        **{_key(record): StudyFolder(path.parents[2]) for path, _, record in _whole(gathered)},
+    }
+    tuned = [r for r in records if TUNED in kinds[r["config_hash"]]]
+    header["predicted"], predicted, missing = _predictions(tuned, lambda r: _answers(r, sources[_key(r)]))
     notes += [f"no predictions of the last session: {missing} of {len(tuned)} tuned runs"] * (missing > 0)
     header |= {
         "format": FORMAT,
         "hagmeta": __version__,
         "command": f"python -m study.build_references {' '.join(path.name for path in studies)}",
-        "launches": _merged([launch["command"] for launch in gathered.launches], files, "launches"),
+        "launches": _merged(
+            [_without_folders(launch["command"]) for launch in gathered.launches], files, "launches"
+        ),
         "searches": _merged([_description(study.folder) for study in gathered.studies], files, "searches"),
     }
     content, left_out = _limited(header, arrays, predicted, most)
@@ -125,6 +133,12 @@ def build(studies: Sequence[Path], most: int = MOST_BYTES) -> tuple[bytes, list[
 
 def _key(record: OpenRecord) -> RunKey:
     return record["config_hash"], record["seed"]
+
+
+def _without_folders(command: str) -> str:
+    """Return a command whose arguments name files without their folders, which differ between machines."""
+    words = command.split(" ")
+    return " ".join([*words[:2], *(re.sub(r"[^=:,]*/", "", word) for word in words[2:])])
 
 
 def _merged(own: Sequence[str], files: Sequence[References], key: str) -> list[str]:
@@ -312,8 +326,21 @@ def _curve(record: OpenRecord, name: str) -> list[float | None]:
     return values or [None] * len(record["accuracy"])
 
 
+def _answers(record: OpenRecord, source: References | StudyFolder) -> Answers | None:
+    """Return the answers of a run at the last session; None if its file or folder has none."""
+    key = _key(record)
+    if isinstance(source, References):
+        stored = source.answers(record["config"]["dataset"], key)
+        return None if stored is None else (stored["query"], stored["true"], stored["predicted"])
+    path = source.predictions_of(key)
+    if not path.exists():
+        return None
+    found = read_predictions(path)
+    return found.queries[-1], found.true[-1], found.predicted[-1]
+
+
 def _predictions(
-    records: Sequence[OpenRecord], folders: Mapping[RunKey, StudyFolder]
+    records: Sequence[OpenRecord], answers: Callable[[OpenRecord], Answers | None]
 ) -> tuple[dict[str, list[str]], dict[str, np.ndarray], int]:
     """Return configurations and arrays by graph and seed, and how many runs have no predictions.
 
@@ -326,18 +353,20 @@ def _predictions(
     labels: dict[str, dict[int, int]] = {}
     missing = 0
     for record in records:
-        key, dataset = _key(record), record["config"]["dataset"]
-        path = folders[key].predictions_of(key)
-        if not path.exists():
+        found = answers(record)
+        if found is None:
             missing += 1
             continue
-        found = read_predictions(path)
-        query, true, given = (each[-1] for each in (found.queries, found.true, found.predicted))
+        query, true, given = found
+        config_hash, dataset = record["config_hash"], record["config"]["dataset"]
         name, order = f"{dataset} {record['seed']}", np.lexsort((query, true))
         if not np.array_equal(asked.setdefault(name, np.sort(query)), np.sort(query)):
-            raise UserError(f"{path}: its queries differ from those of other methods.")
+            raise UserError(
+                f"{dataset}, {record['config']['method']}, seed {record['seed']}: the queries of "
+                f"{config_hash} differ from those of other methods."
+            )
         labels.setdefault(dataset, {}).update(zip(query.tolist(), true.tolist(), strict=True))
-        hashes.setdefault(name, []).append(key[0])
+        hashes.setdefault(name, []).append(config_hash)
         columns.setdefault(name, []).append(given[order])
     arrays = {f"labels {name}": _by_node(known) for name, known in labels.items()}
     for name, query in asked.items():

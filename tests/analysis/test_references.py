@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,8 +132,64 @@ def test_a_study_can_be_added_to_a_file(study: Path, results: list[hagmeta.Resul
     whole, added = map(read_references, files)
     assert added.records == whole.records and len(added.records) == 9
     assert added.header["searches"] == ["another search"]
-    assert added.predictions(GRAPH, 0) is not None  # those of the added study only
-    assert len(added.header["predicted"][f"{GRAPH} 0"]) == 1 < len(whole.header["predicted"][f"{GRAPH} 0"])
+    assert added.header["predicted"] == whole.header["predicted"]
+    assert_equal_arrays(added, whole)
+    for result in (*results, again):
+        for record, predictions in zip(result.records, result.predictions, strict=True):
+            key = record["config_hash"], record["seed"]
+            found = added.answers(record["config"]["dataset"], key)
+            assert found is not None
+            order = np.lexsort((predictions.queries[-1], predictions.true[-1]))
+            assert np.array_equal(found["query"], predictions.queries[-1][order])
+            assert np.array_equal(found["true"], predictions.true[-1][order])
+            assert np.array_equal(found["predicted"], predictions.predicted[-1][order])
+
+
+def test_a_file_alone_gives_the_same_file(study: Path, tmp_path: Path) -> None:
+    path, copied = tmp_path / "references.npz", tmp_path / "copied.npz"
+    path.write_bytes(build([study])[0])
+    content, notes = build([path])
+    copied.write_bytes(content)
+    assert notes == [] and content == build([path])[0]
+    first, second = read_references(path), read_references(copied)
+    assert_equal_arrays(first, second)
+    assert {**first.header, "command": ""} == {**second.header, "command": ""}
+
+
+def test_a_run_that_a_study_replaces_loses_its_predictions(
+    study: Path, results: list[hagmeta.Result], tmp_path: Path
+) -> None:
+    path, made, other = tmp_path / "references.npz", tmp_path / "made.npz", tmp_path / "other"
+    path.write_bytes(build([study])[0])
+    results[0].save(other)
+    shutil.rmtree(other / "predictions")
+    content, notes = build([path, other])
+    made.write_bytes(content)
+    assert notes == ["no predictions of the last session: 3 of 6 tuned runs"]
+    kept = results[1].records[0]["config_hash"]
+    assert read_references(made).header["predicted"] == {f"{GRAPH} {seed}": [kept] for seed in range(3)}
+
+
+def test_launches_are_named_without_folders(study: Path, tmp_path: Path) -> None:
+    path, other = tmp_path / "references.npz", tmp_path / "other"
+    shutil.copytree(study, other)
+    launch = {
+        **{"space": "s", "description": "", "time": "2026-01-01T00:00:00+00:00", "configs": {}, "seeds": [0]},
+        "command": "python study/launch.py --results /a/b --space=c/s.yaml dataset=npz:/d/e.npz --name f",
+    }
+    (other / "launches").mkdir(exist_ok=True)
+    (other / "launches" / "one.json").write_text(json.dumps(launch))
+    path.write_bytes(build([other])[0])
+    assert read_references(path).header["launches"] == [
+        "python study/launch.py --results b --space=s.yaml dataset=npz:e.npz --name f"
+    ]
+
+
+def assert_equal_arrays(first: references.References, second: references.References) -> None:
+    assert set(first.arrays) == set(second.arrays)
+    for name, array in first.arrays.items():
+        assert array.dtype == second.arrays[name].dtype
+        np.testing.assert_array_equal(array, second.arrays[name], err_msg=name)
 
 
 def test_records_and_predictions_survive(study: Path, results: list[hagmeta.Result], tmp_path: Path) -> None:
@@ -181,18 +238,25 @@ def test_references_become_the_results_of_a_report(study: Path, tmp_path: Path) 
         load_references(DEFAULTS, path=path)
 
 
+@pytest.mark.parametrize("stored", [False, True])
 def test_outdated_runs_are_left_out_with_a_message(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
     from hagmeta.methods import METHODS
 
+    source = tmp_path / "earlier.npz" if stored else study
+    if stored:
+        source.write_bytes(build([study])[0])
     method = METHODS["sgc-ncm"]
     monkeypatch.setattr(method, "traits", replace(method.traits, revision=99))
     path = tmp_path / "references.npz"
-    content, notes = build([study])
+    content, notes = build([source])
     path.write_bytes(content)
     assert [note for note in notes if "sgc-ncm: the method has revision 2, the code 99" in note]
-    assert {record["config"]["method"] for record in read_references(path).records} == {"sgc-ridge"}
+    found = read_references(path)
+    assert {record["config"]["method"] for record in found.records} == {"sgc-ridge"}
+    kept = found.records[0]["config_hash"]
+    assert found.header["predicted"] == {f"{GRAPH} {seed}": [kept] for seed in range(3)}
 
 
 def test_two_tuned_configurations_of_a_method_are_refused(study: Path, tmp_path: Path) -> None:
