@@ -81,7 +81,8 @@ class PosteriorMeansSettings(ClosedFormSettings):
     def without_effect(self) -> Mapping[str, str]:
         # Steps of the encoder would invalidate the statistics that are kept from earlier sessions.
         stays = "features" if self.features == "propagated" else "rehearsal" if self.rehearsed == 0 else ""  # type: ignore[attr-defined]
-        return dict.fromkeys(("finetune_steps", "finetune_rate"), stays) if stays else {}
+        idle = dict.fromkeys(("finetune_steps", "finetune_rate"), stays) if stays else {}
+        return idle | ({"limited_penalty": "visibility"} if self.visibility == "whole" else {})  # type: ignore[attr-defined]
 
 
 def transductive_clause(names: Iterable[str]) -> str:
@@ -155,7 +156,7 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
         self.doubts = settings.visibility == "whole"  # then nodes of classes to come are visible
-        self.limits = settings.limited_penalty and not self.doubts  # their residuals would say too little
+        self.limits = settings.limited_penalty and not self.doubts  # with them it loses on validation nodes
         self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
 
     @classmethod

@@ -185,9 +185,9 @@ class TwoCovariances:
     class means. With fewer known classes than features, other directions cannot be distinguished.
 
     A class with few labels has an uncertain mean, so it is wider. In a likelihood it pays for that in every
-    direction, and gains where residuals are large. Both cancel if residuals have the variance 1. Shrinkage
+    direction, and gains where residuals are large. Both nearly cancel if residuals have variance 1. Shrinkage
     makes the within-class covariance too large, and the residuals smaller: then such a class pays too much.
-    `limit_penalty` bounds what it pays too much.
+    `limit_penalty` bounds this excess.
     """
 
     def __init__(self, within: Within, settled: Settled, learnt: Tensor | None) -> None:
@@ -217,11 +217,11 @@ class TwoCovariances:
         self._aside = (length - self._squares.sum(-1)).unsqueeze(-1)  # (nodes, 1) squared residuals in them
 
     def limit_penalty(self, free: Tensor, excess: float) -> None:
-        """Let an uncertain class mean add at most `excess` more to a squared distance than it should.
+        """Let an uncertain class mean add at most `excess` more to a squared distance than residuals justify.
 
-        What it should add follows from the residuals of the nodes in `free` (nodes,), which are unlabelled.
+        The residuals are those of the unlabelled nodes, which are marked in `free` (nodes,).
         """
-        filled = (free @ self._aside).squeeze(-1) / self._directions / free.sum().clamp(min=1)
+        filled = (free @ self._aside).squeeze(-1) / max(self._directions, 1) / free.sum().clamp(min=1)
         self._empty = (1 - filled).clamp(min=0) * free.any()
         self._excess = excess
 

@@ -138,6 +138,20 @@ def test_the_penalty_stays_if_residuals_are_large_or_all_nodes_have_labels(
     assert (model.log_likelihood(within.count, model.total) == before).all()
 
 
+def test_the_penalty_is_finite_if_known_means_span_all_directions() -> None:
+    draw, labels = np.random.default_rng(1), np.repeat([0, 1, 2], 20)
+    visible = torch.ones(60, dtype=torch.float64)
+    within = Within(torch.tensor(np.eye(3)[labels]), 3, visible, None, 2, torch.tensor(0.1))
+    model = TwoCovariances(within, within.settled(torch.tensor(draw.normal(size=(60, 2))), 0), None)
+    model.limit_penalty(within.free, 0.0)
+    assert model.log_likelihood(within.count, model.total).isfinite().all()
+
+
+def test_the_limit_has_no_effect_if_nodes_of_classes_to_come_are_visible(tiny: Tiny) -> None:
+    assert "limited_penalty" in tiny(method="posterior-means", visibility="whole").idle
+    assert "limited_penalty" not in tiny(method="posterior-means").idle
+
+
 @pytest.mark.parametrize(("visibility", "limits"), [("arriving", True), ("whole", False)])
 def test_the_penalty_is_limited_unless_nodes_of_classes_to_come_are_visible(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, visibility: str, limits: bool
