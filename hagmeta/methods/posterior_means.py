@@ -315,8 +315,10 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         """Return logits (nodes, classes) of one seed, and which nodes (nodes, 1) are unlabelled."""
         rows, within, model = self._model(graph, view, labels, settled, learnt, task)
         known, count, total = within.known, within.count, model.total
+        labelled = labels.amax(-1, keepdim=True)  # not the sum: a mislabelled node can have two labels
+        free = view.learnable.unsqueeze(-1) * (1 - labelled)
         if self.limits:
-            model.limit_penalty(within.free, EXCESS / (TEMPERATURE / 2))
+            model.limit_penalty(free[rows, 0], EXCESS / (TEMPERATURE / 2))
         likely = labels.new_zeros(len(labels), len(count) + self.background)  # not used for hidden nodes
         likely[rows, : len(count)] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
         if self.background:  # the last column: a class without labels
@@ -325,8 +327,6 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         neighbours = Neighbours(graph, view)
         agreement = within.kept.agreement if within.kept else neighbours.agreement(labels[:, :known])
         heeded = self.coupling * agreement
-        labelled = labels.amax(-1, keepdim=True)  # not the sum: a mislabelled node can have two labels
-        free = view.learnable.unsqueeze(-1) * (1 - labelled)
         told = F.pad(labels, (0, int(self.background)))
 
         def answers(times: int) -> Tensor:

@@ -64,7 +64,6 @@ class Within:
         self, labels: Tensor, known: int, visible: Tensor, kept: Evidence | None, width: int, share: Tensor
     ) -> None:
         self.labels, self.known, self.kept = labels, known, kept
-        self.free = visible * (1 - labels.amax(-1))  # (nodes,) which nodes are unlabelled
         self.count = labels.sum(0)  # (classes,) labels per class
         if kept:
             self.count = self.count + self._padded(torch.cat([kept.counts, kept.shots]).unsqueeze(-1))[:, 0]

@@ -114,12 +114,16 @@ def model_of(labels: np.ndarray, share: float) -> tuple[TwoCovariances, Within]:
     return TwoCovariances(within, within.settled(torch.tensor(points), 0), None), within
 
 
+def unlabelled(within: Within) -> Tensor:
+    return 1 - within.labels.amax(-1)
+
+
 def test_the_penalty_for_an_uncertain_mean_exceeds_what_residuals_justify_by_a_limit() -> None:
     model, within = model_of(MEMBERS, 0.3)
     before = model.log_likelihood(within.count, model.total)
     gains = []
     for limit in (0.0, 0.1, 1e6):
-        model.limit_penalty(within.free, limit)
+        model.limit_penalty(unlabelled(within), limit)
         gain = model.log_likelihood(within.count, model.total) - before
         assert (gain - gain[0]).abs().max() < 1e-9  # the same for all nodes
         gains.append(2 * gain[0])
@@ -134,7 +138,7 @@ def test_the_penalty_stays_if_residuals_are_large_or_all_nodes_have_labels(
 ) -> None:
     model, within = model_of(labels, share)
     before = model.log_likelihood(within.count, model.total)
-    model.limit_penalty(within.free, 0.0)
+    model.limit_penalty(unlabelled(within), 0.0)
     assert (model.log_likelihood(within.count, model.total) == before).all()
 
 
@@ -143,7 +147,7 @@ def test_the_penalty_is_finite_if_known_means_span_all_directions() -> None:
     visible = torch.ones(60, dtype=torch.float64)
     within = Within(torch.tensor(np.eye(3)[labels]), 3, visible, None, 2, torch.tensor(0.1))
     model = TwoCovariances(within, within.settled(torch.tensor(draw.normal(size=(60, 2))), 0), None)
-    model.limit_penalty(within.free, 0.0)
+    model.limit_penalty(unlabelled(within), 0.0)
     assert model.log_likelihood(within.count, model.total).isfinite().all()
 
 
