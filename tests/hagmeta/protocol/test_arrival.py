@@ -7,7 +7,8 @@ What is proven, for every method, under both protocols, while it learns in a ses
   set as it is: every argument of every step, the matrices behind class means included, and every parameter
   and answer, stay equal to the bit. All that a method is given for every node is that set of t, or follows
   from it.
-- A method takes nothing but its parameters from one session to the next. In the run whose arrival is dealt
+- A method takes nothing but its parameters from one session to the next, and without old labels what it keeps
+  of their classes, which has no row for a node. In the run whose arrival is dealt
   anew, the method itself is made anew before each session, too, and only handed the parameters; and neither
   its object nor its classes and their files hold anything after the sessions that they did not before.
 - Nothing that is kept has a row for every node, and what is kept of nodes (memory, lessons) is labelled.
@@ -208,6 +209,7 @@ def has_a_row_a_node(value: Any, nodes: int) -> bool:
 
 WAYS: dict[str, dict[str, Any]] = {protocol: {"protocol": protocol} for protocol in PROTOCOLS}
 del WAYS["growing"]  # it has a test of its own, of fewer methods: only the times are others than under strict
+WAYS["without old labels"] = {"rehearsal": "none"}
 WAYS["re-weighted"] = {"smoothing": 0.5, "logit_adjustment": 1.0, "prior": "estimated"}
 
 
@@ -410,6 +412,16 @@ class CheatInAParameter(ProtoGcn):
         self.previous = nn.Parameter(torch.zeros(401), requires_grad=False)
 
 
+class CheatInWhatIsKept(ProtoGcn):
+    """Keeps who was visible, next to the prototypes of classes whose labels are gone."""
+
+    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        return (*super().keep(shared, view, task._replace(kept=task.kept[:1])), view.visible)
+
+    def logits(self, shared: Shared, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:
+        return super().logits(shared, view, tuple(task._replace(kept=task.kept[:1]) for task in tasks))
+
+
 @pytest.fixture
 def cheat(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Method]], str]:
     def register(method: type[Method]) -> str:
@@ -440,6 +452,15 @@ def test_nor_can_it_remember_in_its_class_or_in_a_parameter(
     assert not same(*life.held)
     life = lived(tiny(method=cheat(CheatInAParameter)), tiny_graph, monkeypatch, anew=False)
     assert any(has_a_row_a_node(value, 401) for _, value in kept(life))
+
+
+def test_nor_in_what_it_keeps_of_classes_whose_labels_are_gone(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, cheat: Callable[[type[Method]], str]
+) -> None:
+    config = tiny(method=cheat(CheatInWhatIsKept), rehearsal="none", finetune_steps=0)
+    life = lived(config, tiny_graph, monkeypatch, anew=False)
+    assert not knows_what_is_visible_now_alone(life)
+    assert [path for path, value in kept(life) if has_a_row_a_node(value, 401)] == ["learner.kept[1]"]
 
 
 def test_a_mask_handed_on_by_the_loops_is_noticed(
