@@ -7,10 +7,10 @@ What is proven, for every method, under both protocols, while it learns in a ses
   set as it is: every argument of every step, the matrices behind class means included, and every parameter
   and answer, stay equal to the bit. All that a method is given for every node is that set of t, or follows
   from it.
-- A method takes nothing but its parameters from one session to the next, and without old labels what it keeps
-  of their classes, which has no row for a node. In the run whose arrival is dealt
-  anew, the method itself is made anew before each session, too, and only handed the parameters; and neither
-  its object nor its classes and their files hold anything after the sessions that they did not before.
+- A method takes nothing but its parameters from one session to the next. With `rehearsal: none` it also takes
+  what it keeps of earlier classes. In the run whose arrival is dealt anew, the method itself is made anew
+  before each session, too, and only handed these; and neither its object nor its classes and their files hold
+  anything after the sessions that they did not before.
 - Nothing that is kept has a row for every node, and what is kept of nodes (memory, lessons) is labelled.
 
 What is not: no test can read what a parameter means, so a method that wrote the times of some nodes into the
