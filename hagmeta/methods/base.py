@@ -63,11 +63,13 @@ class Task(NamedTuple):
     query: Tensor  # (queries,) nodes
     recalled: tuple[Tensor, ...] = ()  # the result of `Method.recall` before these steps
     kept: tuple[Tensor, ...] = ()  # the result of `Method.keep`, for classes whose labels are gone
+    exemplars: tuple[Tensor, ...] = ()  # (classes, M) nodes of these classes that keep their labels; -1 pads
 
     def on(self, device: torch.device) -> Task:
         """Return a copy on `device`."""
         classes, averaged, support, query = (part.to(device) for part in self[:4])
-        return Task(classes, averaged, support, query, self.recalled, self.kept)
+        exemplars = tuple(nodes.to(device) for nodes in self.exemplars)
+        return Task(classes, averaged, support, query, self.recalled, self.kept, exemplars)
 
 
 @dataclass(frozen=True)

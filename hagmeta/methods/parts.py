@@ -97,6 +97,14 @@ class JudgesFamiliarity(Method):
         """
 
 
+class Begins(Method):
+    """A method that changes its parameters before it learns the labels of a session."""
+
+    @abstractmethod
+    def begin(self, shared: Shared, view: View, task: Task) -> Parameters:
+        """Return the parameters that change before a session is learnt. Under `released` none change."""
+
+
 class Finishes(Method):
     """A method that changes its parameters once more after the gradient steps of a session."""
 
@@ -166,9 +174,9 @@ class KnowsTrueMeans(Method):
 
 
 class RereadsMany(Method):
-    """A method that reads earlier labels again only if there are enough of them.
+    """A method that computes its statistics again only if enough earlier labels may be read.
 
-    With fewer labels it keeps the statistics that it computed from them.
+    With fewer labels it keeps the statistics. `Task.exemplars` are the nodes whose labels may be read.
     """
 
     rereads_from: ClassVar[int]  # labels per class

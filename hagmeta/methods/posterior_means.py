@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
-from hagmeta.methods.parts import Chooses, JudgesFamiliarity, RereadsMany, Settles
+from hagmeta.methods.parts import Begins, Chooses, JudgesFamiliarity, RereadsMany, Settles
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.played_classes import DRAWS, chosen_share
 from hagmeta.nn.statistics import LEAST
@@ -27,6 +28,7 @@ from hagmeta.sparse.graph import Graph, View
 
 TEMPERATURE = 0.3  # scales log-likelihoods, because the features of a node are strongly dependent
 DRIFT = 0.03  # variance by which the mean of a class moves after its session, if its labels are gone
+MOVES = 0.3  # variance by which a node of the class moves besides
 CERTAINTY = 0.3  # scales logits, because neighbours and unlabelled nodes partly repeat the features
 EXCESS = 0.5  # maximum excess, in nats, of the penalty for an uncertain class mean
 MOST = 50.0  # maximum number of labels that the unlabelled nodes of a class can count as
@@ -34,7 +36,10 @@ ROUNDS = 3  # of EM, which assigns unlabelled nodes to classes in fractions
 HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # updates by the neighbours' predictions
 UNNAMED = 1.0  # labels that a class without a name counts as having, at the mean of the new classes
 TAUGHT = 0.5  # weight of unlabelled nodes in the targets of the encoder's steps
-CONFIDENT = 0.25  # share of the unlabelled nodes in them, if nodes of classes to come are visible
+# If nodes of classes to come are visible:
+CONFIDENT = 0.25  # share of the unlabelled nodes in these targets
+EACH = 25  # unlabelled nodes of every class in them, if there are as many
+RETURN = 0.75  # how far the encoder goes back to that of session 0 before it learns a session
 UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that enables it
     "unlabelled": "shift its class means",
     "coupling": "use their neighbours' predictions",
@@ -92,7 +97,7 @@ def transductive_clause(names: Iterable[str]) -> str:
     return f"visible unlabelled nodes, including queries, {done}" if done else ""
 
 
-class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarity):
+class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFamiliarity):
     """Gaussian classes whose means are drawn from another Gaussian; predictions are posteriors.
 
     The classes known at session 0 have many labels. From them the method estimates how features vary within
@@ -111,7 +116,8 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
     Labels: as in the other closed-form methods; the encoder's steps read the same labels. If fewer than 50
     labels per class may be read again, the method keeps the sums, counts and covariances of earlier sessions.
     These stay as computed on the graph of that time, and the encoder does not learn. As the graph grows,
-    class means move, so kept labels count less. The method ignores the time at which a node became visible.
+    class means move, so kept labels count less. The labels that may be read again tell how far the mean of a
+    class moved. The method ignores the time at which a node became visible.
     """
 
     own_settings = PosteriorMeansSettings
@@ -136,8 +142,10 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         # equal eigenvalues, no longer depend on the device. 8: shrinkage is chosen with played classes, some
         # unlabelled nodes belong to no class, and kept labels count less. 9: with `visibility: whole`, only
         # the most confident unlabelled nodes train the encoder. 10: the penalty for an uncertain mean is
-        # limited where shrinkage makes the covariance too large.
-        revision=10,
+        # limited where shrinkage makes the covariance too large. 11: kept class means move with exemplars.
+        # With `visibility: whole`, 25 nodes of each class train the encoder too, and it goes back towards
+        # that of session 0.
+        revision=11,
     )
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
@@ -156,6 +164,9 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
         self.doubts = settings.visibility == "whole"  # then nodes of classes to come are visible
+        self.returns = self.doubts and self.learns
+        if self.returns:
+            self.origin = copy.deepcopy(self.encoder).requires_grad_(False)  # the encoder of session 0
         self.limits = settings.limited_penalty and not self.doubts  # with them it loses on validation nodes
         self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
 
@@ -175,13 +186,14 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         return settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
 
     def choose(self, shared: Shared, view: View, task: Task) -> Parameters:
-        """Return the share of equal variances in the within-class covariance."""
-        if not self.plays:
-            return {}
-        sources = tuple(source.detach() for source in self.sources(shared.graph, view))
-        labels = labels_of(shared, view, task)
-        (share,) = one_by_one(self, "choose_one", shared.graph, _bare(view), labels, sources)
-        return {"share": share}
+        """Return the share of equal variances in the within-class covariance, and a copy of the encoder."""
+        encoder = self.encoder.named_parameters() if self.returns else ()
+        chosen: Parameters = {f"origin.{name}": value for name, value in encoder}
+        if self.plays:
+            sources = tuple(source.detach() for source in self.sources(shared.graph, view))
+            labels = labels_of(shared, view, task)
+            (chosen["share"],) = one_by_one(self, "choose_one", shared.graph, _bare(view), labels, sources)
+        return chosen
 
     def choose_one(
         self, graph: Graph, view: View, labels: Tensor, sources: tuple[Tensor, ...]
@@ -193,6 +205,14 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
         order = uniform(fold(self.key, len(luck)), labels.shape[-1])
         share = chosen_share(features, labels[rows], self.of_encoder, self.shots, [order, *luck])
         return (share.view(1),)
+
+    def begin(self, shared: Shared, view: View, task: Task) -> Parameters:
+        """Return the encoder after a part of the way back to that of session 0: errors must not add up."""
+        if not self.returns:
+            return {}
+        origin = dict(self.origin.named_parameters())
+        encoder = self.encoder.named_parameters()
+        return {f"encoder.{name}": value.lerp(origin[name], RETURN) for name, value in encoder}
 
     def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return `Settled` for all features but those of an encoder that learns, and their sources.
@@ -210,10 +230,10 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
     ) -> tuple[Tensor, ...]:
         """Return `Settled` of one seed."""
         rows = _rows_of(view)
-        within = self._within(labels[rows], view.learnable[rows], task)
-        settled = within.settled(
-            self._fixed_features(graph, view, sources, rows), self.of_encoder - self._later()
-        )
+        features = self._fixed_features(graph, view, sources, rows)
+        now = _exemplar_means(features, task, rows)
+        within = self._within(labels[rows], view.learnable[rows], task, now)
+        settled = within.settled(features, self.of_encoder - self._later())
         points = settled.points[:0] if _forgets(graph) else _padded(settled.points, len(labels))
         inner, length = (_padded(part, len(labels)) for part in (settled.inner, settled.length))
         return settled._replace(points=points, inner=inner, length=length)
@@ -255,9 +275,13 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
             means, known = many.means(), labels[:, : len(task.averaged)]
             agreement = Neighbours(shared.graph, view).agreement(known)
             nothing = features.new_zeros(0, features.shape[-1])
-            kept = Evidence(means, known.sum(0), many.scatter(means), agreement, nothing, nothing[:, 0])
+            counts, scatter = known.sum(0), many.scatter(means)
+            kept = Evidence(means, counts, scatter, agreement, nothing, nothing[:, 0], nothing)
         few = labels[:, labels.shape[-1] - len(task.support) :]
         sums, shots = torch.cat([kept.sums, few.mT @ features]), torch.cat([kept.shots, few.sum(0)])
+        now = _exemplar_means(features, task)
+        if now is not None:
+            kept = kept._replace(exemplars=torch.cat([kept.exemplars, now[len(kept.exemplars) :]]))
         return kept._replace(sums=sums, shots=shots)
 
     def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
@@ -404,10 +428,42 @@ class PosteriorMeans(OnFeatures, Chooses, Settles, RereadsMany, JudgesFamiliarit
             points = found.points[: len(rows)]
         return found._replace(points=points, inner=found.inner[: len(rows)], length=found.length[: len(rows)])
 
-    def _within(self, labels: Tensor, visible: Tensor, task: Task) -> Within:
-        kept = Evidence(*task.kept).aged(DRIFT) if task.kept else None
+    def _within(self, labels: Tensor, visible: Tensor, task: Task, exemplars: Tensor | None = None) -> Within:
+        """Return the statistics. Class means that were kept follow the `exemplars`, as in `kept_today`."""
+        kept = kept_today(Evidence(*task.kept), task, exemplars) if task.kept else None
         known = len(kept.means) if kept else len(task.averaged)
         return Within(labels, known, visible, kept, self.width, self.share[0])
+
+
+def kept_today(kept: Evidence, task: Task, exemplars: Tensor | None) -> Evidence:
+    """Return `kept` as it counts today. Class means have moved, by as much as their exemplars tell.
+
+    `exemplars` are the mean features of the exemplars today (classes, width); without them, no mean moves.
+
+    A class mean moves by a variance `DRIFT`. The mean of M exemplars moves along. It moves differently by the
+    variance `MOVES` (1/M - 1/n), because they are M of the n labelled nodes. So it is trusted in part.
+    """
+    labels = torch.cat([kept.counts, kept.shots])
+    if not task.exemplars:
+        return kept.aged(torch.full_like(labels, DRIFT))
+    many = (task.exemplars[0][: len(labels)] >= 0).sum(-1)
+    trust = DRIFT / (DRIFT + MOVES * (1 / many - 1 / labels).clamp(min=0))
+    if exemplars is not None:
+        kept = kept.moved(trust.unsqueeze(-1) * (exemplars[: len(labels)] - kept.exemplars))
+    return kept.aged(DRIFT * (1 - trust))
+
+
+def _exemplar_means(features: Tensor, task: Task, rows: Tensor | None = None) -> Tensor | None:
+    """Return the mean features (classes, width) of the exemplars, if there are any.
+
+    `rows` are the nodes in `features`, in ascending order, if these are not all nodes.
+    """
+    if not task.exemplars:
+        return None
+    (nodes,) = task.exemplars
+    places = nodes.clamp(min=0) if rows is None else torch.searchsorted(rows, nodes)
+    there = (nodes >= 0).to(features.dtype)
+    return ((there / there.sum(-1, keepdim=True)).unsqueeze(-2) @ features[places]).squeeze(-2)
 
 
 def _bare(view: View) -> View:
@@ -448,14 +504,17 @@ def taught_shares(told: Tensor, found: Tensor) -> Tensor:
 
 
 def most_confident(found: Tensor) -> Tensor:
-    """Return `found` (nodes, classes), but zeros for all but the most confident `CONFIDENT` of the nodes.
+    """Return `found` (nodes, classes), but zeros for all nodes except the most confident ones.
 
+    These are the most confident `CONFIDENT` of all nodes, and the `EACH` most confident nodes of every class.
     Nodes whose probabilities are all zero do not count. Of equally confident nodes, all or none stay.
     """
     highest = found.amax(-1)
     count = (CONFIDENT * (highest > 0).sum()).long().clamp(min=1).view(1)
     least = highest.sort(descending=True).values.gather(0, count - 1)
-    return found * (highest >= least).unsqueeze(-1)
+    winners = found * (found == highest.unsqueeze(-1))  # zeros but for the most probable class of a node
+    of_class = winners.topk(min(EACH, len(winners)), 0).values[-1].clamp(min=LEAST)
+    return found * ((highest >= least) | (winners >= of_class).any(-1)).unsqueeze(-1)
 
 
 class Neighbours:

@@ -24,13 +24,23 @@ class Evidence(NamedTuple):
     agreement: Tensor  # (1,) how often labelled neighbours share a class: 0 is chance level, 1 is always
     sums: Tensor  # (others, width) sums over the labelled nodes of each class
     shots: Tensor  # (others,) labels per class
+    exemplars: Tensor  # (known + others, width) means of the nodes that keep their labels, if any do
 
-    def aged(self, drift: float) -> Evidence:
-        """Return evidence that counts less, because class means move by a variance `drift`.
+    def _parts(self, values: Tensor) -> tuple[Tensor, ...]:
+        """Return the rows of the known classes, and those of the others."""
+        return values.split([len(self.counts), len(self.shots)])
+
+    def moved(self, way: Tensor) -> Evidence:
+        """Return evidence whose class means moved by `way` (known + others, width)."""
+        old, other = self._parts(way)
+        return self._replace(means=self.means + old, sums=self.sums + self.shots.unsqueeze(-1) * other)
+
+    def aged(self, drift: Tensor) -> Evidence:
+        """Return evidence that counts less, because class means move by variances `drift` (known + others,).
 
         The mean of n labels is as uncertain as that of n / (1 + n drift) labels of today.
         """
-        old, other = 1 + drift * self.counts, 1 + drift * self.shots
+        old, other = self._parts(1 + drift * torch.cat([self.counts, self.shots]))
         sums = self.sums / other.unsqueeze(-1)
         return self._replace(counts=self.counts / old, sums=sums, shots=self.shots / other)
 

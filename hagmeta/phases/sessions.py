@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import SessionLearning, Shared, Task
-from hagmeta.methods.parts import Chooses, Finishes, JudgesFamiliarity, Replays, Settles
+from hagmeta.methods.parts import Begins, Chooses, Finishes, JudgesFamiliarity, Replays, Settles
 from hagmeta.packs.pack import Pack, Progress, stack, stack_padded
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
@@ -174,10 +174,12 @@ class AnsweringAfterLearning(_Learner):
         """Learn from the labels of `session`. Return the knowledge and the streams for its predictions."""
         knowledge = self.context.knowledge.propagated(pack, knowledge)
         if session == 0 and issubclass(self.context.method, Chooses):
-            self._choose(pack, knowledge)
+            self._change("choose", pack, knowledge, self.streams, session)
         knowledge = self._settled(pack, knowledge, session)
         streams = self.streams
         if session > 0:
+            if issubclass(self.context.method, Begins):
+                self._change("begin", pack, knowledge, streams, session)
             self._learn(pack, knowledge, streams, session)
             if self.context.settings.self_training:
                 streams = self._with_guesses(pack, knowledge, session)
@@ -210,12 +212,6 @@ class AnsweringAfterLearning(_Learner):
         if issubclass(self.context.method, JudgesFamiliarity):
             logits = pack.run("familiarity", (shared,), knowledge.view, task)
         return self.read_out.probabilities(scores), logits
-
-    @torch.no_grad()
-    def _choose(self, pack: Pack, knowledge: Knowledge) -> None:
-        """Let the method choose parameters from the labels of the known classes."""
-        task, shared = self._task(knowledge, self.streams, 0)
-        pack.assign(pack.run("choose", (shared,), knowledge.view, task))
 
     @torch.no_grad()
     def _settled(self, pack: Pack, knowledge: Knowledge, session: int) -> Knowledge:
@@ -260,13 +256,15 @@ class AnsweringAfterLearning(_Learner):
         for steps in self.lesson.courses(self.context.settings.finetune_steps):
             self._take(steps, pack, knowledge, streams, session)
         if issubclass(self.context.method, Finishes):
-            self._finish(pack, knowledge, streams, session)
+            self._change("finish", pack, knowledge, streams, session)
 
     @torch.no_grad()
-    def _finish(self, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> None:
-        """Let the method change its parameters after the steps of a session."""
+    def _change(
+        self, step: str, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
+    ) -> None:
+        """Let the method change its parameters by one of its steps."""
         task, shared = self._task(knowledge, streams, session)
-        pack.assign(pack.run("finish", (shared,), knowledge.view, task))
+        pack.assign(pack.run(step, (shared,), knowledge.view, task))
 
     def _take(
         self, number: int, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int

@@ -176,10 +176,12 @@ class PhaseSettings(
 
     @property
     def rehearsed(self) -> int | None:
-        most = super().rehearsed
-        method = METHODS[self.method]
-        least = method.rereads_from if issubclass(method, RereadsMany) else 1
-        return 0 if most and most < least else most
+        return 0 if self.exemplars else super().rehearsed
+
+    @property
+    def exemplars(self) -> int:
+        most, method = super().rehearsed, METHODS[self.method]
+        return most if most and issubclass(method, RereadsMany) and most < method.rereads_from else 0
 
     @cached_property
     def idle(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from hagmeta.methods.base import Shared, Task
 from hagmeta.packs.pack import stack, stack_padded
@@ -92,4 +93,11 @@ class TaskMaker:
             averaged=stack(averaged),
             support=stack(supports),
             query=stack_padded([s.queries[session] for s in streams]),
+            exemplars=self._exemplars(streams, session),
         ).on(self.graph.device)
+
+    @staticmethod
+    def _exemplars(streams: Sequence[Stream], session: int) -> tuple[Tensor, ...]:
+        """Return the exemplars (seeds, classes, M) of all classes up to `session`, if there are any."""
+        drawn = [s.exemplars[: len(s.met(session))] for s in streams if s.exemplars is not None]
+        return (stack(drawn),) if drawn else ()

@@ -160,6 +160,11 @@ class LabelSettings(TaskSettings):
         """Return the maximum number of labels per class that may be used again; None means all."""
         return {"all": None, "none": 0}[self.rehearsal] if self.rehearsal.isalpha() else int(self.rehearsal)
 
+    @property
+    def exemplars(self) -> int:
+        """Return the number of labels per class that are used again by a method that keeps statistics."""
+        return 0
+
 
 class Protocol(ABC):
     """The rules of one configuration. A protocol does not depend on methods, packs or devices."""
@@ -238,6 +243,10 @@ class Protocol(ABC):
 
     def rehearsed(self, plan: StreamPlan, seed: int) -> Rehearsed | None:
         """Return the nodes of each class whose labels may be used again; None means all."""
+        return None
+
+    def exemplars(self, plan: StreamPlan, seed: int) -> np.ndarray | None:
+        """Return the nodes (classes, M) whose labels a method uses again besides statistics, if it does."""
         return None
 
     @abstractmethod

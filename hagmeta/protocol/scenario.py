@@ -123,6 +123,7 @@ class Stream:
     arrival: np.ndarray  # (nodes,) session in which a node arrives
     readable_from: np.ndarray  # (nodes,) first session in which the label of a node may be read
     rehearsed: Rehearsed | None = None  # if only some labels may be used again
+    exemplars: np.ndarray | None = None  # (classes, M) nodes of them, if statistics are kept too; -1 pads
     guessed: np.ndarray | None = None  # (classes, nodes) pseudo-labelled nodes that extend the supports
 
     @property

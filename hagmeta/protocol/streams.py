@@ -185,8 +185,8 @@ class _Builder:
         readable_from[self.nodes.role == CONTEXT] = NEVER  # they have no labels to read
         plan = StreamPlan(self.nodes, known, arriving, support, role, arrival)
         queries = self.protocol.queries(plan, self.query_rng)
-        rehearsed = self.protocol.rehearsed(plan, self.seed)
-        return Stream(known, arriving, support, queries, arrival, readable_from, rehearsed)
+        again = self.protocol.rehearsed(plan, self.seed), self.protocol.exemplars(plan, self.seed)
+        return Stream(known, arriving, support, queries, arrival, readable_from, *again)
 
     def _arrival(self, there: np.ndarray, arriving: np.ndarray, grows: bool) -> np.ndarray:
         """Return the session (nodes,) in which each node arrives. Nodes without a class do not need one."""

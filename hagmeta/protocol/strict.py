@@ -59,10 +59,19 @@ class Strict(Protocol):
         return self.settings.rehearsed
 
     def rehearsed(self, plan: StreamPlan, seed: int) -> Rehearsed | None:
-        """Draw at most M nodes per class. The draw depends only on the seed and the class."""
-        most = self.most_rehearsed
-        if most is None:
+        return None if self.most_rehearsed is None else self._drawn(plan, seed, self.most_rehearsed)
+
+    def exemplars(self, plan: StreamPlan, seed: int) -> np.ndarray | None:
+        most = self.settings.exemplars
+        if not most:
             return None
+        known, support = self._drawn(plan, seed, most)
+        rows = [*known, *support.reshape(-1, support.shape[-1])]
+        return np.stack([np.pad(nodes, (0, most - len(nodes)), constant_values=-1) for nodes in rows])
+
+    @staticmethod
+    def _drawn(plan: StreamPlan, seed: int, most: int) -> Rehearsed:
+        """Draw at most `most` nodes per class. The draw depends only on the seed and the class."""
 
         def drawn(c: int, nodes: np.ndarray) -> np.ndarray:
             return random_stream(seed, f"rehearsal/{c}").permutation(nodes)[:most]

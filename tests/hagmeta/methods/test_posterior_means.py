@@ -16,7 +16,15 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import make_method, posterior_means
 from hagmeta.methods.base import Sizes, Task
-from hagmeta.methods.posterior_means import TAUGHT, Neighbours, most_confident
+from hagmeta.methods.posterior_means import (
+    DRIFT,
+    MOVES,
+    RETURN,
+    TAUGHT,
+    Neighbours,
+    kept_today,
+    most_confident,
+)
 from hagmeta.nn.head import LABEL_SMOOTHING
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.nn.two_covariances import PRIOR, RIDGE, TOTAL, Evidence, TwoCovariances, Within
@@ -85,8 +93,8 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
     evidence = None
     if gone:
         told[:, :KNOWN] = 0
-        counts, nothing = np.full(KNOWN, float(each)), np.zeros((0, WIDTH))
-        evidence = Evidence(*map(torch.tensor, (means, counts, scatter, [0.0], nothing, nothing[:, 0])))
+        counts, none = np.full(KNOWN, float(each)), np.zeros((0, WIDTH))
+        evidence = Evidence(*map(torch.tensor, (means, counts, scatter, [0.0], none, none[:, 0], none)))
     points, visible = torch.tensor(every), torch.ones(len(every), dtype=torch.float64)
     around = Within(torch.tensor(told), KNOWN, visible, evidence, WIDTH, torch.tensor(chosen))
     later = columns if learns else 0
@@ -171,11 +179,89 @@ def test_the_penalty_is_limited_unless_nodes_of_classes_to_come_are_visible(
 def test_kept_labels_count_less_because_class_means_drift() -> None:
     means, sums = torch.ones(2, 3), torch.full((1, 3), 8.0)
     counts, shots = torch.tensor([5.0, 100.0]), torch.tensor([4.0])
-    aged = Evidence(means, counts, torch.eye(3), torch.zeros(1), sums, shots).aged(0.25)
+    kept = Evidence(means, counts, torch.eye(3), torch.zeros(1), sums, shots, sums[:0])
+    aged = kept.aged(torch.full((len(counts) + len(shots),), 0.25))
     # The mean of n labels has the variance 1/n, and 1/n + 0.25 after the drift.
     torch.testing.assert_close(1 / aged.counts, 1 / counts + 0.25)
     torch.testing.assert_close(1 / aged.shots, 1 / shots + 0.25)
     torch.testing.assert_close(aged.sums / aged.shots.unsqueeze(-1), sums / 4)  # the means stay
+
+
+def kept_and_exemplars() -> tuple[Evidence, Task]:
+    """Of two known classes with 5 and 100 labels and one other with 4; 2, 4 and 4 of them are exemplars."""
+    counts, shots = torch.tensor([5.0, 100.0]), torch.tensor([4.0])
+    sums = torch.full((1, 3), 8.0)
+    kept = Evidence(torch.ones(2, 3), counts, torch.eye(3), torch.zeros(1), sums, shots, torch.ones(3, 3))
+    none = torch.zeros(0, dtype=torch.int64)
+    nodes = torch.tensor([[0, 1, -1, -1], [2, 3, 4, 5], [6, 7, 8, 9], [10, 11, 12, 13]])  # and a new class
+    return kept, Task(none, none, none, none, exemplars=(nodes,))
+
+
+def test_kept_means_move_as_far_as_their_exemplars_tell() -> None:
+    kept, task = kept_and_exemplars()
+    way = torch.tensor([1.0, 2.0, 3.0]).repeat(4, 1)
+    now = kept_today(kept, task, 1 + way)
+    # The posterior of a movement N(0, DRIFT) that was seen with noise: a finite population of n nodes.
+    noise = MOVES * torch.tensor([1 / 2 - 1 / 5, 1 / 4 - 1 / 100, 0.0])
+    posterior = 1 / (1 / DRIFT + 1 / noise)
+    torch.testing.assert_close(now.means, 1 + (posterior / noise)[:2, None] * way[:2])
+    torch.testing.assert_close(1 / now.counts, 1 / kept.counts + posterior[:2])
+    # All labels of the last class are exemplars: its mean is that of today, and no label is discounted.
+    torch.testing.assert_close(now.sums / 4, 2 + way[:1])
+    assert torch.equal(now.shots, kept.shots)
+
+
+def test_without_exemplars_kept_means_stay() -> None:
+    kept, task = kept_and_exemplars()
+    now = kept_today(kept, task._replace(exemplars=()), None)
+    assert torch.equal(now.means, kept.means)
+    torch.testing.assert_close(1 / now.counts, 1 / kept.counts + DRIFT)
+
+
+def test_exemplars_are_the_labels_that_rehearsal_allows(tiny_graph: Dataset, tiny: Tiny) -> None:
+    for most in (2, 49):
+        ours, other = (
+            prepare(tiny(method=method, rehearsal=most), [0, 1], tiny_graph, CPU).scenarios
+            for method in ("posterior-means", "proto-gcn")
+        )
+        for stream, allowed in ((a.test, b.test.rehearsed) for a, b in zip(ours, other, strict=True)):
+            assert stream.exemplars is not None and stream.rehearsed is not None and allowed is not None
+            assert stream.exemplars.shape == (len(stream.met(stream.sessions)), most)
+            assert stream.rehearsed.support.size == 0  # all other statistics are kept
+            expected = [*allowed.known, *allowed.support.reshape(-1, allowed.support.shape[-1])]
+            for nodes, these in zip(stream.exemplars, expected, strict=True):
+                assert nodes[nodes >= 0].tolist() == these.tolist()
+
+
+def test_exemplars_change_answers_unless_nodes_move_at_random(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none, few = (tiny(method="posterior-means", rehearsal=r) for r in ("none", "1"))
+    assert answers(few, tiny_graph) != answers(none, tiny_graph)
+    monkeypatch.setattr(posterior_means, "MOVES", 1e12)
+    assert answers(few, tiny_graph) == answers(none, tiny_graph)
+
+
+def test_the_encoder_goes_back_before_a_session_if_nodes_of_classes_to_come_are_visible(
+    tiny_graph: Dataset, tiny: Tiny
+) -> None:
+    for visibility, returns in (("whole", True), ("arriving", False)):
+        context = prepare(tiny(method="posterior-means", visibility=visibility), [0, 1], tiny_graph, CPU)
+        pack = pretrain(context, None, no_progress)
+        play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+        streams = [scenario.test for scenario in context.scenarios]
+        knowledge, task = context.knowledge.session(streams, 2), context.tasks.session(streams, 2)
+        shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+        learnt = pack.snapshot()
+        with torch.no_grad():
+            pack.assign(pack.run("begin", (shared,), knowledge.view, task))
+        after = pack.snapshot()
+        encoder = [name.removeprefix("encoder.") for name in learnt if name.startswith("encoder.")]
+        for name in encoder if returns else ():
+            origin, value = learnt[f"origin.{name}"], learnt[f"encoder.{name}"]
+            assert torch.equal(after[f"origin.{name}"], origin) and not torch.equal(origin, value)
+            torch.testing.assert_close(after[f"encoder.{name}"] - origin, (1 - RETURN) * (value - origin))
+        assert encoder and all(torch.equal(after[name], learnt[name]) for name in learnt) != returns
 
 
 def test_neighbours_means_and_agreement_are_of_the_visible_graph(
@@ -364,7 +450,10 @@ def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
     )
 
 
-def test_only_the_most_confident_quarter_teaches_if_nodes_of_classes_to_come_are_visible() -> None:
+def test_only_the_most_confident_nodes_teach_if_nodes_of_classes_to_come_are_visible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(posterior_means, "EACH", 1)
     highest = torch.tensor([0.0, 0.9, 0.6, 0.8, 0.7, 0.95, 0.65, 0.55, 0.99])  # the first is not unlabelled
     found = torch.stack([highest, (1 - highest) * (highest > 0)], -1)
     kept = most_confident(found)
@@ -373,6 +462,11 @@ def test_only_the_most_confident_quarter_teaches_if_nodes_of_classes_to_come_are
     assert torch.equal(most_confident(torch.zeros(3, 2)), torch.zeros(3, 2))
     ties = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]])
     assert torch.equal(most_confident(ties), ties * torch.tensor([[1.0], [1.0], [0.0]]))
+    other = torch.cat([found, torch.tensor([[0.4, 0.6], [0.3, 0.7], [0.2, 0.8], [0.1, 0.9]])])
+    # The quarter of all twelve, and the most confident node of the other class.
+    assert most_confident(other).any(-1).nonzero().flatten().tolist() == [1, 5, 8, 12]
+    lower = torch.cat([found, torch.tensor([[0.4, 0.6], [0.3, 0.7]])])
+    assert most_confident(lower).any(-1).nonzero().flatten().tolist() == [5, 8, 10]
 
 
 @pytest.mark.parametrize(("visibility", "some"), [("whole", True), ("arriving", False)])

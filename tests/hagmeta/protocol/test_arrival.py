@@ -230,6 +230,13 @@ def test_nor_where_nodes_arrive_in_all_sessions(
     check_arrival_is_not_used(tiny(method=method, protocol="growing"), tiny_graph, monkeypatch)
 
 
+@pytest.mark.parametrize("way", [{"rehearsal": "1"}, {"visibility": "whole"}], ids=str)
+def test_nor_by_exemplars_or_by_the_encoder_of_session_0(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, way: dict[str, str]
+) -> None:
+    check_arrival_is_not_used(tiny(method="posterior-means", **way), tiny_graph, monkeypatch)
+
+
 def check_arrival_is_not_used(
     config: RunConfig, tiny_graph: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
