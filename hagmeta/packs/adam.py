@@ -43,8 +43,8 @@ class MixedAdam(Adam):
 
     The fused kernel has one rate for each group of tensors, and it needs contiguous ones. So a step copies
     parameters and gradients to arrays with the pack axis first. Each run of members with equal rates is a
-    contiguous part of them, and a group of its own. Results equal those of a pack with equal rates, bit by
-    bit, because it is the same kernel.
+    contiguous part of them, and a group of its own. It is the same kernel as for a pack with equal rates. So
+    results are equal bit by bit on ARM. On x86 the last bits can differ, because parts end elsewhere.
     """
 
     def __init__(self, groups: Sequence[Trained]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -185,7 +186,9 @@ def test_members_with_other_rates_learn_as_packs_of_one_rate_do(
         return pack.parameters
 
     mixed = learnt(rates, decays, own)
-    tolerance = 0.0 if device.type == "cpu" else 1e-5
+    # On x86, the last elements of an array may be rounded differently: they are not vectorised.
+    exact = device.type == "cpu" and platform.machine() != "x86_64"
+    tolerance = 0.0 if exact else 1e-6 if device.type == "cpu" else 1e-5
     for member in range(3):
         alone = {prefix: tuple(np.broadcast_to(r, 3)[member] for r in of) for prefix, of in own.items()}
         expected = learnt(rates[member], decays[member], alone)
