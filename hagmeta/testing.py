@@ -16,6 +16,7 @@ first.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,6 +37,7 @@ from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.pipeline import live as meta_train_and_play
 from hagmeta.pipeline import prepare, pretrain, run, run_members
+from hagmeta.protocol.evaluator import DIGITS
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario
 from hagmeta.sparse.graph import Graph
 
@@ -75,6 +77,9 @@ ROUNDING = 1e-5  # allowed difference between parameters of plain and packed run
 FEW = 0.05
 ADAM = 0.02  # allowed difference for that share
 ACCURACY = 0.005  # allowed share of different predictions
+# Allowed difference between numbers of a record alone and in a pack. On x86, torch rounds the last elements
+# of an array differently, and a pack has other last elements. So the last digit of a diagnostic may differ.
+PACKED = 1.01 * 10.0**-DIGITS if platform.machine() == "x86_64" else 0.0
 
 Reference = str | type[Method]
 Answers = list[list[np.ndarray]]  # by seed and session
@@ -136,9 +141,10 @@ def check_deterministic(method: Reference, *, dataset: Dataset | None = None, **
 
 
 def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
-    """Check that the record of a seed does not depend on the other members of its pack, bit for bit.
+    """Check that the record of a seed does not depend on the other members of its pack.
 
-    These are other seeds, and other values of the settings that the method lists in `differs`.
+    These are other seeds, and other values of the settings that the method lists in `differs`. Records are
+    compared bit for bit. On x86, numbers may differ by 0.0001, because torch rounds differently in a pack.
 
     Args:
         method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
@@ -154,7 +160,7 @@ def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings
         f"when seed {SEED} runs in a pack with others; predict each query from its own row, "
         "because other rows of queries may be padding"
     )
-    _report(method, _unequal(alone, packed), why)
+    _report(method, _unequal(alone, packed, PACKED), why)
     config = resolve(config)
     changed = {
         name: 0.9 * getattr(config, name)
@@ -170,7 +176,7 @@ def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings
             f"when another member of its pack has other values of {', '.join(changed)}; store each number "
             "with hagmeta.packs.values.hold, or take it out of `differs`"
         )
-        _report(method, _unequal(alone, _timeless(record)), why)
+        _report(method, _unequal(alone, _timeless(record), PACKED), why)
 
 
 def check_plain(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
@@ -372,6 +378,17 @@ def _changed(one: Answers, other: Answers, share: float = 0.0) -> str | None:
     return None
 
 
-def _unequal(one: dict[str, Any], other: dict[str, Any]) -> str | None:
-    keys = [key for key in one if one[key] != other.get(key)]
+def _unequal(one: dict[str, Any], other: dict[str, Any], allowed: float = 0.0) -> str | None:
+    keys = [key for key in one if not _equal(one[key], other.get(key), allowed)]
     return f"values in its record change ({', '.join(keys)})" if keys else None
+
+
+def _equal(one: Any, other: Any, allowed: float) -> bool:
+    """Return whether two values of records are equal, if numbers in them may differ by ``allowed``."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= allowed
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_equal(a, b, allowed) for a, b in zip(one, other, strict=True))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key], allowed) for key in one)
+    return bool(one == other)

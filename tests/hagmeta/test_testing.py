@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import hagmeta.testing
 from hagmeta import datasets
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method
@@ -191,6 +192,17 @@ def test_what_depends_on_the_settings_of_other_members_is_found() -> None:
     with pytest.raises(AssertionError, match=r"other values of ridge; store each number with .*hold"):
         check_packs(DiffersInAFloat, features="propagated", smoothing=0.5)
     check_packs("sgc-ridge", features="propagated", smoothing=0.5)
+
+
+@pytest.mark.parametrize(("difference", "is_rounding"), [(1e-4, True), (2e-4, False)])
+def test_numbers_of_records_may_differ_by_what_is_allowed(difference: float, is_rounding: bool) -> None:
+    one = {"seed": 3, "diagnostics": {"share": [0.2, None, 0.3]}, "classes": [[1, 2]]}
+    other = {"seed": 3, "diagnostics": {"share": [0.2, None, 0.3 + difference]}, "classes": [[1, 2]]}
+    assert hagmeta.testing._unequal(one, one) is None
+    assert hagmeta.testing._unequal(one, other) is not None
+    assert (hagmeta.testing._unequal(one, other, 1.01e-4) is None) == is_rounding
+    for changed in ({"seed": 4}, {"classes": [[1]]}, {"diagnostics": {"other": [0.2, None, 0.3]}}):
+        assert hagmeta.testing._unequal(one, one | changed, 1.01e-4) is not None
 
 
 def test_what_breaks_in_plain_mode_is_found() -> None:
