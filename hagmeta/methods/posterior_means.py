@@ -86,8 +86,7 @@ class PosteriorMeansSettings(ClosedFormSettings):
     def without_effect(self) -> Mapping[str, str]:
         # Steps of the encoder would invalidate the statistics that are kept from earlier sessions.
         stays = "features" if self.features == "propagated" else "rehearsal" if self.rehearsed == 0 else ""  # type: ignore[attr-defined]
-        idle = dict.fromkeys(("finetune_steps", "finetune_rate"), stays) if stays else {}
-        return idle | ({"limited_penalty": "visibility"} if self.visibility == "whole" else {})  # type: ignore[attr-defined]
+        return dict.fromkeys(("finetune_steps", "finetune_rate"), stays) if stays else {}
 
 
 def transductive_clause(names: Iterable[str]) -> str:
@@ -167,7 +166,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         self.returns = self.doubts and self.learns
         if self.returns:
             self.origin = copy.deepcopy(self.encoder).requires_grad_(False)  # the encoder of session 0
-        self.limits = settings.limited_penalty and not self.doubts  # with them it loses on validation nodes
+        self.limits = settings.limited_penalty
         self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
 
     @classmethod
@@ -263,7 +262,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         return {"chosen_shrinkage": chosen} if self.plays else {}
 
     def classify(self, shared: Shared, encoded: tuple[Tensor | None, View], task: Task) -> Tensor:
-        logits, _, _ = self._answers(shared, *encoded, task)
+        logits, _, _ = self._answers(shared, *encoded, task, "answer_one")
         return (CERTAINTY * logits[task.query]).log_softmax(-1)
 
     def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
@@ -295,7 +294,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         learnt, view = self.encode(shared, view, None)
         if learnt is None:
             return ()
-        logits, labels, free = self._answers(shared, learnt, view, task)
+        logits, labels, free = self._answers(shared, learnt, view, task, "teach_one")
         found = logits.softmax(-1) * free
         if self.doubts:
             found = most_confident(found)
@@ -313,11 +312,14 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         return -(shares * logits.log_softmax(-1)).sum() / len(rows), logits[task.query]
 
     def _answers(
-        self, shared: Shared, learnt: Tensor | None, view: View, task: Task
+        self, shared: Shared, learnt: Tensor | None, view: View, task: Task, step: str
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits and readable labels (nodes, classes), and which nodes (nodes, 1) are unlabelled."""
+        """Return logits and readable labels (nodes, classes), and which nodes (nodes, 1) are unlabelled.
+
+        `step` is the method that computes them for one seed.
+        """
         seedwise = self._seedwise(shared, learnt, view, task)
-        logits, free = one_by_one(self, "answer_one", shared.graph, *seedwise)
+        logits, free = one_by_one(self, step, shared.graph, *seedwise)
         return logits, seedwise[1], free
 
     def _seedwise(
@@ -327,8 +329,20 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         settled = view.settled or self.settle(shared, view, task)
         return _bare(view), labels_of(shared, view, task), settled, learnt, _bare_task(task)
 
-    def answer_one(
+    def answer_one(self, *seedwise: Any) -> tuple[Tensor, Tensor]:
+        """Return the predictions of one seed, as `_answers_of`."""
+        return self._answers_of(self.limits, *seedwise)
+
+    def teach_one(self, *seedwise: Any) -> tuple[Tensor, Tensor]:
+        """Return the predictions of one seed that train the encoder, as `_answers_of`.
+
+        A limited penalty lets new classes win more nodes. Nodes of classes to come should not be among them.
+        """
+        return self._answers_of(self.limits and not self.doubts, *seedwise)
+
+    def _answers_of(
         self,
+        limits: bool,
         graph: Graph,
         view: View,
         labels: Tensor,
@@ -336,12 +350,15 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         learnt: Tensor | None,
         task: Task,
     ) -> tuple[Tensor, Tensor]:
-        """Return logits (nodes, classes) of one seed, and which nodes (nodes, 1) are unlabelled."""
+        """Return logits (nodes, classes) of one seed, and which nodes (nodes, 1) are unlabelled.
+
+        `limits` tells whether the penalty for an uncertain class mean is limited.
+        """
         rows, within, model = self._model(graph, view, labels, settled, learnt, task)
         known, count, total = within.known, within.count, model.total
         labelled = labels.amax(-1, keepdim=True)  # not the sum: a mislabelled node can have two labels
         free = view.learnable.unsqueeze(-1) * (1 - labelled)
-        if self.limits:
+        if limits:
             model.limit_penalty(free[rows, 0], EXCESS / (TEMPERATURE / 2))
         likely = labels.new_zeros(len(labels), len(count) + self.background)  # not used for hidden nodes
         likely[rows, : len(count)] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
