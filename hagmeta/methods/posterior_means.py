@@ -142,8 +142,8 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         # unlabelled nodes belong to no class, and kept labels count less. 9: with `visibility: whole`, only
         # the most confident unlabelled nodes train the encoder. 10: the penalty for an uncertain mean is
         # limited where shrinkage makes the covariance too large. 11: kept class means move with exemplars.
-        # With `visibility: whole`, 25 nodes of each class train the encoder too, and it goes back towards
-        # that of session 0.
+        # With `visibility: whole`, 25 nodes of each class train the encoder too, it goes back towards that
+        # of session 0, and the penalty is limited in predictions.
         revision=11,
     )
     session_learning = SessionLearning.ANSWERS
