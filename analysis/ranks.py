@@ -40,7 +40,7 @@ def rank_tables(results: Results) -> Iterator[Table]:
         yield Table(
             name=slug("ranks", ranking.setting, ranking.where),
             section="comparison",
-            title=f"Does the order of methods depend on {ranking.setting}? {ranking.where}",
+            title=f"{_question(ranking)} {ranking.where}",
             caption=(
                 "Accuracy at the last session and its rank; all other settings have their defaults. "
                 f"{INTERVAL} {DIFFERENCES} {tests.words} "
@@ -53,9 +53,21 @@ def rank_tables(results: Results) -> Iterator[Table]:
             ],
             rows=rows,
             numbers=pd.DataFrame(numbers),
-            notes=[*(rank_words(ranking, value) for value in rest), CHANCE, *ranking.notes],
+            notes=[*_about_ranks(ranking), *ranking.notes],
             leaks=ranking.leaks,
         )
+
+
+def _question(ranking: Ranking) -> str:
+    if len(ranking.rivals) > 1:
+        return f"Does the order of methods depend on {ranking.setting}?"
+    return f"Does {ranking.setting} matter?"
+
+
+def _about_ranks(ranking: Ranking) -> list[str]:
+    if len(ranking.rivals) < 2:
+        return []
+    return [*(rank_words(ranking, value) for value in ranking.values[1:]), CHANCE]
 
 
 def rank_words(ranking: Ranking, value: str) -> str:

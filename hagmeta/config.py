@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import Field, dataclass, fields, make_dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from hagmeta.common.errors import UserError, choose
 from hagmeta.common.home import home
 from hagmeta.common.identity import is_identity, without_hash
 from hagmeta.common.records import config_hash
+from hagmeta.common.scopes import METHOD, Scopes, scopes_in
 from hagmeta.common.settings import ALWAYS, BY_METHOD, Settings, written
 from hagmeta.datasets import DatasetSettings
 from hagmeta.datasets.prepared import file_identity
@@ -142,6 +143,11 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         births = _births(settings_of(type(self)))
         return {name: birth for name, birth in births.items() if self.applies(name)}
 
+    def scopes(self) -> dict[str, str]:
+        """Return the settings of the task and of the labels, each with its scope."""
+        scopes = {name: item.metadata["scope"] for name, item in settings_of(type(self)).items()}
+        return {name: scope for name, scope in scopes.items() if scope != METHOD}
+
     def revisions(self) -> dict[str, int]:
         """Return revisions of dataset, method and protocol that are above 1. They are part of the hash."""
         all_three = {
@@ -236,6 +242,11 @@ def owners_of(kind: type[RunConfig]) -> dict[str, type[Settings]]:
 
 
 SETTINGS = settings_of(RunConfig)
+
+
+def scopes_of(configs: Iterable[RunConfig]) -> Scopes:
+    """Return the settings of the task and of the labels that `configs` have."""
+    return scopes_in({"scopes": config.scopes()} for config in configs)
 
 
 def all_settings() -> dict[str, Field[Any]]:

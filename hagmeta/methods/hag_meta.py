@@ -33,26 +33,29 @@ from hagmeta.sparse.graph import View
 class HagMetaSettings(MethodSettings):
     """Settings of HAG-Meta: its three parts, each of which can be switched off, and its loss."""
 
-    gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning (GPIL)")
+    gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning (GPIL)", scope="method")
     instead_of_gpil: str = setting(
         "nothing",
         "if gpil is off: start the sessions at once (nothing), or first train supervised on the labels that"
         " GPIL would use (supervised)",
+        scope="method",
         choices=("nothing", "supervised"),
         recorded_idle=False,
         birth="nothing",
     )
-    nla: bool = setting(True, "weight support nodes by node-level attention (NLA)")
-    tla: bool = setting(True, "weight the loss by task-level attention (TLA)")
+    nla: bool = setting(True, "weight support nodes by node-level attention (NLA)", scope="method")
+    tla: bool = setting(True, "weight the loss by task-level attention (TLA)", scope="method")
     loss: str = setting(
         "categorical",
         "cross-entropy (categorical), or the binary form printed in the paper (binary)",
+        scope="method",
         choices=("categorical", "binary"),
     )
     nla_degree: str = setting(
         "visible",
         "multiply NLA's scores by log(visible neighbours + 1) (visible), or by log(neighbours in the whole"
         " graph) (whole)",
+        scope="method",
         choices=("visible", "whole"),
         birth="visible",
     )
@@ -62,6 +65,7 @@ class HagMetaSettings(MethodSettings):
         " (share), or softmax without sigmoids (plain). Controls: softmax weights shifted to the next support"
         " (permuted), constant scores times log-degree (degree), or the weights that bring the prototype"
         " closest to the mean of all train nodes of the class (oracle)",
+        scope="method",
         choices=("softmax", "share", "plain", "permuted", "degree", "oracle"),
         birth="softmax",
     )
@@ -69,6 +73,7 @@ class HagMetaSettings(MethodSettings):
         "common",
         "learning rate of NLA in meta-training, or common (learning_rate); in sessions its ratio to"
         " finetune_rate is the same",
+        scope="method",
         words=("common",),
         fractions=True,
         above=0,
@@ -78,6 +83,7 @@ class HagMetaSettings(MethodSettings):
     nla_decay: str = setting(
         "common",
         "weight decay of NLA in meta-training and sessions, or common (weight_decay)",
+        scope="method",
         words=("common",),
         fractions=True,
         at_least=0,
@@ -89,30 +95,35 @@ class HagMetaSettings(MethodSettings):
         "how tasks are weighted: by TLA (learnt), equally (uniform), without gradients through the weights"
         " (stopped), with TLA's gradients reversed, so that hard tasks gain weight (flipped), or by TLA times"
         " the number of classes in the task (sizes)",
+        scope="method",
         choices=("learnt", "uniform", "stopped", "flipped", "sizes"),
         birth="learnt",
     )
     tla_layers: str = setting(
         "three",
         "number of linear layers that TLA applies to the base-class prototypes",
+        scope="method",
         choices=("three", "two"),
         birth="three",
     )
     tla_tasks: str = setting(
         "transposed",
         "how TLA arranges the prototypes of earlier tasks: transposed, or reshaped, which scrambles them",
+        scope="method",
         choices=("transposed", "reshaped"),
         birth="transposed",
     )
     tla_vectors: str = setting(
         "linear",
         "TLA's task vectors: linear, or with ReLU and dropout (relu), drawn twice for the newest task",
+        scope="method",
         choices=("linear", "relu"),
         birth="linear",
     )
     tla_gradients: str = setting(
         "fresh",
         "gradients of TLA: of the current step (fresh), or accumulated over all steps so far (summed)",
+        scope="method",
         choices=("fresh", "summed"),
         birth="fresh",
     )

@@ -33,6 +33,7 @@ class InputSettings(Settings):
     inputs: str = setting(
         BY_METHOD,
         "features as given (raw) or, for word counts, tf-idf or its SVD, fitted on the initial nodes",
+        scope="method",
         choices=("raw", "tf-idf", "svd"),
         birth="raw",
     )
