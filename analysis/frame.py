@@ -117,8 +117,9 @@ class Results:
             own = runs[[key in given for given in runs["given"]]]
             for value, same in own.groupby(key, sort=False):
                 there = list(dict.fromkeys(same["dataset"]))
-                everywhere = len(same) == len(runs)
-                found.append(f"{key} {readable(value)}" + f" on {datasets_words(there)}" * (not everywhere))
+                others = set(runs["dataset"]) - set(there)
+                some = f" on {datasets_words(there)}" if others else " in some runs"
+                found.append(f"{key} {readable(value)}" + some * (len(same) < len(runs)))
         return found
 
     @cached_property

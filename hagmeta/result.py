@@ -302,8 +302,9 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
     """Compare results seed by seed, with the tests and verdicts of the report.
 
     Args:
-        *results: Two or more results of `hagmeta.run`. They must have the same graph, protocol, classes, N
-            and K. The last one is the reference: ``compare(a, b)`` shows a minus b.
+        *results: Two or more results of `hagmeta.run`. They must have the same task: the same graph,
+            protocol, classes, N, K and so on. Different methods must have the same labels (``rehearsal``).
+            The last one is the reference: ``compare(a, b)`` shows a minus b.
         references: Compare one or more results with the reference results instead. True or
             ``"defaults"`` compares with the defaults of methods, ``"tuned"`` with tuned methods.
 
@@ -313,7 +314,7 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
         Differences of averages over sessions have intervals but no tests.
 
     Raises:
-        UserError: The results have different tasks, or two of them have the same configuration. With
+        UserError: The results have different tasks or labels, or two have the same configuration. With
             `references`: the references have another task, or fewer than three seeds in common.
 
     Example:
