@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, make_dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from hagmeta.nn.encoders import ENCODERS
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import PROTOCOLS, make_protocol
 from hagmeta.protocol.scenario import LEAST_BASE
-from hagmeta.protocol.splits import proposed_classes
+from hagmeta.protocol.splits import SplitFor, common_classes
 from hagmeta.protocol.streams import check_ways, half_of
 
 IDENTITY = ("dataset", "method", "protocol")  # listed before all other settings
@@ -299,11 +299,9 @@ def resolve(config: RunConfig) -> RunConfig:
             f"novel-train and novel-test classes in the class_order of {without_hash(config.dataset)}."
         )
     if classes is None:
-        files = tuple(
-            file_identity(path) for path in datasets.files_at_hand(config.dataset) if path.is_file()
+        classes, small = _proposed(
+            config.dataset, (SplitFor(n_way, k_shot, config.protocol, config.query_shot),)
         )
-        proposed = _proposed(config.dataset, files, n_way, k_shot, config.protocol, config.query_shot)
-        classes, small = proposed
         drop_small = drop_small or small > 0
         proposal = f"using classes {' '.join(map(str, classes))} (base, novel-train, novel-test), because "
         proposal += f"{without_hash(config.dataset)} has no class split; the largest classes are base"
@@ -339,13 +337,36 @@ def _check_episodes(config: RunConfig) -> None:
         )
 
 
-@lru_cache(maxsize=1000)
-def _proposed(
-    dataset: str, files: tuple[str, ...], n_way: int, k_shot: int, protocol: str, query_shot: int | None
-) -> tuple[tuple[int, int, int], int]:
+def common_split(configs: Sequence[RunConfig]) -> tuple[tuple[int, int, int], int]:
+    """Propose one class split for resolved configurations of a graph, as `resolve` does for each alone.
+
+    Return the split, and the number of classes that are too small for one of the configurations.
+    """
+    tasks = [
+        SplitFor(config.n_way or 0, config.k_shot or 0, config.protocol, config.query_shot)
+        for config in configs
+    ]
+    return _proposed(configs[0].dataset, tuple(sorted(set(tasks))))
+
+
+def is_proposed(config: RunConfig) -> bool:
+    """Return whether `resolve` proposes the class split of `config`."""
+    given = config.classes or datasets.describe(config.dataset, Path()).class_split
+    return given is None and config.split != "fixed"
+
+
+def _proposed(dataset: str, tasks: tuple[SplitFor, ...]) -> tuple[tuple[int, int, int], int]:
     """Return a class split for a graph without one, and how many of its classes are too small."""
+    files = tuple(file_identity(path) for path in datasets.files_at_hand(dataset) if path.is_file())
+    return _proposed_once(dataset, files, tasks)
+
+
+@lru_cache(maxsize=1000)
+def _proposed_once(
+    dataset: str, files: tuple[str, ...], tasks: tuple[SplitFor, ...]
+) -> tuple[tuple[int, int, int], int]:
     graph = datasets.load(dataset, home() / "data")
-    classes = proposed_classes(graph, n_way, k_shot, protocol, query_shot)
+    classes = common_classes(graph, tasks)
     return classes, graph.num_classes - sum(classes)
 
 

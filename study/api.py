@@ -102,6 +102,8 @@ def _launch(space: Space, options: LaunchOptions, console: Console) -> StudyOutc
         graphs = _check_data(space.resolved)
         with _results(options, space.name, graphs, console) as store:
             check_unchanged(store, space.resolved)
+            for note in space.notes:
+                console.print(f"note: {note}", style="yellow", soft_wrap=True)
             run = _dry_run if options.dry_run else _run
             return StudyOutcome(run(space, store, options, console), store.folder)
 
