@@ -155,6 +155,8 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
     nodes. For TLA, the base classes are the first task, and groups of N other classes are the later tasks.
     There are no supports for NLA to weight, so its parameters keep their initial values until the sessions.
 
+    The methods page lists all differences from the paper in one table.
+
     Labels: in a session, prototypes and fine-tuning read the supports of the session. Of earlier classes they
     read the train nodes and supports that `rehearsal` allows: all, or M per class. With `rehearsal: none`
     earlier prototypes, with NLA's weights in them, stay as their session left them. Then only the held-out
@@ -252,7 +254,7 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
         logits, prototypes = self._answer(shared, self.encode(shared, view, key), task)
         weights = torch.ones_like(logits[0])
         if self.task_attention is not None:
-            weights = weights + self.task_attention(prototypes, shared.task_sizes, part(key, 2))  # Eq. 13
+            weights = weights + self.task_attention(prototypes, shared.task_sizes, part(key, 2))  # Eq. 8
         return self.criterion(logits, target, weights), logits
 
     def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
@@ -283,7 +285,7 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
     def _prototypes(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor:
         """Return prototypes (classes, width), given embedded supports (classes, shots, width)."""
         weights = self._weights(shared, encoded, task, support)
-        few = support.mean(-2) if weights is None else weighted_prototypes(support, weights)  # Eqs. 2 and 11
+        few = support.mean(-2) if weights is None else weighted_prototypes(support, weights)  # Eqs. 2 and 13
         return after_known(few, encoded.embedding, shared.class_means, task.averaged, task.kept)
 
     def _weights(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor | None:
@@ -306,7 +308,7 @@ def categorical_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 def binary_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    """Return the loss as printed in the paper (Eqs. 12 and 13): one binary decision per class."""
+    """Return the loss as printed in the paper (Eqs. 7 and 8): one binary decision per class."""
     log_yes = logits.log_softmax(-1)
     log_no = torch.log1p(-log_yes.exp().clamp(max=1 - 1e-6))
     truth = F.one_hot(target, logits.shape[-1])
