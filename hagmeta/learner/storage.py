@@ -36,7 +36,7 @@ from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.base import Sizes
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import Parameters
-from hagmeta.sparse.inputs import Fit, narrow_kind, width_of
+from hagmeta.sparse.inputs import Fit, narrow_inputs, width_of
 
 KIND = "hagmeta-learner"
 DEFAULT_ENCODER = "gcn"  # of methods that have none
@@ -94,7 +94,7 @@ def _header(state: State) -> dict[str, Any]:
         "base": evidence.base,
         "played": evidence.played,
         "sessions": evidence.sessions,
-        "columns": [columns.count, columns.names, columns.sparse, columns.counts],
+        "columns": [columns.count, columns.names, columns.sparse, columns.kind],
         "slots": [[_plain(node), slot, int(node in state.left)] for node, slot in state.slots.items()],
         "nodes": state.nodes,
         "memory": [[[_plain(n) for n in nodes] for nodes in session] for session in state.memory],
@@ -143,7 +143,7 @@ def _check_plugins(path: Path, header: Mapping[str, Any]) -> None:
 
 
 def _state(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> State:
-    count, names, sparse, counts = header["columns"]
+    count, names, sparse, kind = header["columns"]
     return State(
         config=resolve(RunConfig.from_record(header["settings"])),
         seed=int(header["seed"]),
@@ -155,7 +155,7 @@ def _state(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> State
             played=[int(c) for c in header["played"]],
             sessions=[int(size) for size in header["sessions"]],
         ),
-        columns=Columns(int(count), names and tuple(names), bool(sparse), bool(counts)),
+        columns=Columns(int(count), names and tuple(names), bool(sparse), kind),
         slots={node: int(slot) for node, slot, _ in header["slots"]},
         left={node for node, _, left in header["slots"] if left},
         nodes=int(header["nodes"]),
@@ -193,7 +193,7 @@ def _check(state: State) -> None:
         base_classes=len(evidence.base),
         n_way=ways,
         classes=classes,
-        narrow=width_of(narrow_kind(columns.counts), columns.count),
+        narrow=narrow_inputs(columns.kind, columns.count)[1],
         nodes=state.nodes,
     )
     fresh = make_method(config, sizes, state.seed).state_dict()

@@ -15,7 +15,7 @@ import torch
 from hagmeta.api import as_dataset
 from hagmeta.common.errors import UserError, shown
 from hagmeta.datasets.base import UNLABELLED, Dataset
-from hagmeta.datasets.clean import Features
+from hagmeta.datasets.features import Features, Kind
 
 NodeId = Any  # a string, an integer, or another hashable value
 MOST_NAMED = 5  # names in a message
@@ -44,12 +44,12 @@ class Columns:
     count: int
     names: tuple[str, ...] | None
     sparse: bool
-    counts: bool  # whether they look like word counts
+    kind: Kind  # see `Dataset.kind`
 
     @classmethod
     def of(cls, dataset: Dataset) -> Columns:
         sparse = not isinstance(dataset.features, np.ndarray)
-        return cls(dataset.num_features, dataset.feature_names, sparse, dataset.has_counts)
+        return cls(dataset.num_features, dataset.feature_names, sparse, dataset.kind)
 
 
 def as_graph(data: Any) -> Dataset:
@@ -126,11 +126,10 @@ def make_table(dataset: Dataset, known: Mapping[NodeId, int], columns: Columns) 
         class_names=(),
         node_ids=None,
         feature_names=None,
+        kind=columns.kind,  # later graphs are read as the first one was
         class_order=None,
         supports=None,
     )
-    # A cached property: later graphs are read as the first one was.
-    vars(changed)["has_counts"] = columns.counts
     return Table(changed, rows)
 
 
@@ -168,7 +167,7 @@ def _aligned(dataset: Dataset, columns: Columns) -> Features:
         features = scipy.sparse.csr_matrix(features)
     elif not columns.sparse and not isinstance(features, np.ndarray):
         features = features.toarray()
-    if columns.counts and features.min() < 0:
+    if columns.kind == "counts" and features.min() < 0:
         raise UserError(
             f"{dataset.name} has negative features, but the learner was fitted on counts; expected counts."
         )
@@ -180,7 +179,7 @@ def _by_name(dataset: Dataset, given: Sequence[str], columns: Columns, wanted: S
         return dataset.features
     place = {name: number for number, name in enumerate(given)}
     missing = [name for name in wanted if name not in place]
-    if missing and not columns.counts:
+    if missing and columns.kind != "counts":
         raise UserError(
             f"{dataset.name} lacks {_named(missing)}, which the learner was fitted on; give all columns."
         )

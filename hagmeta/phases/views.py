@@ -20,7 +20,7 @@ from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import Protocol
 from hagmeta.protocol.scenario import Scenario
 from hagmeta.sparse.graph import Graph, View
-from hagmeta.sparse.inputs import Inputs, narrow_kind, width_of
+from hagmeta.sparse.inputs import Inputs, narrow_inputs, width_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Views:
             base_classes=len(scenario.split.base),
             n_way=n_way,
             classes=scenario.num_classes,
-            narrow=width_of(narrow_kind(self.graph.has_counts), self.graph.num_features),
+            narrow=self._narrow_inputs[1],
             nodes=self.graph.num_nodes,
         )
 
@@ -105,15 +105,19 @@ class Views:
             return ()
         if not method.narrow_columns(self.settings, self.sizes.narrow):
             return ()
-        kind = narrow_kind(self.graph.has_counts)
+        kind, _ = self._narrow_inputs
         return self.inputs if kind == self.settings.inputs else self._made(kind)
 
     @property
+    def _narrow_inputs(self) -> tuple[str, int]:
+        return narrow_inputs(self.graph.kind, self.graph.num_features)
+
+    @property
     def _refits_words(self) -> bool:
-        """Whether reduced inputs are computed again from the words visible in each session."""
+        """Whether reduced inputs are computed again from what is visible in each session."""
         method = METHODS[self.settings.method]
         refits = issubclass(method, OnNarrowInputs) and method.refits_words(self.settings)
-        return refits and self.graph.has_counts
+        return refits and self._narrow_inputs[0] == "svd"
 
     def _made(self, kind: str) -> tuple[Tensor, ...]:
         if kind == "raw":
