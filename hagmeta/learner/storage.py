@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import torch
 
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files import check_writable, writing, written_whole
+from hagmeta.common.outputs import Kind
 from hagmeta.common.version import __version__
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.clean import one_line
@@ -39,12 +41,21 @@ from hagmeta.packs.pack import Parameters
 from hagmeta.sparse.inputs import Fit, narrow_kind, width_of
 
 KIND = "hagmeta-learner"
+START = b'{"kind": "hagmeta-learner"'  # of the header
 DEFAULT_ENCODER = "gcn"  # of methods that have none
 VERSION = 1  # increase it when older code cannot read newer files
 
 
 class OtherRevisionWarning(UserWarning):
     """The method has changed since the learner was saved. Its predictions may differ."""
+
+
+def _is_learner(path: Path) -> bool:
+    with zipfile.ZipFile(path) as archive, archive.open("header.npy") as file:
+        return START in file.read(1000)
+
+
+LEARNER = Kind("a saved learner", _is_learner)
 
 
 def save(state: State, path: Path) -> None:
