@@ -121,7 +121,8 @@ def _predict(arguments: Sequence[str]) -> None:
     inputs = [options.learner, *_inputs(options)]
     check_output("--out", options.out, PREDICTIONS, inputs=inputs, force=options.force)
     learner = _loaded(options)
-    check_unknown(options.unknown, learner.classes_, "--unknown")
+    if options.unknown is not None:
+        check_unknown(options.unknown, learner.classes_, "--unknown")
     with _told():
         graph = _graph(options, labelled=False)
         nodes, probabilities = learner.probabilities(graph)

@@ -97,6 +97,17 @@ def test_predict_never_replaces_an_input(
     assert learner.read_bytes() == own.read_bytes()
 
 
+def test_ids_in_predictions_are_those_in_the_table(saved: bytes, tmp_path: Path) -> None:
+    learner, nodes, out = tmp_path / "learner", tmp_path / "nodes.csv", tmp_path / "out.csv"
+    learner.write_bytes(saved)
+    files = write(tmp_path, clear_graph(), None, range(200))
+    nodes.write_text(nodes.read_text().replace("\nn190,", '\n" n190 ",').replace("\nn191,", "\nn191\t,"))
+    assert main(["predict", str(learner), *files, "--out", str(out), "--device", "cpu"]) == 0
+    given = [row["id"] for row in csv.DictReader(nodes.open(newline=""))]
+    assert [row["node"] for row in csv.DictReader(out.open(newline=""))] == given
+    assert {" n190 ", "n191\t"} < set(given)  # edges name both without blanks
+
+
 def test_learn_in_place_keeps_a_link(saved: bytes, tmp_path: Path) -> None:
     kept, link = tmp_path / "kept" / "week1", tmp_path / "learner"
     kept.parent.mkdir()
