@@ -365,11 +365,21 @@ class Learner:
         Raises:
             UserError: The file is missing, damaged, from a newer version, or not a saved learner.
         """
-        for plugin, registry in ((method, METHODS), (encoder, ENCODERS)):
-            if plugin is not None:
-                registry.name_of(plugin)
-        state = load(expanded(os.fspath(path)))
-        learner = cls(state.config.method, seed=state.seed, device=device)
+        given: dict[str, str] = {}
+        if method is not None:
+            given["method"] = METHODS.name_of(method)
+        if encoder is not None:
+            given["encoder"] = ENCODERS.name_of(encoder)
+        target, chosen = expanded(os.fspath(path)), as_device(device)
+        state = load(target, given)
+        own = {key: value for key, value in state.config.canonical().items() if key not in NOT_HERE}
+        try:
+            learner = cls(seed=state.seed, device=chosen, **own)
+            unchanged = learner._resolved(state.evidence.known) == state.config
+        except UserError as error:
+            raise UserError(f"{target}: the saved learner is damaged ({error}).") from None
+        if not unchanged:
+            raise UserError(f"{target}: the saved learner is damaged (it has settings that no learner has).")
         learner._config, learner._state = state.config, state
         return learner
 

@@ -100,20 +100,14 @@ class Views:
     @cached_property
     def narrow(self) -> tuple[Tensor, ...]:
         """The reduced inputs of each seed, if the method propagates them."""
-        method = METHODS[self.settings.method]
-        if not issubclass(method, OnNarrowInputs) or self._refits_words:
+        kind = narrow_inputs(self.settings, self.graph.has_counts, self.sizes.narrow)
+        if not kind:
             return ()
-        if not method.narrow_columns(self.settings, self.sizes.narrow):
-            return ()
-        kind = narrow_kind(self.graph.has_counts)
         return self.inputs if kind == self.settings.inputs else self._made(kind)
 
     @property
     def _refits_words(self) -> bool:
-        """Whether reduced inputs are computed again from the words visible in each session."""
-        method = METHODS[self.settings.method]
-        refits = issubclass(method, OnNarrowInputs) and method.refits_words(self.settings)
-        return refits and self.graph.has_counts
+        return _refits_words(self.settings, self.graph.has_counts)
 
     def _made(self, kind: str) -> tuple[Tensor, ...]:
         if kind == "raw":
@@ -127,3 +121,23 @@ class Views:
 
     def _stacked(self, made: list[Inputs]) -> tuple[Tensor, ...]:
         return tuple(stack(part).to(self.graph.device) for part in zip(*made, strict=True))
+
+
+def narrow_inputs(settings: PhaseSettings, has_counts: bool, columns: int) -> str:
+    """Return the kind of reduced inputs that a method propagates; empty if they are not the same throughout.
+
+    Args:
+        settings: The resolved configuration.
+        has_counts: Whether the features are counts.
+        columns: The number of columns of reduced inputs.
+    """
+    method = METHODS[settings.method]
+    if not issubclass(method, OnNarrowInputs) or _refits_words(settings, has_counts):
+        return ""
+    return narrow_kind(has_counts) if method.narrow_columns(settings, columns) else ""
+
+
+def _refits_words(settings: PhaseSettings, has_counts: bool) -> bool:
+    """Return whether reduced inputs are computed again from the words visible in each session."""
+    method = METHODS[settings.method]
+    return issubclass(method, OnNarrowInputs) and method.refits_words(settings) and has_counts
