@@ -133,13 +133,16 @@ def _predict(arguments: Sequence[str]) -> None:
         written_whole(options.out) as partial,
         partial.open("w", encoding="utf-8", newline="") as file,
     ):
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(HEADER)
+        plain = csv.writer(file, lineterminator="\n")
+        # Before Python 3.13, a carriage return is not quoted.
+        quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain.writerow(HEADER)
         for node, row, strange in zip(nodes, probabilities, unknown, strict=True):
             chosen = range(len(classes)) if options.all else [int(row.argmax())]
             renamed = options.unknown is not None and strange > LIKELY
             for c in chosen:
                 name = options.unknown if renamed else classes[c]
+                table = quoted if "\r" in f"{node}{name}" else plain
                 table.writerow([node, name, f"{row[c]:.{DIGITS}f}", f"{strange:.{DIGITS}f}"])
     print(f"wrote {options.out}: {len(nodes):,} nodes, {len(classes)} classes")
 

@@ -82,13 +82,20 @@ LEARNER = Kind("a saved learner", _is_learner)
 
 def save(state: State, path: Path) -> None:
     """Write `state` to `path`. The file appears only when it is complete."""
-    # Names of features may hold lone surrogates.
-    header = json.dumps(_header(state), ensure_ascii=False).encode(errors="surrogatepass")
-    arrays = {HEADER: np.frombuffer(header, dtype=np.uint8)}
+    arrays: dict[str, np.ndarray] = {}
     for group, parameters in (("parameters", state.parameters), ("before", state.before)):
         arrays |= {f"{group}/{name}": value.numpy() for name, value in parameters.items()}
     for kind, fit in state.fits.items():
         arrays |= {f"fits/{kind}/{name}": each for name, each in fit._asdict().items() if each is not None}
+    try:
+        # Names of features may hold lone surrogates.
+        header = json.dumps(_header(state), ensure_ascii=False).encode(errors="surrogatepass")
+        check_header(parsed(header))  # what cannot be loaded is not written
+        for name, array in arrays.items():
+            _check_finite(name, array)
+    except ValueError as error:
+        raise UserError(f"the learner cannot be saved: {one_line(error).rstrip('.')}.") from None
+    arrays = {HEADER: np.frombuffer(header, dtype=np.uint8), **arrays}
     check_writable("learner", path)
     with writing("learner", path), written_whole(path) as partial, partial.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
@@ -151,8 +158,7 @@ def _header(state: State) -> dict[str, Any]:
 def _plain(node: NodeId) -> str | int:
     if isinstance(node, bool) or not isinstance(node, str | int):
         raise UserError(
-            f"node id {shown(node)} is of type {type(node).__name__}; a learner can only be saved if ids are "
-            "strings or whole numbers."
+            f"node id {shown(node)} is of type {type(node).__name__}; expected a string or a whole number."
         )
     return node
 
@@ -175,6 +181,11 @@ def _array(content: bytes) -> np.ndarray:
     file.seek(0)
     array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
     return array
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{shown(name)} holds numbers that are not finite")
 
 
 def _read_header(path: Path, content: bytes) -> dict[str, Any]:
@@ -231,6 +242,7 @@ def _read(
             arrays[name] = _array(_content(archive, entries[name]))
             if (arrays[name].shape, arrays[name].dtype) != forms[name][:2]:
                 raise ValueError(f"{shown(name)} has another shape or type")
+            _check_finite(name, arrays[name])
     except Exception as error:  # code of a method can raise any error for odd sizes
         raise _damaged(path, error) from None
     return replace(

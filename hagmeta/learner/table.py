@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -88,7 +89,8 @@ def _with_ids(dataset: Dataset, given: Any, source: str) -> Dataset:
     if not is_unicode("".join(node for node in ids if isinstance(node, str))):
         wrong = next(node for node in ids if isinstance(node, str) and not is_unicode(node))
         raise UserError(f"{source} holds {shown(wrong)}; expected Unicode text.")
-    return dataset if dataset.node_ids == tuple(ids) else replace(dataset, node_ids=tuple(ids))
+    same = type(given) is tuple and all(map(operator.is_, given, ids))
+    return dataset if same and given is dataset.node_ids else replace(dataset, node_ids=tuple(ids))
 
 
 def listed_ids(given: Any, source: str) -> list[NodeId]:

@@ -250,6 +250,22 @@ def test_another_method_than_the_saved_one_is_refused(saved: Path) -> None:
         Learner.load(saved, encoder="gat")
 
 
+def test_learner_that_cannot_be_loaded_is_not_saved(graph: Dataset, tmp_path: Path) -> None:
+    learner = Learner(**CHEAP).fit(graph, labels_of(graph))
+    assert learner._state is not None
+    for broken in (
+        replace(learner._state, temperature=float("nan")),
+        replace(learner._state, parameters={"encoder.first.bias": torch.tensor([torch.inf])}),
+        replace(learner._state, slots={10**5000: 0}),
+        replace(learner._state, slots={(1, 2): 0}),
+    ):
+        learner._state = broken
+        with pytest.raises(UserError, match=r"^the learner cannot be saved: .*\.$") as caught:
+            learner.save(tmp_path / "learner")
+        assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
 def test_odd_names_of_features_are_saved(graph: Dataset, tmp_path: Path) -> None:
     names = ("\ud800", "a\0", "\n", *(f"w{column}" for column in range(3, graph.num_features)))
     other = replace(graph, feature_names=names)
@@ -272,6 +288,6 @@ def test_saving_can_fail_in_one_line(graph: Dataset, tmp_path: Path) -> None:
         learner.save(tmp_path / "nowhere" / "week1")
     pairs = replace(graph, node_ids=tuple((node, 0) for node in range(graph.num_nodes)))
     odd = Learner(**CHEAP).fit(pairs, {(int(n[1:]), 0): name for n, name in labels_of(graph).items()})
-    with pytest.raises(UserError, match="is of type tuple; a learner can only be saved if ids are strings"):
+    with pytest.raises(UserError, match="is of type tuple; expected a string or a whole number"):
         odd.save(tmp_path / "odd")
     assert not list(tmp_path.iterdir())
