@@ -39,11 +39,11 @@ from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
-from hagmeta.sparse.inputs import check_inputs, narrow_kind, width_of
+from hagmeta.sparse.inputs import check_inputs, narrow_inputs
 from hagmeta.sparse.plain import PlainGraph
 
 Member = tuple[RunConfig, int]  # a configuration and a seed
-MOST_NARROW = 4096  # maximum number of columns, because methods compute their dense covariance
+MOST_BYTES = 2**30  # of the dense covariance of the columns that a method computes
 ValidationScores = dict[str, float | None]
 NOT_REHEARSED: ValidationScores = {"stream": None, "last": None, "average": None}
 
@@ -247,12 +247,13 @@ def check_features(config: RunConfig, dataset: Dataset) -> None:
     """Raise a UserError if a resolved configuration cannot run on the features of `dataset`."""
     check_inputs(config.inputs, dataset)
     method = METHODS[config.method]
-    columns = width_of(narrow_kind(dataset.has_counts), dataset.num_features)
+    _, columns = narrow_inputs(dataset.kind, dataset.num_features)
     made = method.narrow_columns(config, columns) if issubclass(method, OnNarrowInputs) else 0
-    if made > MOST_NARROW:
+    if 4 * made**2 > MOST_BYTES:
         raise UserError(
-            f"{config.method} would make {made} columns of the {columns} features of {dataset.name}; the "
-            f"maximum is {MOST_NARROW}. SVD needs count features; these are not counts. Set fewer hops, or "
+            f"{config.method} would make {made:,} columns of the {columns:,} features of {dataset.name}; "
+            f"their covariance needs {4 * made**2 / 2**30:.1f} GiB for each seed, and the maximum is "
+            f"{MOST_BYTES // 2**30} GiB. Make the dataset without counts=False, or set fewer hops, or "
             "features=encoder."
         )
 

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
 
 from hagmeta.common.identity import DIGITS
-from hagmeta.datasets.clean import UNLABELLED, Features, clean_graph
+from hagmeta.datasets.arrays import clean_graph
+from hagmeta.datasets.clean import UNLABELLED
+from hagmeta.datasets.features import Features, Kind, described, kind_of
 
 __all__ = ["UNLABELLED", "Dataset", "DatasetInfo", "make_dataset"]
 
@@ -49,7 +51,8 @@ class Dataset:
         name: The name of the graph.
         edges: An int64 array (edges, 2). Each pair appears once, smaller node first, without self-loops.
         labels: An int64 array (nodes,) with values 0 to classes - 1, or ``UNLABELLED`` (-1).
-        features: A float32 array or ``scipy.sparse.csr_matrix`` (nodes, features).
+        features: A float32 array or ``scipy.sparse.csr_matrix`` (nodes, features). Counts are sparse, and so
+            are other features if at most a quarter of their values is not 0.
         class_names: ``class_names[label]`` is the name of a class in the source.
         node_ids: The names of the nodes in the source, or None.
         feature_names: The names of the features, or None.
@@ -58,6 +61,8 @@ class Dataset:
             belong to the same class.
         node_order: An int64 array (nodes,) with the position of each node in its source, or None. The
             protocol `growing` uses it. It is no part of the fingerprint: the graph is the same without it.
+        kind: What the features are: ``counts``, ``values``, or ``unchanged`` (`counts=False`). By default, it
+            is found out from the values. A modified copy keeps it.
         origin: The name that loads the graph, or None for a graph in memory.
     """
 
@@ -68,17 +73,27 @@ class Dataset:
     class_names: tuple[str, ...]
     node_ids: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
+    kind: Kind = None  # type: ignore[assignment]  # it is never None once the dataset is made
     class_order: np.ndarray | None = None
     supports: np.ndarray | None = None
     node_order: np.ndarray | None = None
     # Not an argument: a modified copy is a different graph and must not keep the origin.
     origin: str | None = field(default=None, init=False)
 
+    def __post_init__(self) -> None:
+        if self.kind is None or (self.kind == "counts" and isinstance(self.features, np.ndarray)):
+            object.__setattr__(self, "kind", kind_of(self.features))
+
     def __repr__(self) -> str:
         return (
             f"{self.name}: {self.num_nodes:,} nodes, {len(self.edges):,} edges, "
-            f"{self.num_features:,} features, {self.num_classes} classes"
+            f"{self.features_described}, {self.num_classes} classes"
         )
+
+    @property
+    def features_described(self) -> str:
+        """Return what the features are, such as "3,397 binary columns (1.0 % non-zero)"."""
+        return described(self.features, self.kind)
 
     @property
     def identity(self) -> str:
@@ -121,15 +136,6 @@ class Dataset:
         return {key: array for key, array in arrays.items() if array is not None}
 
     @cached_property
-    def has_counts(self) -> bool:
-        """Return whether the features look like word counts: sparse and non-negative.
-
-        The inputs tf-idf and svd need such features. For other graphs, a search samples only raw inputs, and
-        a run with other inputs raises an error.
-        """
-        return not isinstance(self.features, np.ndarray) and bool((self.features.data >= 0).all())
-
-    @cached_property
     def adjacency(self) -> scipy.sparse.csr_matrix:
         """Return the float32 adjacency matrix (nodes, nodes): symmetric, with ones on the diagonal."""
         lower, upper = self.edges.T.astype(np.int32)
@@ -153,22 +159,33 @@ class Dataset:
         for key, array in self.fixed.items():
             digest.update(key.encode())
             arrays.append(array)
+        if self.kind == "unchanged":
+            digest.update(b"unchanged")
         for array in arrays:
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     @classmethod
-    def from_pyg(cls, data: Any, *, name: str, class_names: Sequence[str] | None = None) -> Dataset:
+    def from_pyg(
+        cls,
+        data: Any,
+        *,
+        name: str,
+        class_names: Sequence[str] | None = None,
+        counts: Literal[False] | None = None,
+    ) -> Dataset:
         """Make a dataset from a PyTorch Geometric ``Data``, or from a PyG dataset of one graph.
 
         If some edges are given in one direction only, a warning tells you that they count in both.
 
         Args:
             data: A graph with ``x``, ``y`` and ``edge_index`` or ``adj_t``. NaN and -1 in ``y`` mean that a
-                node has no label.
+                node has no label. ``x`` may be dense or sparse. Masks and ``edge_weight`` are not used.
             name: The name of the graph.
             class_names: ``class_names[label]`` is the name of a class. By default, the labels are the names.
+            counts: By default, word counts are recognised by their values, and methods that need few columns
+                reduce wide features by an SVD. Give False to use all columns unchanged.
 
         Returns:
             The dataset.
@@ -186,7 +203,7 @@ class Dataset:
         """
         from hagmeta.datasets import in_memory
 
-        return cls(name, *in_memory.from_pyg(data, name, class_names))
+        return cls(name, *in_memory.from_pyg(data, name, class_names, counts))
 
     @classmethod
     def from_networkx(
@@ -232,6 +249,7 @@ class Dataset:
         class_names: Sequence[str] | None = None,
         node_ids: Sequence[Any] | None = None,
         feature_names: Sequence[str] | None = None,
+        counts: Literal[False] | None = None,
     ) -> Dataset:
         """Make a dataset from arrays, lists or tensors.
 
@@ -242,11 +260,14 @@ class Dataset:
             edges: The edges (edges, 2), as node numbers from 0.
             labels: The labels (nodes,), as strings or integers. None, NaN, -1 and the empty string mean no
                 label. Give None instead of a list if no node has a label.
-            features: The features (nodes, features): an array, or a scipy or torch sparse matrix.
+            features: The features (nodes, features): an array, tensor or data frame, or a sparse matrix or
+                tensor.
             name: The name of the graph.
             class_names: ``class_names[label]`` is the name of a class. Use it with integer labels.
             node_ids: A unique name for each node.
             feature_names: A unique name for each feature.
+            counts: By default, word counts are recognised by their values. Give False to use all columns
+                unchanged; see ``from_pyg``.
 
         Returns:
             The dataset.
@@ -266,7 +287,9 @@ class Dataset:
 
         return cls(
             name,
-            *in_memory.from_arrays(edges, labels, features, name, class_names, node_ids, feature_names),
+            *in_memory.from_arrays(
+                edges, labels, features, name, class_names, node_ids, feature_names, counts
+            ),
         )
 
     @classmethod
@@ -327,7 +350,8 @@ def make_dataset(
     features: Any,
     class_names: Sequence[str] | None = None,
     *,
+    counts: Literal[False] | None = None,
     source: str,
 ) -> Dataset:
-    """Make a dataset from raw arrays; :func:`hagmeta.datasets.clean.clean_graph` checks them."""
-    return Dataset(name, *clean_graph(edges, labels, features, class_names, source=source))
+    """Make a dataset from raw arrays; :func:`hagmeta.datasets.arrays.clean_graph` checks them."""
+    return Dataset(name, *clean_graph(edges, labels, features, class_names, counts=counts, source=source))

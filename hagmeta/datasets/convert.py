@@ -17,16 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.clean import (
-    LARGEST,
-    UNLABELLED,
-    Features,
-    GraphArrays,
-    clean_graph,
-    in_order,
-    is_no_label,
-    sorted_unique,
-)
+from hagmeta.datasets.arrays import GraphArrays, clean_graph
+from hagmeta.datasets.clean import sorted_unique
+from hagmeta.datasets.features import LARGEST, Features
+from hagmeta.datasets.labels import is_no_label
 from hagmeta.datasets.table_file import TableFile, shown
 from hagmeta.datasets.word_features import frequent, presence
 
@@ -75,15 +69,13 @@ def convert(edges: Path, nodes: Path, columns: Columns) -> Converted:
         raise UserError(f"{edges}: --edges and --nodes are the same file; expected two different files.")
     notes: list[str] = []
     read = _read_nodes(node_table, columns, notes)
-    names = _class_names(read.labels, nodes, columns)
+    _require_classes(read.labels, nodes, columns)
     features = _features(read, nodes, columns, notes)
     pairs = _read_edges(edge_table, read.number, notes)
-    position: dict[str | None, int] = {name: label for label, name in enumerate(names)}
     graph = clean_graph(
         edges=pairs,
-        labels=[position.get(name, UNLABELLED) for name in read.labels],
+        labels=read.labels,
         features=features,
-        class_names=names,
         source=str(nodes),
         may_be_unlabelled=not columns.needs_labels,
     )
@@ -186,12 +178,11 @@ def _is_number(cell: str) -> bool:
         return False
 
 
-def _class_names(labels: list[str | None], path: Path, columns: Columns) -> list[str]:
-    present = in_order(label for label in labels if label is not None)
+def _require_classes(labels: list[str | None], path: Path, columns: Columns) -> None:
+    present = {label for label in labels if label is not None}
     if len(present) < 2 and columns.needs_labels:
-        found = f"only one class, {shown(present[0])}" if present else "no labels"
+        found = f"only one class, {shown(present.pop())}" if present else "no labels"
         raise UserError(f"{path}: column {columns.label!r} holds {found}; expected at least two classes.")
-    return present
 
 
 def _features(nodes: _Nodes, path: Path, columns: Columns, notes: list[str]) -> Features:

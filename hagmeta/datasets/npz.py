@@ -4,8 +4,8 @@
 key                     shape        content
 ======================  ===========  ===========================================================
 ``edges``               (edges, 2)   node numbers from 0; direction and duplicates do not matter
-``labels``              (nodes,)     class numbers from 0, or -1 for no label
-``features``            (nodes, F)   dense features; or use the sparse arrays below instead
+``labels``              (nodes,)     class numbers from 0, or -1 for no label; or class names
+``features``            (nodes, F)   the features; or use the sparse arrays below instead
 ``feature_indptr``      (nodes + 1)  row starts, as in ``scipy.sparse.csr_matrix``
 ``feature_indices``     (nonzeros,)  column numbers
 ``feature_values``      (nonzeros,)  optional values; by default, all are 1
@@ -17,6 +17,7 @@ key                     shape        content
                                      of one class
 ``node_ids``            (nodes,)     optional unique strings or integers; see `hagmeta.Learner`
 ``feature_names``       (F,)         optional unique strings
+``counts``              ()           optional, false: use all columns of ``features`` unchanged
 ======================  ===========  ===========================================================
 """
 
@@ -25,22 +26,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
-from hagmeta.datasets.base import UNLABELLED, Dataset, make_dataset
-from hagmeta.datasets.clean import (
-    entry_place,
-    label_numbers,
-    one_line,
-    place,
-    require_data_file,
-    whole_numbers,
-)
+from hagmeta.datasets.base import Dataset, make_dataset
+from hagmeta.datasets.clean import one_line, place, require_data_file, whole_numbers
+from hagmeta.datasets.features import entry_place
 from hagmeta.datasets.order import ORDER, SUPPORTS, clean_order, clean_supports
 
 NAMES = ("node_ids", "feature_names")
@@ -52,16 +47,16 @@ def load(path: Path, name: str) -> Dataset:
     arrays = read_arrays(path)
     source = str(path)
     _require(arrays, ("edges", "labels"), source)
-    labels = label_numbers(arrays["labels"], source=source)
     graph = make_dataset(
         name,
         arrays["edges"],
-        labels,
-        _features(arrays, len(labels), source),
+        arrays["labels"],
+        _features(arrays, len(np.atleast_1d(arrays["labels"])), source),
         _class_names(arrays, source),
+        counts=_counts(arrays, source),
         source=source,
     )
-    return _with_names(_with_order(graph, arrays, labels, source), arrays, source)
+    return _with_names(_with_order(graph, arrays, source), arrays, source)
 
 
 def save(path: Path, dataset: Dataset) -> None:
@@ -76,6 +71,8 @@ def save(path: Path, dataset: Dataset) -> None:
         arrays["num_features"] = np.asarray(features.shape[1], dtype=np.int64)
         if not np.all(features.data == 1):
             arrays["feature_values"] = features.data
+    if dataset.kind == "unchanged":
+        arrays["counts"] = np.asarray(False)
     arrays["class_names"] = np.asarray(dataset.class_names, dtype=np.str_)
     arrays |= {key: _smallest(array) for key, array in dataset.fixed.items()}
     for key in NAMES:
@@ -151,19 +148,14 @@ def _features(
         )
     if values.shape != columns.shape:
         raise UserError(f"{source}: 'feature_values' has shape {values.shape}; expected {columns.shape}.")
-    if values.dtype.kind not in "biuf":
-        raise UserError(f"{source}: 'feature_values' has type {values.dtype}; expected real numbers.")
-    in_range = f"expected 0 to {width - 1}, since 'num_features' is {width}"
-    for bad, key, array, expected in (
-        (columns >= width, "feature_indices", columns, in_range),
-        (~np.isfinite(values), "feature_values", values, "expected finite numbers"),
-    ):
-        if bad.any():
-            entry = int(np.argmax(bad))
-            row, column = entry_place(starts, columns, entry)
-            raise UserError(
-                f"{source}: {key!r} holds {array[entry]} at {entry} ({place(row, column)}); {expected}."
-            )
+    bad = columns >= width
+    if bad.any():
+        entry = int(np.argmax(bad))
+        row, column = entry_place(starts, columns, entry)
+        raise UserError(
+            f"{source}: 'feature_indices' holds {columns[entry]} at {entry} ({place(row, column)}); "
+            f"expected 0 to {width - 1}, since 'num_features' is {width}."
+        )
     return scipy.sparse.csr_matrix((values, columns, starts), shape=(num_nodes, width))
 
 
@@ -180,19 +172,13 @@ def _wrong_starts(starts: np.ndarray, num_nodes: int, nonzeros: int) -> str:
     return f"holds {starts[-1]} in row {num_nodes}" if starts[-1] != nonzeros else ""
 
 
-def _with_order(dataset: Dataset, arrays: dict[str, np.ndarray], labels: np.ndarray, source: str) -> Dataset:
-    """Return ``dataset`` with the arrays of a fixed split, if there are any.
-
-    Args:
-        dataset: The graph, whose classes are numbered without gaps.
-        arrays: The arrays of the file.
-        labels: The labels of the file.
-        source: The file.
-    """
+def _with_order(dataset: Dataset, arrays: dict[str, np.ndarray], source: str) -> Dataset:
+    """Return ``dataset``, whose classes have no gaps, with the arrays of a fixed split, if there are any."""
     order = supports = None
     names = dataset.class_names
     if ORDER in arrays:
-        present = np.unique(labels[labels != UNLABELLED])
+        labels = arrays["labels"]  # numbers, which may have gaps, or names
+        present = np.unique(labels[labels >= 0]) if labels.dtype.kind in "iuf" else np.arange(len(names))
         order = clean_order(arrays[ORDER], present=present, names=names, source=source)
     if SUPPORTS in arrays:
         supports = clean_supports(
@@ -225,6 +211,13 @@ def _with_names(dataset: Dataset, arrays: dict[str, np.ndarray], source: str) ->
             )
         found[key] = tuple(names.tolist())
     return replace(dataset, **found) if found else dataset
+
+
+def _counts(arrays: dict[str, np.ndarray], source: str) -> Literal[False] | None:
+    counts = arrays.get("counts")
+    if counts is not None and (counts.shape != () or counts.dtype.kind != "b" or counts):
+        raise UserError(f"{source}: 'counts' holds {counts}; expected false, or no such array.")
+    return None if counts is None else False
 
 
 def _class_names(arrays: dict[str, np.ndarray], source: str) -> list[str] | None:

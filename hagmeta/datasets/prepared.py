@@ -25,7 +25,7 @@ from hagmeta.datasets import npz
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.clean import one_line
 
-FORMAT = 1  # increase it when the same source gives different arrays
+FORMAT = 2  # increase it when the same source gives different arrays
 CONTENTS = "contents.json"
 
 
@@ -97,6 +97,7 @@ def _open(place: Path, name: str) -> Dataset | None:
             tuple(contents["class_names"]),
             node_ids=contents.get("node_ids") and tuple(contents["node_ids"]),
             feature_names=contents.get("feature_names") and tuple(contents["feature_names"]),
+            kind=contents["kind"],
             class_order=arrays.get("class_order"),
             supports=arrays.get("supports"),
         )
@@ -135,6 +136,7 @@ def _write(dataset: Dataset, made_from: Sequence[str], place: Path) -> None:
             "made_from": list(made_from),
             "fingerprint": dataset.fingerprint,
             "features": dataset.num_features,
+            "kind": dataset.kind,
             "class_names": dataset.class_names,
             **{key: getattr(dataset, key) for key in npz.NAMES if getattr(dataset, key) is not None},
             "bytes": {key: (partial / f"{key}.npy").stat().st_size for key in arrays},

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from hagmeta.datasets import mat
-from hagmeta.datasets.pyg_base import CarefulDataset, sparse_features
+from hagmeta.datasets.pyg_base import CarefulDataset
 from hagmeta.datasets.sources import FILES
 
 
@@ -41,8 +41,6 @@ class MatDataset(CarefulDataset):
             y=torch.tensor([int(name) for name in dataset.class_names])[torch.from_numpy(dataset.labels)],
         )
         self.save([data], self.processed_paths[0])
-
-    features = staticmethod(sparse_features)
 
 
 class AmazonClothing(MatDataset):

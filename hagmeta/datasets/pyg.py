@@ -6,8 +6,6 @@ import shutil
 import tarfile
 from pathlib import Path
 
-import scipy.sparse
-from torch import Tensor
 from torch_geometric.datasets import NELL, CoraFull, Reddit2
 
 from hagmeta.common.files import written_whole
@@ -28,10 +26,6 @@ class Cora(CarefulDataset, CoraFull):
     """Papers in computer science, with edges for citations, by topic."""
 
     remote_files = FILES["cora-full"]
-
-    @staticmethod
-    def features(x: Tensor) -> scipy.sparse.csr_matrix:
-        return scipy.sparse.csr_matrix(x.numpy())
 
 
 class Nell(CarefulDataset, NELL):
@@ -54,11 +48,6 @@ class Nell(CarefulDataset, NELL):
                 assert packed is not None
                 with written_whole(raw / name) as partial, partial.open("wb") as out:
                     shutil.copyfileobj(packed, out)
-
-    @staticmethod
-    def features(x: Tensor) -> scipy.sparse.csr_matrix:
-        parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-        return scipy.sparse.csr_matrix(parts, shape=tuple(x.shape))
 
 
 DATASETS: dict[str, type[CarefulDataset]] = {"reddit": Reddit, "cora-full": Cora, "nell": Nell}

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-import numpy as np
-import scipy.sparse
-from torch import Tensor
 from torch_geometric.data import InMemoryDataset
 from torch_geometric.data.data import BaseData
 
@@ -27,6 +24,7 @@ class CarefulDataset(InMemoryDataset):
 
     remote_files: tuple[RemoteFile, ...]
     arguments: ClassVar[Mapping[str, Any]] = {}
+    counts: ClassVar[Literal[False] | None] = None  # False: all columns are used unchanged
 
     def download(self) -> None:
         fetch_all(self.remote_files, Path(self.raw_dir))
@@ -36,20 +34,16 @@ class CarefulDataset(InMemoryDataset):
         with written_whole(Path(path)) as partial:
             super().save(data_list, str(partial))
 
-    @staticmethod
-    def features(x: Tensor) -> np.ndarray | scipy.sparse.csr_matrix:
-        """Convert the node features of PyTorch Geometric to numpy or scipy."""
-        return x.numpy()
-
     @classmethod
     def read(cls, name: str, root: Path) -> Dataset:
         """Return the graph as a dataset ``name``. It is downloaded and processed on first use."""
         data = cls.open(root)[0]
         return make_dataset(
             name,
-            edges=data.edge_index.numpy().T,
-            labels=data.y.numpy(),
-            features=cls.features(data.x),
+            edges=data.edge_index.T,
+            labels=data.y,
+            features=data.x,
+            counts=cls.counts,
             source=str(root),
         )
 
@@ -66,9 +60,3 @@ class CarefulDataset(InMemoryDataset):
             raise UserError(
                 f"{root}: a file there cannot be read ({one_line(error)}). Delete the folder and run again."
             ) from error
-
-
-def sparse_features(x: Tensor) -> scipy.sparse.csr_matrix:
-    """Convert features in torch's sparse COO layout to scipy."""
-    x = x.coalesce()
-    return scipy.sparse.csr_matrix((x.values().numpy(), x.indices().numpy()), shape=tuple(x.shape))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch_geometric.data import Data
@@ -13,7 +13,7 @@ from torch_geometric.datasets import Amazon, CitationFull, Coauthor, EmailEUCore
 from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.clean import UNLABELLED
-from hagmeta.datasets.pyg_base import CarefulDataset, sparse_features
+from hagmeta.datasets.pyg_base import CarefulDataset
 from hagmeta.datasets.sources import FILES, INFOS
 
 LEAST_MEMBERS = 25  # of a department with labels: the released protocol needs 5 supports and 20 queries
@@ -57,13 +57,7 @@ def words_as_sparse(data: Data) -> Data:
     return data
 
 
-class WordsDataset(CountedDataset):
-    """A graph whose features are words."""
-
-    features = staticmethod(sparse_features)
-
-
-class CoauthorCS(WordsDataset, Coauthor):
+class CoauthorCS(CountedDataset, Coauthor):
     """Authors in computer science, with edges between co-authors, by field of study.
 
     Mecoin and LPMC start with 5 base classes and add one class in each of 10 sessions.
@@ -73,14 +67,14 @@ class CoauthorCS(WordsDataset, Coauthor):
     arguments: ClassVar = {"name": "CS", "pre_transform": words_as_sparse}
 
 
-class CoauthorPhysics(WordsDataset, Coauthor):
+class CoauthorPhysics(CountedDataset, Coauthor):
     """Authors in physics, with edges between co-authors, by field of study."""
 
     remote_files = FILES["coauthor-physics"]
     arguments: ClassVar = {"name": "Physics", "pre_transform": words_as_sparse}
 
 
-class AmazonComputers(WordsDataset, Amazon):
+class AmazonComputers(CountedDataset, Amazon):
     """Computers on Amazon, with edges between products often bought together, by category.
 
     Mecoin and LPMC start with 5 base classes and add one class in each of 5 sessions.
@@ -90,14 +84,14 @@ class AmazonComputers(WordsDataset, Amazon):
     arguments: ClassVar = {"name": "Computers", "pre_transform": words_as_sparse}
 
 
-class AmazonPhoto(WordsDataset, Amazon):
+class AmazonPhoto(CountedDataset, Amazon):
     """Photo equipment on Amazon, with edges between products often bought together, by category."""
 
     remote_files = FILES["amazon-photo"]
     arguments: ClassVar = {"name": "Photo", "pre_transform": words_as_sparse}
 
 
-class CoraML(WordsDataset, CitationFull):
+class CoraML(CountedDataset, CitationFull):
     """Papers on machine learning, with edges for citations, by topic.
 
     Geometer starts with 2 base classes and adds one class in each of 5 sessions.
@@ -107,14 +101,14 @@ class CoraML(WordsDataset, CitationFull):
     arguments: ClassVar = {"name": "Cora_ML", "pre_transform": words_as_sparse}
 
 
-class CiteSeerFull(WordsDataset, CitationFull):
+class CiteSeerFull(CountedDataset, CitationFull):
     """Papers in computer science, with edges for citations, by area."""
 
     remote_files = FILES["citeseer-full"]
     arguments: ClassVar = {"name": "CiteSeer", "pre_transform": words_as_sparse}
 
 
-class DBLPFull(WordsDataset, CitationFull):
+class DBLPFull(CountedDataset, CitationFull):
     """Papers in computer science, with edges for citations, by area.
 
     The dataset ``dblp`` is another graph.
@@ -124,7 +118,7 @@ class DBLPFull(WordsDataset, CitationFull):
     arguments: ClassVar = {"name": "DBLP", "pre_transform": words_as_sparse}
 
 
-class PubMedFull(WordsDataset, CitationFull):
+class PubMedFull(CountedDataset, CitationFull):
     """Papers on diabetes, with edges for citations, by type of diabetes."""
 
     remote_files = FILES["pubmed-full"]
@@ -147,13 +141,14 @@ class EmailEu(CountedDataset, EmailEUCore):
 
     - The features are the identity matrix, so that each node has one feature. They say nothing about nodes
       that are not visible yet. Rows of the adjacency matrix would.
-    - The features are dense, because tf-idf and SVD of an identity matrix are useless.
+    - All columns are used unchanged, because tf-idf and SVD of an identity matrix are useless.
     - 25 of the 42 departments have fewer than 25 members. Their members have no label, since a 5-shot task
       of the released protocol needs 25. They stay in the graph.
     """
 
     remote_files = FILES["email-eu-core"]
     arguments: ClassVar = {"pre_transform": with_identity_features}
+    counts: ClassVar[Literal[False]] = False
 
     def process(self) -> None:
         with warnings.catch_warnings():

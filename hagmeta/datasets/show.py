@@ -64,7 +64,7 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
     """Yield names and values of the facts that the terminal and the page show."""
     yield "nodes", f"{summary.nodes:,}"
     yield "edges", f"{summary.edges:,}"
-    yield "features", f"{summary.features:,}, {'dense' if summary.dense else 'sparse'}"
+    yield "features", summary.features_described
     yield "classes", f"{len(summary.classes):,}"
     if summary.unlabelled:
         yield "nodes without a label", share(summary.unlabelled, summary.nodes)

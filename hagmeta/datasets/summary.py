@@ -36,7 +36,7 @@ class Summary:
     nodes: int
     edges: int
     features: int
-    dense: bool
+    features_described: str
     classes: list[Row]  # the largest first
     unlabelled: int
     homophily: float  # among edges between labelled nodes, the share within a class
@@ -75,7 +75,7 @@ def summary_of(dataset: Dataset, info: DatasetInfo) -> Summary:
         nodes=dataset.num_nodes,
         edges=len(dataset.edges),
         features=dataset.num_features,
-        dense=isinstance(features, np.ndarray),
+        features_described=dataset.features_described,
         classes=[(dataset.class_names[c], int(sizes[c])) for c in np.argsort(-sizes, kind="stable")],
         unlabelled=dataset.num_nodes - int(sizes.sum()),
         homophily=homophily,

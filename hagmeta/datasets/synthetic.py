@@ -17,7 +17,8 @@ import scipy.sparse
 
 from hagmeta.common.errors import UserError, shown
 from hagmeta.datasets.base import Dataset, DatasetInfo, make_dataset
-from hagmeta.datasets.clean import MOST_FEATURES, Features, sorted_unique
+from hagmeta.datasets.clean import sorted_unique
+from hagmeta.datasets.features import MOST_FEATURES, Features
 
 SMALLEST_CLASS = 100  # nodes, if the graph is large enough
 CLASS_SIZE_EXPONENT = 0.8

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hagmeta.common.errors import UserError, shown
-from hagmeta.datasets.clean import is_no_label
-from hagmeta.learner.table import NodeId, is_unicode, listed_ids, plain
+from hagmeta.datasets.labels import is_missing, is_unicode
+from hagmeta.learner.table import NodeId, as_value, listed_ids, plain
 
 MOST_NAMED = 5  # names in a message
 LARGEST = 10**100  # of classes that are whole numbers; Python does not print very large ones
-NOTHING_IN_PANDAS = ("NAType", "NaTType")
 
 
 @dataclass
@@ -134,23 +132,18 @@ def _own(owner: dict[NodeId, str], node: NodeId, name: str, argument: str) -> No
 
 def class_name(given: Any, argument: str) -> str | None:
     """Return the name of a class as text, or None if `given` means no label: None, NaN, -1 or blank text."""
-    value = given.item() if getattr(given, "ndim", None) == 0 and hasattr(given, "item") else given
-    if value is None or type(value).__name__ in NOTHING_IN_PANDAS:
+    value = as_value(given)
+    if getattr(value, "ndim", 0) == 0 and is_missing(value):
         return None
     if isinstance(value, float) and value.is_integer():  # pandas has no missing integers
         value = int(value)
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if not isinstance(value, str | int):
+    if not isinstance(value, str | int) or (isinstance(value, int) and abs(value) > LARGEST):
         raise UserError(
             f"{argument} holds the class {shown(given)} of type {type(given).__name__}; expected text or a "
             "whole number."
         )
-    if isinstance(value, int) and abs(value) >= LARGEST:
-        raise UserError(f"{argument} holds the class {shown(value)}; expected a smaller number.")
-    name = str(value)
-    check_name(name, f"{argument} holds the class")
-    return None if is_no_label(name) else name
+    check_name(str(value), f"{argument} holds the class")
+    return str(value)
 
 
 def check_name(name: str, where: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from hagmeta.common.errors import shown
-from hagmeta.datasets.clean import MOST_FEATURES
-from hagmeta.learner.table import MOST_SLOTS, is_unicode
+from hagmeta.datasets.features import MOST_FEATURES, Kind
+from hagmeta.datasets.labels import is_unicode
+from hagmeta.learner.table import MOST_SLOTS
 
 LARGEST = 2**53  # of numbers that count something
 Holds = Callable[[Any], bool]  # whether a value is valid
@@ -105,7 +106,7 @@ def _are_columns(value: Any) -> bool:
         _whole(1, MOST_FEATURES),
         lambda given: given is None or (names(given) and len(given) == value[0]),
         _is_flag,
-        lambda counts: _is_flag(counts) and counts <= value[2],  # counts are sparse
+        lambda kind: kind in get_args(Kind) and (value[2] or kind != "counts"),  # counts are sparse
     )(value)
 
 
@@ -132,7 +133,9 @@ HEADER = {
     "base": Key(_CLASSES, _distinct(_whole())),
     "played": Key(_CLASSES, _distinct(_whole())),
     "sessions": Key("numbers of classes", _list(_whole(1))),
-    "columns": Key("the number of features, their names or null, and two flags", _are_columns),
+    "columns": Key(
+        "the number of features, their names or null, whether they are sparse, and their kind", _are_columns
+    ),
     "slots": Key(f"rows of a node id, a place up to {MOST_SLOTS} times their number, and 0 or 1", _are_slots),
     "nodes": Key("a number of nodes", _whole(1, LARGEST)),
     "memory": Key("node ids by session and class", _list(_list(_list(_is_id)))),

@@ -44,8 +44,8 @@ from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import Parameters
 from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson
 from hagmeta.phases.sessions import lesson_of
-from hagmeta.phases.views import narrow_inputs
-from hagmeta.sparse.inputs import Fit, narrow_kind, width_of
+from hagmeta.phases.views import lasting_inputs
+from hagmeta.sparse.inputs import Fit, narrow_inputs, width_of
 
 HEADER = "header"  # the entry
 MOST_HEADER = 1000  # bytes in front of the numbers of an array
@@ -144,7 +144,7 @@ def _header(state: State) -> dict[str, Any]:
         "base": evidence.base,
         "played": evidence.played,
         "sessions": evidence.sessions,
-        "columns": [columns.count, columns.names, columns.sparse, columns.counts],
+        "columns": [columns.count, columns.names, columns.sparse, columns.kind],
         "slots": [[_plain(node), slot, int(node in state.left)] for node, slot in state.slots.items()],
         "nodes": state.nodes,
         "memory": [[[_plain(n) for n in nodes] for nodes in session] for session in state.memory],
@@ -255,7 +255,7 @@ def _read(
 
 def _state(header: Mapping[str, Any]) -> State:
     """Return the state of a header, without arrays."""
-    count, names, sparse, counts = header["columns"]
+    count, names, sparse, kind = header["columns"]
     return State(
         config=resolve(RunConfig.from_record(header["settings"])),
         seed=header["seed"],
@@ -267,7 +267,7 @@ def _state(header: Mapping[str, Any]) -> State:
             played=header["played"],
             sessions=header["sessions"],
         ),
-        columns=Columns(count, names and tuple(names), sparse, counts),
+        columns=Columns(count, names and tuple(names), sparse, kind),
         slots={node: slot for node, slot, _ in header["slots"]},
         left={node for node, _, left in header["slots"] if left},
         nodes=header["nodes"],
@@ -307,7 +307,7 @@ def _check(state: State, settings: Mapping[str, Any], method: str) -> None:
         (all(size <= ways for size in evidence.sessions), "a session has too many classes"),
         (all(c < classes for c in evidence.class_of.values()), "a label has no class"),
         (labelled == set(range(classes)), "a class has no labelled node in the last graph"),
-        (config.inputs == "raw" or columns.counts, "features are not counts"),
+        (config.inputs != "tf-idf" or columns.kind == "counts", "features are not counts"),
         (len(state.draws) == int(lesson is HeldOutLesson), "states of random generators are missing"),
         (list(map(len, state.memory)) == arrived, "remembered classes differ"),
     ):
@@ -318,13 +318,12 @@ def _check(state: State, settings: Mapping[str, Any], method: str) -> None:
 def _forms(state: State) -> dict[str, Form]:
     """Return the shapes and types of all entries that may be there, and whether they must be."""
     config, columns = state.config, state.columns
-    narrow = width_of(narrow_kind(columns.counts), columns.count)
     sizes = Sizes(
         features=width_of(config.inputs, columns.count),
         base_classes=len(state.evidence.base),
         n_way=config.n_way or 1,
         classes=len(state.evidence.class_names),
-        narrow=narrow,
+        narrow=narrow_inputs(columns.kind, columns.count)[1],
         nodes=state.nodes,
     )
     forms = {}
@@ -333,7 +332,8 @@ def _forms(state: State) -> dict[str, Form]:
         forms[f"parameters/{name}"] = Form(tuple(value.shape), dtype, True)
         if issubclass(METHODS[config.method], Settles):
             forms[f"before/{name}"] = Form(tuple(value.shape), dtype, False)
-    for kind in {config.inputs, narrow_inputs(config, columns.counts, narrow)} - {"raw", ""}:
+    narrow = lasting_inputs(config, columns.kind, columns.count)
+    for kind in {config.inputs, narrow} - {"raw", ""}:
         forms[f"fits/{kind}/words"] = Form((columns.count,), np.dtype(np.float64), True)
         if kind == "svd":
             width = width_of(kind, columns.count)

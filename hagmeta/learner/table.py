@@ -17,7 +17,8 @@ import torch
 from hagmeta.api import as_dataset
 from hagmeta.common.errors import UserError, shown
 from hagmeta.datasets.base import UNLABELLED, Dataset
-from hagmeta.datasets.clean import Features
+from hagmeta.datasets.features import Features, Kind
+from hagmeta.datasets.labels import is_unicode
 
 NodeId = Any  # a string, an integer, or another hashable value
 MOST_NAMED = 5  # names in a message
@@ -47,12 +48,12 @@ class Columns:
     count: int
     names: tuple[str, ...] | None
     sparse: bool
-    counts: bool  # whether they look like word counts
+    kind: Kind  # see `Dataset.kind`
 
     @classmethod
     def of(cls, dataset: Dataset) -> Columns:
         sparse = not isinstance(dataset.features, np.ndarray)
-        return cls(dataset.num_features, dataset.feature_names, sparse, dataset.has_counts)
+        return cls(dataset.num_features, dataset.feature_names, sparse, dataset.kind)
 
 
 def as_graph(data: Any) -> Dataset:
@@ -102,9 +103,14 @@ def listed_ids(given: Any, source: str) -> list[NodeId]:
     return nodes if set(map(type, nodes)) <= {str, int} else [plain(node) for node in nodes]
 
 
+def as_value(given: Any) -> Any:
+    """Return a number of numpy or torch as a Python value, and anything else as it is."""
+    return given.item() if getattr(given, "ndim", None) == 0 and hasattr(given, "item") else given
+
+
 def plain(node: Any) -> NodeId:
     """Return a node id as a Python value."""
-    value = node.item() if getattr(node, "ndim", None) == 0 and hasattr(node, "item") else node
+    value = as_value(node)
     try:
         hash(value)
     except TypeError:
@@ -112,15 +118,6 @@ def plain(node: Any) -> NodeId:
     if value is None or isinstance(value, bool):  # a mask is no list of ids
         raise UserError(f"a node id is {shown(node)}; expected a string or a whole number.")
     return value
-
-
-def is_unicode(text: str) -> bool:
-    """Return whether `text` can be written to a file."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # lone surrogates
-        return False
-    return True
 
 
 def ids_of(dataset: Dataset) -> list[NodeId]:
@@ -177,11 +174,10 @@ def make_table(dataset: Dataset, known: Mapping[NodeId, int], columns: Columns) 
         class_names=(),
         node_ids=None,
         feature_names=None,
+        kind=columns.kind,  # later graphs are read as the first one was
         class_order=None,
         supports=None,
     )
-    # A cached property: later graphs are read as the first one was.
-    vars(changed)["has_counts"] = columns.counts
     return Table(changed, rows)
 
 
@@ -219,7 +215,7 @@ def _aligned(dataset: Dataset, columns: Columns) -> Features:
         features = scipy.sparse.csr_matrix(features)
     elif not columns.sparse and not isinstance(features, np.ndarray):
         features = features.toarray()
-    if columns.counts and features.min() < 0:
+    if columns.kind == "counts" and features.min() < 0:
         raise UserError(
             f"{dataset.name} has negative features, but the learner was fitted on counts; expected counts."
         )
@@ -231,7 +227,7 @@ def _by_name(dataset: Dataset, given: Sequence[str], columns: Columns, wanted: S
         return dataset.features
     place = {name: number for number, name in enumerate(given)}
     missing = [name for name in wanted if name not in place]
-    if missing and not columns.counts:
+    if missing and columns.kind != "counts":
         raise UserError(
             f"{dataset.name} lacks {_named(missing)}, which the learner was fitted on; give all columns."
         )

@@ -91,7 +91,8 @@ class OnFeatures(OnNarrowInputs):
 
     - Propagated inputs, after 0, 1, ... `hops` rounds of GCN propagation over the visible graph. For word
       counts these are the columns of `inputs: svd`, even if the encoder has other inputs. The covariance of
-      thousands of words would be too large. Features that are not counts are used unchanged.
+      thousands of words would be too large. Other features are used as they are if they have at most 128
+      columns; wider ones are reduced in the same way, without tf-idf.
     - The output of the encoder, pre-trained on the train labels of all known classes, as in `frozen`. With
       `features: propagated` there is no encoder, and nothing is pre-trained.
     - With `refitted`: the leading eigenvectors of the propagation over the visible graph. The SVD basis of
@@ -170,7 +171,7 @@ class OnFeatures(OnNarrowInputs):
 
     def inputs_of(self, graph: Graph, view: View) -> Tensor:
         """Return the inputs (nodes, columns) before propagation."""
-        if self.refitted and view.narrow:  # empty unless features are word counts
+        if self.refitted and view.narrow:  # empty if the features are used as they are
             return leading_words(graph, view, self.narrow)
         return graph.narrow_inputs(view, torch.eye(self.narrow, device=graph.device))
 

@@ -18,7 +18,7 @@ LEAST = 1e-12  # share of the total variance below which a column is noise
 
 
 def leading_words(graph: Graph, view: View, columns: int, rounds: int = 4) -> Tensor:
-    """Return the tf-idf of visible nodes in the basis of its leading singular vectors (nodes, columns).
+    """Return the unit rows of visible nodes in the basis of their leading singular vectors (nodes, columns).
 
     The basis is computed from the nodes that may be learnt from.
     """

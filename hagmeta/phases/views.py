@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from hagmeta.datasets.features import Kind
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Sizes
 from hagmeta.methods.parts import OnNarrowInputs
@@ -20,7 +21,7 @@ from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import Protocol
 from hagmeta.protocol.scenario import Scenario
 from hagmeta.sparse.graph import Graph, View
-from hagmeta.sparse.inputs import Inputs, narrow_kind, width_of
+from hagmeta.sparse.inputs import Inputs, narrow_inputs, width_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Views:
             base_classes=len(scenario.split.base),
             n_way=n_way,
             classes=scenario.num_classes,
-            narrow=width_of(narrow_kind(self.graph.has_counts), self.graph.num_features),
+            narrow=self._narrow_inputs[1],
             nodes=self.graph.num_nodes,
         )
 
@@ -100,14 +101,18 @@ class Views:
     @cached_property
     def narrow(self) -> tuple[Tensor, ...]:
         """The reduced inputs of each seed, if the method propagates them."""
-        kind = narrow_inputs(self.settings, self.graph.has_counts, self.sizes.narrow)
+        kind = lasting_inputs(self.settings, self.graph.kind, self.graph.num_features)
         if not kind:
             return ()
         return self.inputs if kind == self.settings.inputs else self._made(kind)
 
     @property
+    def _narrow_inputs(self) -> tuple[str, int]:
+        return narrow_inputs(self.graph.kind, self.graph.num_features)
+
+    @property
     def _refits_words(self) -> bool:
-        return _refits_words(self.settings, self.graph.has_counts)
+        return _refits_words(self.settings, self._narrow_inputs[0])
 
     def _made(self, kind: str) -> tuple[Tensor, ...]:
         if kind == "raw":
@@ -123,21 +128,22 @@ class Views:
         return tuple(stack(part).to(self.graph.device) for part in zip(*made, strict=True))
 
 
-def narrow_inputs(settings: PhaseSettings, has_counts: bool, columns: int) -> str:
-    """Return the kind of reduced inputs that a method propagates; empty if they are not the same throughout.
+def lasting_inputs(settings: PhaseSettings, kind: Kind, num_features: int) -> str:
+    """Return which reduced inputs a method propagates, if they are the same in all sessions, or nothing.
 
     Args:
         settings: The resolved configuration.
-        has_counts: Whether the features are counts.
-        columns: The number of columns of reduced inputs.
+        kind: The kind of the features.
+        num_features: The number of features.
     """
     method = METHODS[settings.method]
-    if not issubclass(method, OnNarrowInputs) or _refits_words(settings, has_counts):
+    inputs, columns = narrow_inputs(kind, num_features)
+    if not issubclass(method, OnNarrowInputs) or _refits_words(settings, inputs):
         return ""
-    return narrow_kind(has_counts) if method.narrow_columns(settings, columns) else ""
+    return inputs if method.narrow_columns(settings, columns) else ""
 
 
-def _refits_words(settings: PhaseSettings, has_counts: bool) -> bool:
-    """Return whether reduced inputs are computed again from the words visible in each session."""
+def _refits_words(settings: PhaseSettings, inputs: str) -> bool:
+    """Return whether reduced inputs are computed again from what is visible in each session."""
     method = METHODS[settings.method]
-    return issubclass(method, OnNarrowInputs) and method.refits_words(settings) and has_counts
+    return issubclass(method, OnNarrowInputs) and method.refits_words(settings) and inputs == "svd"

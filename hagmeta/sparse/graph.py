@@ -18,7 +18,7 @@ from hagmeta.common.settings import setting
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.randomness import Rate, rate_of, relu_dropout
-from hagmeta.sparse.fixed import FixedInputs, FixedInputsOnGpu, pays
+from hagmeta.sparse.fixed import DENSE_COST, FixedInputs, FixedInputsOnGpu, pays
 from hagmeta.sparse.inputs import (
     Fit,
     Inputs,
@@ -99,7 +99,7 @@ class Graph:
         self.normalisation = normalisation
         self.num_nodes = dataset.num_nodes
         self.num_features = dataset.num_features
-        self.has_counts = dataset.has_counts
+        self.kind = dataset.kind
         self.device = device
         self.loops = dataset.adjacency
         self._host_features = dataset.features
@@ -122,11 +122,11 @@ class Graph:
 
     def inputs(self, kind: str, visible: np.ndarray) -> Inputs:
         """Return the tf-idf or svd inputs of a seed, on the host, fitted on its ``visible`` nodes."""
-        return make_inputs(kind, self._host_features, visible)
+        return make_inputs(kind, self._host_features, visible, self.kind)
 
     def fit_inputs(self, kind: str, visible: np.ndarray) -> Fit:
         """Return the fit of tf-idf or svd inputs on the ``visible`` nodes."""
-        return fit_inputs(kind, self._host_features, visible)
+        return fit_inputs(kind, self._host_features, visible, self.kind)
 
     def apply_inputs(self, fit: Fit) -> Inputs:
         """Return the inputs of all nodes for a ``fit``, which may come from another graph."""
@@ -204,13 +204,12 @@ class Graph:
 
         The answer depends on the dataset and the configuration only, not on the device or the pack.
         """
-        if isinstance(self._host_features, np.ndarray):
-            # Both ways have a dense product.
-            return pays(steps, columns, self.num_features, self.loops.nnz, 0)
-        if inputs != "svd":
-            return False
-        width, gathered = width_of(inputs, self.num_features), self.loops.nnz + self._host_features.nnz
-        return pays(steps, columns, width, gathered, width * self.num_nodes)
+        features, width = self._host_features, width_of(inputs, self.num_features)
+        dense = isinstance(features, np.ndarray)
+        if inputs != "svd":  # both ways have a dense product, or both have none
+            return dense and pays(steps, columns, width, self.loops.nnz, 0)
+        entries = int(DENSE_COST * features.size) if isinstance(features, np.ndarray) else features.nnz
+        return pays(steps, columns, width, self.loops.nnz + entries, width * self.num_nodes)
 
     @torch.no_grad()
     def propagated_once(self, kinds: Iterable[str], view: View, seeds: Sequence[int]) -> Graph:
@@ -270,7 +269,6 @@ class Graph:
 
     def narrow_words(self, view: View, rows: Tensor) -> Tensor:
         """Return the transposed product for inputs weighted by word: (nodes, width) to (features, width)."""
-        assert isinstance(self.features, (SparseMatrix, PlainSparseMatrix)), "words are sparse"
         words, scale = view.narrow
         rows = rows * (scale * view.visible).unsqueeze(-1)
         return matmul(self.features.transposed, rows) * words.unsqueeze(-1)

@@ -116,7 +116,11 @@ class _Product(Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], matrix: Any, dense: Tensor) -> tuple[Tensor, int]:
-        return _side_by_side(_Product, matrix, dense.movedim(in_dims[1], 1))
+        dense = dense.movedim(in_dims[1], 1)
+        if isinstance(matrix, DenseMatrix) and not dense.is_cuda:
+            # Members are multiplied one by one, so that no bit of a result depends on the pack.
+            return torch.stack([_Product.apply(matrix, each.contiguous()) for each in dense.unbind(1)], 1), 1
+        return _side_by_side(_Product, matrix, dense)
 
 
 def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:

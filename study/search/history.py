@@ -391,7 +391,7 @@ def _differing_within_datasets(configs: list[dict[str, Any]]) -> Iterator[str]:
 def _dimensions(space: Space, config: RunConfig) -> tuple[Dimension, ...]:
     """Return what a search samples for a configuration; ``inputs`` only varies for count features."""
     found = space.dimensions(config)
-    if any(dimension.key == "inputs" for dimension in found) and not data.load(config.dataset).has_counts:
+    if any(dimension.key == "inputs" for dimension in found) and data.load(config.dataset).kind != "counts":
         return tuple(dimension for dimension in found if dimension.key != "inputs")
     return found
 

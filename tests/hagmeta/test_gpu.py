@@ -23,6 +23,7 @@ from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.meta_training import EPISODES
 from hagmeta.phases.readout import ReadOut
 from hagmeta.pipeline import Member, prepare, prepare_members, pretrain, run
+from tests.hagmeta.test_features import KINDS, ONE_OF_EACH_KIND, with_features
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 Small = Callable[..., RunConfig]
@@ -126,6 +127,18 @@ def test_a_whole_run_agrees_with_the_cpu_on_average(
     dataset: Dataset, small: Small, method: str, protocol: str
 ) -> None:
     config = small(method=method, protocol=protocol, episodes=40, pretrain_epochs=60)
+    accuracy = [
+        np.mean([r["average_accuracy"] for r in run(config, range(8), dataset=dataset, device=device)])
+        for device in (GPU, CPU)
+    ]
+    assert abs(accuracy[0] - accuracy[1]) < 0.03
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("method", ONE_OF_EACH_KIND)
+def test_run_on_other_features_agrees_with_the_cpu(method: str, kind: str, small: Small) -> None:
+    dataset = with_features(kind)
+    config = small(method=method, dataset=dataset, classes=(2, 2, 5), k_shot=2)
     accuracy = [
         np.mean([r["average_accuracy"] for r in run(config, range(8), dataset=dataset, device=device)])
         for device in (GPU, CPU)

@@ -56,9 +56,12 @@ def test_make_dataset_merges_sparse_entries_without_touching_the_callers() -> No
         ({"labels": [0, -2, 0]}, "'labels' holds -2 in row 1; expected whole numbers from 0, or -1 for no"),
         ({"labels": [-1, -1, -1]}, "'labels' holds no labels; expected at least one class"),
         ({"labels": [0, 0.5, 0]}, "'labels' holds 0.5 in row 1"),
-        ({"labels": [0, np.nan, 0]}, "'labels' holds nan in row 1"),
-        ({"labels": ["a", "b", "a"]}, "'labels' has type <U1"),
-        ({"labels": [[0], [1], [0]]}, "'labels' has shape (3, 1)"),
+        ({"labels": ["a", 1, "a"]}, "'labels' holds the number 1 in row 1, and strings such as 'a'"),
+        (
+            {"labels": np.zeros((3, 2), dtype=int)},
+            "'labels' has shape (3, 2); expected 1 dimension (for one-hot labels, use argmax(axis=1); of "
+            "several label columns, pass one)",
+        ),
         (
             {"labels": [0, 5, 0], "class_names": ["a", "b"]},
             "'labels' holds 5 in row 1; expected 0 to 1, since there are 2 class names",

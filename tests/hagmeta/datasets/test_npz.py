@@ -20,13 +20,22 @@ def load_npz(path: Path) -> Dataset:
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_round_trip_keeps_everything(graph: Dataset, tmp_path: Path, dense: bool) -> None:
-    original = replace(graph, features=graph.features.toarray()) if dense else graph
+    original = replace(graph, features=graph.features.toarray() - 0.5) if dense else graph
     npz.save(tmp_path / "g.npz", original)
     back = load_npz(tmp_path / "g.npz")
     assert fingerprint(back) == fingerprint(original)
     assert back.class_names == original.class_names
     assert isinstance(back.features, np.ndarray) == dense
     assert [path.name for path in tmp_path.iterdir()] == ["g.npz"]  # no temporary file is left
+
+
+def test_round_trip_keeps_columns_that_are_used_unchanged(tmp_path: Path) -> None:
+    edges, labels = [[0, 1], [1, 2]], [0, 1, 1]
+    original = Dataset.from_arrays(edges, labels, np.eye(3), name="g", counts=False)
+    npz.save(tmp_path / "g.npz", original)
+    back = load_npz(tmp_path / "g.npz")
+    assert isinstance(back.features, np.ndarray) and back.kind == "unchanged"
+    assert fingerprint(back) == fingerprint(original)
 
 
 def test_round_trip_keeps_nodes_without_a_label(graph: Dataset, tmp_path: Path) -> None:
@@ -99,9 +108,10 @@ VALID: dict[str, Any] = {
         ({"feature_indptr": [1, 1, 1, 3]}, "'feature_indptr' holds 1 in row 0"),
         ({"feature_indptr": [0, 1, 1, 4]}, "'feature_indptr' holds 4 in row 3; expected 4 entries"),
         ({"feature_indptr": []}, "'feature_indptr' has 0 entries"),
+        ({"counts": True}, "'counts' holds True; expected false, or no such array"),
         ({"feature_values": [1.0]}, "'feature_values' has shape (1,); expected (3,)"),
-        ({"feature_values": ["a", "b", "c"]}, "'feature_values' has type <U1"),
-        ({"feature_values": [1.0, np.nan, 1.0]}, "'feature_values' holds nan at 1 (row 2, column 0)"),
+        ({"feature_values": ["a", "b", "c"]}, "'features' has type <U1"),
+        ({"feature_values": [1.0, np.nan, 1.0]}, "'features' holds nan in row 2, column 0"),
         ({"class_names": [1, 2]}, "'class_names' has type int64"),
         ({"class_names": ["a"]}, "'labels' holds 1 in row 1; expected 0 to 0, since"),
         ({"labels": [0, 1, -3]}, "'labels' holds -3 in row 2"),

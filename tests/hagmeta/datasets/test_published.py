@@ -127,17 +127,17 @@ def test_cora_full_truncated_is_said_in_one_line(graph: Dataset, tmp_path: Path)
             load("cora-full", tmp_path)
 
 
-def test_reddit_put_there_by_hand_is_read_dense(graph: Dataset, tmp_path: Path) -> None:
+def test_reddit_put_there_by_hand_is_read(graph: Dataset, tmp_path: Path) -> None:
     raw = tmp_path / "reddit/raw"
     raw.mkdir(parents=True)
     shape = (graph.num_nodes, graph.num_nodes)
     half = scipy.sparse.csr_matrix((np.ones(len(graph.edges)), graph.edges.T), shape=shape)
     scipy.sparse.save_npz(raw / "adj_full.npz", half + half.T)
-    np.save(raw / "feats.npy", graph.features.toarray())
+    np.save(raw / "feats.npy", graph.features.toarray() - 0.5)
     (raw / "class_map.json").write_text(json.dumps({str(i): int(y) for i, y in enumerate(graph.labels)}))
     (raw / "role.json").write_text(json.dumps({"tr": [0], "va": [1], "te": [2]}))
     dataset = load("reddit", tmp_path)
     assert isinstance(dataset.features, np.ndarray) and dataset.features.dtype == np.float32
     np.testing.assert_array_equal(dataset.edges, graph.edges)
-    np.testing.assert_array_equal(dataset.features, graph.features.toarray())
+    np.testing.assert_array_equal(dataset.features, graph.features.toarray() - np.float32(0.5))
     assert pyg.DATASETS["reddit"].remote_files is sources.FILES["reddit"]

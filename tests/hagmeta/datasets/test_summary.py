@@ -32,7 +32,8 @@ def test_the_numbers_of_a_small_graph() -> None:
         scipy.sparse.csr_matrix([[1, 0], [0, 0], [0, 1], [1, 1], [0, 0]]),
         ["a", "b"],
     )
-    assert (summary.nodes, summary.edges, summary.features, summary.dense) == (5, 3, 2, False)
+    assert (summary.nodes, summary.edges, summary.features) == (5, 3, 2)
+    assert summary.features_described == "2 binary columns (40.0 % non-zero)"
     assert summary.classes == [("a", 3), ("b", 2)]
     assert summary.homophily == pytest.approx(2 / 3)
     assert summary.homophily_by_chance == pytest.approx((3 / 6) ** 2 + (3 / 6) ** 2)
@@ -135,7 +136,14 @@ def test_debian_is_described_within_80_columns(
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["datasets", "debian"]) == 0
     shown = capsys.readouterr().out
-    for text in ("19,729", "131,552", "4,208, sparse", "35 more classes", "0.357 of edges", "332 (1.7 %)"):
+    for text in (
+        "19,729",
+        "131,552",
+        "4,208 binary columns (0.1 % non-zero)",
+        "35 more classes",
+        "0.357 of edges",
+        "332 (1.7 %)",
+    ):
         assert text in shown
     assert max(map(len, shown.splitlines())) <= 80
     accuracies = [line for line in shown.splitlines() if " % " in line and "█" in line]

@@ -421,9 +421,7 @@ def test_what_features_have_no_use_for_makes_no_other_run(method: str) -> None:
     assert resolved() == resolved(features="both") and resolved().given() == []
 
 
-def test_features_that_are_not_counts_stay_as_they_are_unless_they_are_too_many(
-    tiny_graph: Dataset, tiny: Tiny
-) -> None:
+def test_few_columns_that_are_not_counts_are_used_as_they_are(tiny_graph: Dataset, tiny: Tiny) -> None:
     dense = replace(tiny_graph, features=tiny_graph.features.toarray() - 0.5)
     context = prepare(tiny(method="sgc-lda", hops=1), [0], dense, CPU)
     features = pretrain(context, None, no_progress).run(
@@ -432,14 +430,15 @@ def test_features_that_are_not_counts_stay_as_they_are_unless_they_are_too_many(
     visible = context.knowledge.views.seen_first(context.scenarios[0])
     np.testing.assert_allclose(features[0, visible, :60], unit(dense.features[visible]), atol=1e-5)
     run(tiny(method="sgc-lda", features="both"), [0], dataset=dense, device=CPU)
-    wide = replace(dense, features=np.tile(dense.features, (1, 20)))
+    unchanged = replace(dense, features=np.tile(dense.features, (1, 80)), kind="unchanged")
     with pytest.raises(UserError) as caught:
-        run(tiny(method="sgc-lda"), [0], dataset=wide, device=CPU)
+        run(tiny(method="sgc-lda"), [0], dataset=unchanged, device=CPU)
     assert str(caught.value) == (
-        f"sgc-lda would make 4800 columns of the 1200 features of {wide.name}; the maximum is 4096. SVD "
-        "needs count features; these are not counts. Set fewer hops, or features=encoder."
+        f"sgc-lda would make 19,200 columns of the 4,800 features of {dense.name}; their covariance "
+        "needs 1.4 GiB for each seed, and the maximum is 1 GiB. Make the dataset without counts=False, or "
+        "set fewer hops, or features=encoder."
     )
-    run(tiny(method="sgc-lda", features="encoder"), [0], dataset=wide, device=CPU)
+    run(tiny(method="sgc-lda", features="encoder"), [0], dataset=unchanged, device=CPU)
 
 
 # What is kept.

@@ -14,8 +14,9 @@ from sklearn.preprocessing import normalize
 
 from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import Dataset
+from hagmeta.sparse import inputs as inputs_module
 from hagmeta.sparse.graph import Graph
-from hagmeta.sparse.inputs import BASIS, Inputs, check_inputs, make_inputs, width_of
+from hagmeta.sparse.inputs import BASIS, Inputs, check_inputs, fit_inputs, make_inputs, width_of
 from hagmeta.sparse.plain import PlainGraph
 
 CPU = torch.device("cpu")
@@ -111,13 +112,45 @@ def test_a_layer_maps_the_inputs(graph: type[Graph], kind: str) -> None:
     torch.testing.assert_close(gradient, 2 * table.T @ (table @ weight), rtol=1e-3, atol=1e-4)
 
 
-def test_only_counts_have_frequencies() -> None:
+def test_only_counts_have_tf_idf() -> None:
     edges, labels = np.array([[0, 1]]), np.zeros(400, dtype=np.int64)
     words = Dataset("words", edges, labels, COUNTS, ("a",))
-    table, negative = (replace(words, name="other", features=f) for f in (COUNTS.toarray(), -COUNTS))
-    assert words.has_counts and not table.has_counts and not negative.has_counts
-    check_inputs("svd", words)
+    table, negative = (
+        replace(words, name="other", features=f, kind=None) for f in (COUNTS.toarray() + 0.5, -COUNTS)
+    )
+    assert (words.kind, table.kind, negative.kind) == ("counts", "values", "values")
+    check_inputs("tf-idf", words)
     for other in (table, negative):
         check_inputs("raw", other)
-        with pytest.raises(UserError, match=r"inputs is 'svd'.*features of other.*expected 'raw'"):
-            check_inputs("svd", other)
+        check_inputs("svd", other)
+        with pytest.raises(UserError, match=r"inputs is 'tf-idf'.*of other.*expected 'raw' or 'svd'"):
+            check_inputs("tf-idf", other)
+
+
+REALS = RNG.normal(size=(400, 200)).astype(np.float32) @ np.diag(np.linspace(3, 0.1, 200)).astype(np.float32)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_svd_of_values_is_the_best_basis_of_their_unit_rows(
+    sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs_module, "BLOCK", 7000)  # several blocks of rows
+    features = np.where(np.arange(400)[:, None] % 7 == np.arange(200) % 7, REALS, 0) if sparse else REALS
+    unit = normalize(features.astype(np.float64))
+    values, basis = np.linalg.svd(unit[SEEN], full_matrices=False)[1:]
+    given_as = scipy.sparse.csr_matrix(features) if sparse else features
+    fitted = make_inputs("svd", given_as, SEEN, "values")
+    given = dense(fitted, given_as)
+    # The part of the visible rows that the basis keeps, against the best possible.
+    kept = np.linalg.norm(unit[SEEN] @ np.linalg.qr(fitted.words)[0]) ** 2
+    assert kept == pytest.approx((values[:BASIS] ** 2).sum(), rel=0.002)
+    assert np.linalg.norm(given, axis=1) == pytest.approx(1, abs=1e-4) and len(basis) == 200
+
+
+def test_svd_of_values_ignores_rows_that_are_not_visible() -> None:
+    other = REALS.copy()
+    other[~SEEN] = 7
+    for left, right in zip(
+        fit_inputs("svd", REALS, SEEN, "values"), fit_inputs("svd", other, SEEN, "values"), strict=True
+    ):
+        assert left is not None and right is not None and np.array_equal(left, right)
