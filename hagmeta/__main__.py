@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from hagmeta import datasets
+from hagmeta.api import Work
 from hagmeta.common.command import Parser, as_typed, parse_seeds, parse_settings, show_error
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.files import writing, written_whole
@@ -24,13 +25,12 @@ from hagmeta.common.outputs import Kind, check_output
 from hagmeta.common.records import Record
 from hagmeta.common.settings import BY_METHOD, written
 from hagmeta.common.version import __version__
-from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, all_settings, remarks, resolve
+from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, all_settings
 from hagmeta.datasets.command import datasets_command
-from hagmeta.display import ProgressDisplay, sessions_table
+from hagmeta.display import sessions_table
 from hagmeta.methods import METHODS
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.device import choose_device
-from hagmeta.pipeline import run
 from hagmeta.protocol import PROTOCOLS
 
 LEARNER = ("fit", "learn", "predict")
@@ -57,17 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             learner_command(arguments[0], arguments[1:])
         else:
-            _run(_options(arguments), console)
+            _run(_options(arguments))
     except UserError as error:
         show_error(error)
         return 2
-    except KeyboardInterrupt:
-        console.print("stopped", style="bold red")
+    except KeyboardInterrupt as stop:
+        console.print(" ".join(["stopped.", *getattr(stop, "__notes__", ())]), style="bold red")
         return 130
     return 0
 
 
-def _run(options: argparse.Namespace, console: Console) -> None:
+def _run(options: argparse.Namespace) -> None:
     seeds = parse_seeds(options.seeds)
     given = _given(options)
     config = RunConfig.from_mapping(given)
@@ -75,23 +75,20 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     if options.json:
         check_output("--json", options.json, RECORDS, inputs=[options.dataset], force=options.force)
     dataset = datasets.load(config.dataset, make_home() / "data")
-    idle = [config.why_not(key) for key in given]
-    config = resolve(config)
-    for note in [*filter(None, idle), *remarks(config)]:
-        console.print(f"note: {note}", style="yellow")
-    with ProgressDisplay(console) as progress:
-        records = run(
-            config,
-            seeds,
-            dataset=dataset,
-            device=device,
-            cache=home() / "pretrained",
-            progress=progress,
-            eager=options.eager,
-            plain=options.plain,
-        )
-    if options.json:
-        write_json(options.json, records)
+    work = Work(device, home() / "pretrained", True, {}, options.eager, options.plain)
+    try:
+        result = work.run(config, dataset, seeds, {}, given)
+    except KeyboardInterrupt as stop:
+        if finished := getattr(stop, "result", None):
+            _deliver(finished.records, options.json)
+        raise
+    _deliver(result.records, options.json)
+
+
+def _deliver(records: list[Record], path: Path | None) -> None:
+    """Write the records, if there is a `path`, and print their table."""
+    if path:
+        write_json(path, records)
     Console().print(sessions_table(records))
 
 

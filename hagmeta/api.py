@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -20,11 +20,12 @@ from rich.console import Console
 from hagmeta import datasets, pipeline
 from hagmeta.common.errors import UserError, choose, shown
 from hagmeta.common.home import home, make_home
+from hagmeta.common.identity import short_name, without_hash
 from hagmeta.common.records import Record
 from hagmeta.config import SETTINGS, RunConfig, all_settings, remarks, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.display import NotebookProgress, ProgressDisplay
-from hagmeta.methods import METHODS, Method
+from hagmeta.display import progress_display
+from hagmeta.methods import METHODS, MetaTraining, Method
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress, no_progress
 from hagmeta.protocol.metrics import METRICS, Metric, with_metrics
@@ -52,7 +53,7 @@ def run(
     *,
     dataset: Graph,
     device: Device = "auto",
-    progress: bool | Progress | None = None,
+    progress: bool | Progress = True,
     metrics: Sequence[str | type[Metric]] = (),
     cache: bool | str | Path | None = True,
     eager: bool = False,
@@ -68,7 +69,7 @@ def run(
     *,
     seeds: Seeds = 10,
     device: Device = "auto",
-    progress: bool | Progress | None = None,
+    progress: bool | Progress = True,
     metrics: Sequence[str | type[Metric]] = (),
     cache: bool | str | Path | None = True,
     eager: bool = False,
@@ -83,7 +84,7 @@ def run(
     *,
     seeds: Seeds = 10,
     device: Device = "auto",
-    progress: bool | Progress | None = None,
+    progress: bool | Progress = True,
     metrics: Sequence[str | type[Metric]] = (),
     cache: bool | str | Path | None = True,
     eager: bool = False,
@@ -99,8 +100,9 @@ def run(
             PyG ``Data`` or a networkx graph. The default is the embedded dataset debian.
         seeds: The number of seeds, counted from 0, or a list of seeds.
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or a ``torch.device``.
-        progress: Whether to show a progress bar. By default, terminals and notebooks show one. You can also
-            give a function that takes the phase, the steps done, the total steps and a dictionary of values.
+        progress: Whether to show progress. Terminals and notebooks show a bar. Scripts print a line at least
+            every 30 seconds, with a rough estimate of the time left. You can also give a function that takes
+            the phase, the steps done, the total steps and a dictionary of values.
         metrics: Additional metrics: subclasses of `hagmeta.Metric`, or references to them.
         cache: The folder of pre-trained encoders. True means ``$HAGMETA_HOME/pretrained``; False turns the
             cache off.
@@ -114,6 +116,10 @@ def run(
 
     Raises:
         UserError: An argument is invalid, or arguments contradict each other.
+        KeyboardInterrupt: You pressed Ctrl-C. The results of earlier calls stay valid. The attribute
+            ``result`` of the exception is a `Result` with the finished seeds, or None if there are none.
+            Seeds of a pack finish together. With ``plain``, and with encoders that cannot run in packs, they
+            finish one after the other.
 
     Example:
         >>> import hagmeta
@@ -126,7 +132,7 @@ def run(
         3
     """
     own = {METRICS.name_of(metric): METRICS.find(metric) for metric in metrics}
-    work = _Work(as_device(device), _cache_folder(cache), progress, own, eager, plain)
+    work = Work(as_device(device), _cache_folder(cache), progress, own, eager, plain)
     if isinstance(method, RunConfig):
         records_only = "dataset" in settings or _are_seeds(data)
         if _are_seeds(data):
@@ -155,12 +161,12 @@ def run(
 
 
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """The options of `run` that do not depend on the method or the graph."""
 
     device: torch.device
     cache: Path | None
-    progress: bool | Progress | None
+    progress: bool | Progress
     metrics: Mapping[str, type[Metric]]
     eager: bool
     plain: bool
@@ -173,6 +179,15 @@ class _Work:
         options: dict[str, Any],
         given: Mapping[str, Any] | None = None,
     ) -> Result:
+        """Run a configuration, and show notes and progress; see `hagmeta.run`.
+
+        Args:
+            config: The configuration.
+            dataset: The graph that it names.
+            seeds: The seeds.
+            options: More keywords of `pipeline.run`.
+            given: The settings that the user gave. A note names those that do not apply.
+        """
         console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         idle = [config.why_not(key) for key in given or ()]
         config = resolve(config)
@@ -180,22 +195,61 @@ class _Work:
             console.print(f"note: {note}", style="yellow")
         predictions: list[Predictions] = options.pop("predictions", [])
         before = len(predictions)
-        with _shown(self.progress, console) as progress:
-            records = pipeline.run(
-                config,
-                seeds,
-                dataset=dataset,
-                device=self.device,
-                cache=self.cache,
-                progress=progress,
-                predictions=predictions,
-                eager=self.eager,
-                plain=self.plain,
-                **options,
-            )
-        pairs = zip(records, predictions[before:], strict=True)
-        measured = [with_metrics(record, each, self.metrics) for record, each in pairs]
-        return Result(measured, config, predictions[before:])
+        packs = pipeline.run_together(config, seeds, plain=self.plain)
+        records: list[Record] = []
+
+        def result() -> Result:
+            own = predictions[before:][: len(records)]
+            measured = [with_metrics(*pair, self.metrics) for pair in zip(records, own, strict=True)]
+            return Result(measured, config, own)
+
+        try:
+            with self._shown(config, packs, console) as progress:
+                for pack in packs:
+                    records += pipeline.run(
+                        config,
+                        pack,
+                        dataset=dataset,
+                        device=self.device,
+                        cache=self.cache,
+                        progress=progress,
+                        predictions=predictions,
+                        eager=self.eager,
+                        plain=self.plain,
+                        **options,
+                    )
+        except KeyboardInterrupt as stop:
+            vars(stop)["result"] = result() if records else None
+            stop.add_note(f"{len(records)} of {len(seeds)} seeds are finished.")
+            raise
+        return result()
+
+    def _shown(
+        self, config: RunConfig, packs: Sequence[Sequence[int]], console: Console
+    ) -> AbstractContextManager[Progress]:
+        """Return the function to report progress to: a display, the given function, or `no_progress`."""
+        if callable(self.progress):
+            return nullcontext(self.progress)
+        if self.progress is False:
+            return nullcontext(no_progress)
+        count = sum(map(len, packs))
+        where = f"{without_hash(config.method)} on {short_name(config.dataset)}"
+        title = f"{where}, {count} seed{'s' * (count != 1)}"
+        return progress_display(console, title, _all_steps(config), len(packs))
+
+
+def training_steps(config: RunConfig) -> dict[str, int]:
+    """Return the number of gradient steps by phase of training, without early stopping."""
+    trained = METHODS[config.method].training_of(config) is not MetaTraining.NONE
+    return {"pre-train": config.pretrain_epochs, "meta-train": config.episodes * trained}
+
+
+def _all_steps(config: RunConfig) -> dict[str, int]:
+    """Return the number of gradient steps of a resolved configuration by phase; an answer counts as one."""
+    assert config.sessions is not None
+    in_session = 1 + (config.finetune_steps if config.applies("finetune_steps") else 0)
+    streams = ("validation", "test") if config.val_classes else ("test",)
+    return training_steps(config) | dict.fromkeys(streams, (1 + config.sessions) * in_session)
 
 
 def load_dataset(name: str | os.PathLike[str]) -> Dataset:
@@ -300,18 +354,6 @@ def _cache_folder(cache: bool | str | Path | None) -> Path | None:
     if cache is True:
         return make_home() / "pretrained"
     return Path(cache).expanduser() if cache else None
-
-
-@contextmanager
-def _shown(progress: bool | Progress | None, console: Console) -> Iterator[Progress]:
-    """Yield the function to report progress to: a display, the given function, or one that does nothing."""
-    if callable(progress):
-        yield progress
-    elif progress is False or not (progress or console.is_terminal or console.is_jupyter):
-        yield no_progress
-    else:
-        with NotebookProgress() if console.is_jupyter else ProgressDisplay(console) as display:
-            yield display
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,12 @@ def run(
     )
 
 
+def run_together(config: RunConfig, seeds: Sequence[int], *, plain: bool = False) -> list[list[int]]:
+    """Return the seeds by the pack that they run in: one pack, or one per seed if they cannot share one."""
+    alone = plain or not runs_in_packs(resolve(config))
+    return [[seed] for seed in seeds] if alone else [list(seeds)]
+
+
 def run_members(
     members: Sequence[Member],
     *,

@@ -38,15 +38,6 @@ def trial_seconds(trial: Trial) -> float:
     return SECONDS_PER_TRIAL + sum(rough_seconds(config) for config, _ in trial.members)
 
 
-def in_words(seconds: float) -> str:
-    """Return a duration with one or two digits, such as ``3 hours``."""
-    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
-        if seconds >= 1.5 * size or unit == "second":
-            count = f"{seconds / size:.0f}"
-            return f"{count} {unit}{'' if count == '1' else 's'}"
-    raise AssertionError
-
-
 def total_seconds(configs: Iterable[RunConfig], seeds: int) -> float:
     """Return the seconds of all runs of `configs`, each with this number of `seeds`."""
     return seeds * sum(rough_seconds(config) for config in configs)

@@ -121,7 +121,8 @@ def _list(console: Console) -> None:
 
 def _size(space: Space) -> str:
     """Return the number of runs or samples of `space` and a rough time."""
-    from study.cost import in_words, total_seconds
+    from hagmeta.common.durations import in_words
+    from study.cost import total_seconds
     from study.naming import counted
 
     seconds, seeds = total_seconds(space.resolved, len(space.seeds)), counted(len(space.seeds), "seed")

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hagmeta.api import load_dataset
+from hagmeta.api import load_dataset, training_steps
 from hagmeta.common.command import Parser, as_typed, parse_settings
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import writing, written_whole
 from hagmeta.common.outputs import Kind, check_output
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.convert import Columns, convert
-from hagmeta.display import ProgressDisplay
+from hagmeta.display import progress_display
 from hagmeta.learner.learner import LIKELY, Learner, check_unknown, own_labels
 from hagmeta.learner.storage import LEARNER
 
@@ -63,7 +63,8 @@ def _fit(arguments: Sequence[str]) -> None:
     options = parser.options(arguments)
     learner = Learner(options.method, seed=options.seed, device=options.device, **parse_settings(options.set))
     check_output("--out", options.out, LEARNER, inputs=_inputs(options), force=options.force)
-    with _told() as console, ProgressDisplay(console) as progress:
+    steps = training_steps(learner._config)
+    with _told() as console, progress_display(console, "learner", steps) as progress:
         learner.fit(_graph(options, labelled=True), progress=progress)
     print(f"wrote {learner.save(options.out)}: {learner.summary()}")
 

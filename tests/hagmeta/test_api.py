@@ -24,6 +24,7 @@ from hagmeta import api, result
 from hagmeta.common.records import StudyFolder, opened, read_record
 from hagmeta.learner import learner
 from hagmeta.protocol.predictions import read_predictions
+from tests.waiting import HANG
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 TASK: dict[str, Any] = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3}
@@ -216,17 +217,23 @@ def test_settings_next_to_a_run_config_are_refused() -> None:
     )
 
 
-def test_progress_reports_to_a_function_and_is_silent_off_a_terminal(
+def test_progress_reports_to_a_function_and_a_short_run_prints_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     phases = []
     hagmeta.run("hag-meta", GRAPH, seeds=1, progress=lambda phase, *_: phases.append(phase), **QUICK)
     assert list(dict.fromkeys(phases)) == ["pre-train", "meta-train", "test"]
-    for progress in (None, False):
+    for progress in (True, False):
         hagmeta.run("hag-meta", GRAPH, seeds=1, progress=progress, **QUICK)
-    assert "meta-train" not in capsys.readouterr().err
-    hagmeta.run("hag-meta", GRAPH, seeds=1, progress=True, **QUICK)
-    assert "meta-train" in capsys.readouterr().err
+    assert not capsys.readouterr().err
+
+
+def test_episodes_are_expected_of_methods_that_are_meta_trained() -> None:
+    def episodes(**settings: Any) -> int:
+        return api.training_steps(hagmeta.resolve(hagmeta.RunConfig(**settings)))["meta-train"]
+
+    assert episodes(method="hag-meta", episodes=70) == 70
+    assert episodes(method="hag-meta", gpil=False) == episodes(method="frozen") == 0
 
 
 @pytest.mark.parametrize("phase", ["pre-train", "meta-train", "test"])
@@ -246,23 +253,44 @@ def test_an_interrupt_leaves_nothing_half_written(phase: str, home: Path) -> Non
     )
 
 
-def test_ctrl_c_ends_the_call_and_not_the_process(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_call_and_keeps_earlier_results() -> None:
     code = f"""
-import signal, threading, hagmeta
-go = threading.Event()
-def press():
-    go.wait()
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-threading.Thread(target=press, daemon=True).start()
+import hagmeta
+from hagmeta import display
+display.BETWEEN = 0.0
+found = [hagmeta.run("sgc-ncm", {GRAPH!r}, seeds=2, **{PLAIN})]
 try:
-    hagmeta.run("hag-meta", {GRAPH!r}, seeds=1, progress=lambda *_: go.set(), episodes=100_000,
-                patience=100_000, classes=(4, 2, 4), n_way=2, k_shot=3)
-except KeyboardInterrupt:
-    result = hagmeta.run("sgc-ncm", {GRAPH!r}, seeds=1, **{PLAIN})
-    print("alive", len(result.records))
+    hagmeta.run("hag-meta", {GRAPH!r}, seeds=1, **{QUICK | {"episodes": 100_000, "patience": 100_000}})
+except KeyboardInterrupt as stop:
+    print(stop.result, *stop.__notes__)
+found.append(hagmeta.run("sgc-ridge", {GRAPH!r}, seeds=1, **{PLAIN}))
+print("alive", [len(each.records) for each in found])
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert found.stdout.strip() == "alive 1", found.stderr
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
+        for line in process.stderr or ():
+            if line.startswith("hag-meta on synthetic") and "meta-train" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=HANG)
+    none = "None 0 of 1 seeds are finished."
+    assert out.splitlines() == [none, "alive [2, 1]"], errors
+
+
+def test_ctrl_c_keeps_finished_seeds_that_run_one_after_the_other() -> None:
+    seen = []
+
+    def interrupt(phase: str, *_: Any) -> None:
+        seen.append(phase)
+        if seen.count("pre-train") == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as stop:
+        hagmeta.run("hag-meta", GRAPH, seeds=4, plain=True, progress=interrupt, cache=False, **QUICK)
+    finished = vars(stop.value)["result"]
+    assert finished.seeds == [0, 1] and len(finished.predictions) == 2
+    whole = hagmeta.run("hag-meta", GRAPH, seeds=2, plain=True, cache=False, **QUICK)
+    assert [each["matrix"] for each in finished.records] == [each["matrix"] for each in whole.records]
 
 
 def test_a_frame_has_a_row_per_seed_and_session(ncm: hagmeta.Result) -> None:

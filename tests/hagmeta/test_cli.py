@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import torch
 import hagmeta
 from hagmeta import datasets
 from hagmeta.__main__ import main
-from tests.waiting import HANG
+from tests.waiting import HANG, wait_for
 
 GRAPH = "synthetic:nodes=400,edges=1500,features=40,classes=8,seed=1"
 CLASSES = ["--classes", "3", "2", "3"]
@@ -248,7 +249,7 @@ def test_an_unwritable_json_is_refused_before_anything_runs(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_without_a_cuda_device_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert_refused([*TINY[:-6], "--device", "cuda"], "no CUDA device here", capsys)
+    assert_refused([*TINY, "--device", "cuda"], "no CUDA device here", capsys)
 
 
 def test_an_error_shows_what_was_given_to_the_letter(capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,3 +294,19 @@ def test_plain_runs_without_packs(tmp_path: Path) -> None:
     assert main([*TINY, "--seeds", "2", "--plain", "--json", str(tmp_path / "records.json")]) == 0
     records = json.loads((tmp_path / "records.json").read_text())
     assert [record["environment"]["plain"] for record in records] == [True, True]
+
+
+def test_ctrl_c_shows_and_writes_the_seeds_that_are_finished(tmp_path: Path, home: Path) -> None:
+    path = tmp_path / "records.json"
+    command = [sys.executable, "-m", "hagmeta", *TINY, "--plain", "--seeds", "20", "--json", str(path)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        # The second seed has its pre-trained encoder, so the first seed is finished.
+        wait_for(lambda: len(list((home / "pretrained").glob("*.pt"))) == 2, process)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=HANG)
+    assert process.returncode == 130, errors
+    finished = [record["seed"] for record in json.loads(path.read_text())]
+    assert finished == list(range(len(finished))) and 1 <= len(finished) < 20
+    assert errors == f"stopped. {len(finished)} of 20 seeds are finished.\n"
+    assert "hag-meta" in out and "PD" in out

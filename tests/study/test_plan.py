@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from hagmeta.config import RunConfig, pack_key, resolve
-from study.cost import in_words, rough_seconds
+from study.cost import rough_seconds
 from study.packing import Packing
 from study.plan import Trial, make_plan
 
@@ -60,6 +60,3 @@ def test_rough_costs_grow_with_the_work() -> None:
     assert rough_seconds(short) < rough_seconds(long)
     assert rough_seconds(RunConfig(gpil=False)) < rough_seconds(short)
     assert rough_seconds(RunConfig(dataset="reddit")) > 10 * rough_seconds(RunConfig(dataset="dblp"))
-    assert [in_words(seconds) for seconds in (1, 20, 100, 5400, 200_000)] == [
-        *("1 second", "20 seconds", "2 minutes", "2 hours", "2 days")
-    ]
