@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             baseline=options.baseline,
             command=shlex.join([*prog.split(), *arguments]),
             explore=options.explore,
+            force=options.force or not options.out,
         )
     except UserError as error:
         show_error(error)

@@ -34,6 +34,7 @@ def compare_command(arguments: Sequence[str]) -> None:
         kind=options.references,
         metric=options.metric,
         margin=margin_of(options.margin),
+        force=options.force or not options.out,
         command=shlex.join([*prog.split(), *arguments]),
     )
     from analysis.compare_words import sentences

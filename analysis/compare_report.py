@@ -15,7 +15,15 @@ from analysis.figures import against
 from analysis.inference import ALIKE, DIFFERENT, LEVEL, MARGIN
 from analysis.page import Fact, Notice, Pasted, render
 from analysis.references import DEFAULTS
-from analysis.report import asymmetry, named_apart, remove_others, save_drawing, write_frame
+from analysis.report import (
+    FRAME,
+    asymmetry,
+    check_report_folder,
+    named_apart,
+    remove_others,
+    save_drawing,
+    write_frame,
+)
 from analysis.words import count_of_seeds, listed
 from hagmeta.common.command import as_typed
 from hagmeta.common.errors import UserError
@@ -30,6 +38,7 @@ def write_comparison(
     metric: str | None = None,
     margin: float = MARGIN,
     command: str | None = None,
+    force: bool = False,
 ) -> tuple[Path, Placed]:
     """Write the comparison of `folders` with the references to `out`, and return the page and what it shows.
 
@@ -40,19 +49,21 @@ def write_comparison(
         metric: The score; macro accuracy by default.
         margin: Differences below it count as equivalent, as a share.
         command: The command to show on the page.
+        force: Replace files in `out` that no report wrote.
 
     Raises:
         UserError: Nothing can be compared, or `out` is not writable.
     """
+    check_report_folder("the comparison", out, force=force)
     placed = place(folders, kind=kind, metric=metric, margin=margin)
     tables = list(named_apart(compare_tables(placed)))
     pasted = [Pasted(label, paragraph(placed, label), citations(placed, label)) for label in placed.labels]
     try:
         out.mkdir(parents=True, exist_ok=True)
+        write_frame(placed.results, out / FRAME)
         written = [path for each in tables for path in table.save(each, out / "tables")]
         pictures = [save_drawing(drawing, out) for drawing in named_apart(against.draw(placed))]
         remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
-        write_frame(placed.results, out / "frame.parquet")
         shutil.copyfile(out / "tables" / "paper.tex", out / "table.tex")
         with written_whole(out / "paragraph.txt") as partial:
             partial.write_text("\n\n".join(map(_as_text, pasted)) + "\n", encoding="utf-8")
@@ -64,7 +75,7 @@ def write_comparison(
             tables=tables,
             pictures=pictures,
             command=command or f"{as_typed('hagmeta-report')} compare {' '.join(map(str, folders))}",
-            data="frame.parquet",
+            data=FRAME,
             leaks=False,
             pasted=pasted,
         )

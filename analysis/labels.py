@@ -193,7 +193,9 @@ def is_absent(value: Any) -> bool:
 
 
 def readable(value: Any) -> str:
-    """Return a setting's value as text for people."""
+    """Return a setting's value as text for people; "unknown" if a record has none."""
+    if is_absent(value):
+        return "unknown"
     if pd.api.types.is_bool(value):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)

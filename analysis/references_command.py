@@ -37,6 +37,7 @@ def references_command(arguments: Sequence[str]) -> None:
         options.out or Path("results") / f"references-{kind}",
         command=shlex.join([*prog.split(), *arguments]),
         explore=options.explore,
+        force=options.force or not options.out,
         study=f"reference results ({kind})",
     )
     Console(highlight=False, soft_wrap=True, markup=False).print(f"report: {page}")

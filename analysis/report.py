@@ -30,7 +30,10 @@ from analysis.words import count_of_seeds, datasets_words, listed, p_value
 from hagmeta.common.command import as_typed
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import written_whole
+from hagmeta.common.outputs import check_output_folder
 
+FRAME = "frame.parquet"
+TABLES_AND_FIGURES = ("tables/*.csv", "tables/*.md", "tables/*.tex", "figures/*.svg", "figures/*.p[dn][fg]")
 Item = TypeVar("Item", table.Table, Drawing)
 
 
@@ -46,6 +49,7 @@ def write_report(
     baseline: str | None = None,
     command: str | None = None,
     explore: bool = False,
+    force: bool = False,
 ) -> Path:
     """Write tables, figures, the tidy data and `index.html` to `out`, and return the path of the page.
 
@@ -60,6 +64,7 @@ def write_report(
         baseline: the method or configuration that all others are compared with.
         command: the command to show on the page.
         explore: also write the page to explore, `explorer.html`, and link to it.
+        force: replace files in `out` that no report wrote.
 
     Raises:
         UserError: the folders have no finished run, an option does not fit, or `out` is not writable.
@@ -72,7 +77,7 @@ def write_report(
         results = results.by(by)
     if baseline:
         results = results.against(baseline)
-    return write_results(results, out, command=command, explore=explore, published=published)
+    return write_results(results, out, command=command, explore=explore, published=published, force=force)
 
 
 def write_results(
@@ -83,6 +88,7 @@ def write_results(
     explore: bool = False,
     published: bool = False,
     study: str = "",
+    force: bool = False,
 ) -> Path:
     """Write the report of `results` to `out`, and return the path of the page.
 
@@ -93,10 +99,12 @@ def write_results(
         explore: Also write the page to explore.
         published: Fail if the paper has no numbers for these datasets and settings.
         study: The name of the study in the title; by default that of the records.
+        force: Replace files in `out` that no report wrote.
 
     Raises:
         UserError: `published` does not fit, or `out` is not writable.
     """
+    check_report_folder("the report", out, force=force)
     title = _title(results, study)
     printed = list(published_tables(results))
     if published and not printed:
@@ -110,10 +118,10 @@ def write_results(
     tables = list(named_apart([*(each for make in own for each in make(results)), *printed, *later]))
     try:
         out.mkdir(parents=True, exist_ok=True)
+        write_frame(results, out / FRAME)  # first: the folder of a stopped report is recognised by it
         written = [path for each in tables for path in table.save(each, out / "tables")]
         pictures = [save_drawing(drawing, out) for drawing in named_apart(figures.draw_all(results))]
         remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
-        write_frame(results, out / "frame.parquet")
         _write_explorer(results, out / explorer.NAME, title, command, explore)
         page = render(
             title=title,
@@ -126,7 +134,7 @@ def write_results(
             tables=tables,
             pictures=pictures,
             command=command,
-            data="frame.parquet",
+            data=FRAME,
             explorer=explorer.NAME if explore else "",
             leaks=bool(results.runs["leaks"].any()),
         )
@@ -256,9 +264,15 @@ def save_drawing(drawing: Drawing, out: Path) -> Picture:
     return Picture(*words, files["svg"], list(files.values()), drawing.leaks)
 
 
+def check_report_folder(what: str, out: Path, *, force: bool) -> None:
+    """Raise an error if `out` has files that a report would replace or delete, and is not a report."""
+    pages = ("index.html", explorer.NAME, "paragraph.txt", "table.tex")
+    check_output_folder(what, out, FRAME, (*pages, *TABLES_AND_FIGURES), force=force)
+
+
 def remove_others(out: Path, written: set[Path]) -> None:
     """Delete the tables and figures of an earlier report that this one did not write."""
-    for pattern in ("tables/*.csv", "tables/*.md", "tables/*.tex", "figures/*.svg", "figures/*.p[dn][fg]"):
+    for pattern in TABLES_AND_FIGURES:
         for path in set(out.glob(pattern)) - written:
             path.unlink()
 

@@ -20,6 +20,7 @@ def add_common_options(parser: Parser) -> None:
         help="differences below POINTS count as equivalent (default: 1)",
     )
     add("--open", action="store_true", help="open the page in a browser")
+    parser.add_force()
 
 
 def add_report_options(parser: Parser) -> None:

@@ -18,9 +18,10 @@ from hagmeta import datasets
 from hagmeta.api import Work
 from hagmeta.common.command import Parser, as_typed, parse_seeds, parse_settings, show_error
 from hagmeta.common.errors import UserError, choose
-from hagmeta.common.files import check_writable, writing, written_whole
+from hagmeta.common.files import writing, written_whole
 from hagmeta.common.home import DEFAULT_HOME, home, make_home
 from hagmeta.common.identity import is_identity, without_hash
+from hagmeta.common.outputs import Kind, check_output
 from hagmeta.common.records import Record
 from hagmeta.common.settings import BY_METHOD, written
 from hagmeta.common.version import __version__
@@ -34,6 +35,14 @@ from hagmeta.protocol import PROTOCOLS
 
 LEARNER = ("fit", "learn", "predict")
 COMMANDS = ("run", "datasets", *LEARNER)
+
+
+def _are_records(path: Path) -> bool:
+    records = json.loads(path.read_bytes())
+    return isinstance(records, list) and bool(records) and all("config_hash" in each for each in records)
+
+
+RECORDS = Kind("a list of records", _are_records)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +73,7 @@ def _run(options: argparse.Namespace) -> None:
     config = RunConfig.from_mapping(given)
     device = choose_device(options.device)
     if options.json:
-        check_writable("--json", options.json)
+        check_output("--json", options.json, RECORDS, inputs=[options.dataset], force=options.force)
     dataset = datasets.load(config.dataset, make_home() / "data")
     work = Work(device, home() / "pretrained", True, {}, options.eager, options.plain)
     try:
@@ -177,6 +186,7 @@ def _parser(plugins: Mapping[str, str]) -> Parser:
         help="change any setting listed below; repeat it for more",
     )
     add("--json", type=Path, metavar="FILE", help="write the records to FILE: a JSON list, one per seed")
+    parser.add_force()
     return parser
 
 

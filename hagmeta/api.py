@@ -523,6 +523,7 @@ def report(
         where={key: _texts(value) for key, value in (where or {}).items()},
         by=by,
         explore=explore,
+        force=not out,
     )
 
 

@@ -39,7 +39,8 @@ from analysis.references import (
 from hagmeta import datasets
 from hagmeta.common.command import Parser, plain_console, show_error
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import written_whole
+from hagmeta.common.files import writing, written_whole
+from hagmeta.common.outputs import Kind, check_output
 from hagmeta.common.records import OpenRecord, RunKey, StudyFolder
 from hagmeta.common.scopes import BEFORE, scopes_in
 from hagmeta.common.version import __version__
@@ -52,6 +53,14 @@ MOST_BYTES = 5_000_000
 SEARCHED = ("best.yaml", "optuna.db")  # a study with one of these chose its configurations by a search
 IN_ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 WIDTHS = {"configuration": np.uint16, "seed": np.uint32, "environment": np.uint16, "sessions": np.uint8}
+
+
+def _are_references(path: Path) -> bool:
+    with zipfile.ZipFile(path) as archive:
+        return {"header.npy", "configuration.npy", "seed.npy"} <= set(archive.namelist())
+
+
+REFERENCES = Kind("a file of reference results", _are_references)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,17 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="folder of a study, tuned or with defaults, or a file that this command made",
     )
     add("--out", type=Path, default=PATH, metavar="FILE", help="file to write (default: the packaged one)")
+    parser.add_force()
     console = plain_console()
     try:
         options = parser.options(arguments)
+        check_output("--out", options.out, REFERENCES, force=options.force)
         content, notes = build(options.studies)
-        with written_whole(options.out) as partial:
+        with writing("--out", options.out), written_whole(options.out) as partial:
             partial.write_bytes(content)
     except UserError as error:
         show_error(error)
-        return 2
-    except OSError as error:
-        show_error(UserError(f"--out {options.out} cannot be written: {error.strerror or error}."))
         return 2
     for note in notes:
         console.print(note, soft_wrap=True)

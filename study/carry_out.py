@@ -243,7 +243,7 @@ def _summarise(plan: Plan, sampled: set[str], store: Store, options: LaunchOptio
 def _report(store: Store, options: LaunchOptions, console: Console) -> None:
     from analysis.report import write_report  # imports pandas and seaborn, which takes seconds
 
-    page = write_report([store.folder], store.folder / "report")
+    page = write_report([store.folder], store.folder / "report", force=True)
     console.print(f"report: {page}", soft_wrap=True)
     if options.open:
         webbrowser.open(page.resolve().as_uri())
@@ -255,7 +255,7 @@ def compare_with_references(folder: Path, console: Console, kind: str) -> None:
     from analysis.compare_words import sentences
 
     try:
-        page, placed = write_comparison([folder], folder / "comparison", kind=kind)
+        page, placed = write_comparison([folder], folder / "comparison", kind=kind, force=True)
     except UserError as error:
         console.print(f"note: {error}", style="yellow", soft_wrap=True)
         return

@@ -30,6 +30,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         raise UserError(f"{message} (see {self.prog} --help)")
 
+    def add_force(self) -> None:
+        """Add the option that allows an output to replace any file; see `hagmeta.common.outputs`."""
+        text = "replace existing files even if they are inputs or of another kind"
+        self.add_argument("--force", action="store_true", help=text)
+
     def options(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """Parse ``arguments``. Unknown options are reported first, since they can cause other errors."""
         options, unknown = self.parse_known_args(arguments)

@@ -14,11 +14,12 @@ class UserError(ValueError):
 
 
 def shown(value: object) -> str:
-    """Return the repr of ``value`` for an error message, shortened if it is long."""
+    """Return the repr of ``value`` on one line for an error message, shortened if it is long."""
     try:
         text = repr(value)
     except ValueError:  # Python does not print integers of more than 4,300 digits
         return "a value of thousands of digits"
+    text = " ".join(text.splitlines())
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 

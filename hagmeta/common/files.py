@@ -18,8 +18,10 @@ from hagmeta.common.errors import UserError
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to. It replaces ``path`` if no error occurs.
 
-    Several processes may write the same file at once; the last one to finish wins.
+    Several processes may write the same file at once; the last one to finish wins. A symbolic link stays, and
+    the file that it leads to is replaced.
     """
+    path = _followed(path)
     partial = _partial(path)
     try:
         yield partial
@@ -75,9 +77,10 @@ def check_writable(option: str, path: Path) -> None:
     with writing(option, path):
         with suppress(FileNotFoundError):
             require_readable(path)  # do not replace a device or FIFO by a file
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {path.parent}")
-        partial = _partial(path)
+        target = _followed(path)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {target.parent}")
+        partial = _partial(target)
         try:
             partial.touch()
         except ValueError as error:
@@ -97,6 +100,11 @@ def writing(option: str, path: Path) -> Iterator[None]:
 def reason(error: OSError) -> str:
     """Return the message of a system error without the path."""
     return error.strerror or " ".join(str(error).split())
+
+
+def _followed(path: Path) -> Path:
+    """Return the file that a symbolic link leads to, which may be missing, or ``path`` itself."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _partial(path: Path) -> Path:

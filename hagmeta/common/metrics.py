@@ -6,9 +6,11 @@ declare themselves, and records store their declarations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+Value = float | None
 
 
 @dataclass(frozen=True)
@@ -81,3 +83,69 @@ def from_record(name: str, said: Mapping[str, Any]) -> MetricDeclaration:
     return MetricDeclaration(
         name, said["title"], said["by_session"], said["higher_is_better"], shown=said["shown"]
     )
+
+
+def drop(accuracy: Sequence[float]) -> float:
+    """Return the performance drop (PD): accuracy at session 0 minus accuracy at the last session."""
+    return accuracy[0] - accuracy[-1]
+
+
+def relative_drop(accuracy: Sequence[float]) -> float | None:
+    """Return PD divided by the accuracy at session 0; None if that accuracy is 0."""
+    return drop(accuracy) / accuracy[0] if accuracy[0] else None
+
+
+def mean(accuracy: Sequence[float]) -> float:
+    """Return the mean accuracy over sessions."""
+    return sum(accuracy) / len(accuracy)
+
+
+def forgotten(matrix: Sequence[Sequence[float]]) -> list[float]:
+    """Return the forgetting of each task except the last: its best accuracy minus its final accuracy."""
+    last = len(matrix) - 1
+    return [max(matrix[t][j] for t in range(j, last)) - matrix[last][j] for j in range(last)]
+
+
+def transferred_back(matrix: Sequence[Sequence[float]]) -> float | None:
+    """Return BWT = 1/T sum over tasks j < T of M[T][j] - M[j][j]; None if there is only one task.
+
+    Lopez-Paz and Ranzato, 2017. Negative values mean forgetting.
+    """
+    last = len(matrix) - 1
+    return sum(matrix[last][j] - matrix[j][j] for j in range(last)) / last if last else None
+
+
+def of_base(matrix: Sequence[Sequence[Value]]) -> list[Value]:
+    """Return the accuracy on the classes known at session 0."""
+    return [row[0] for row in matrix]
+
+
+def of_new(matrix: Sequence[Sequence[Value]]) -> list[Value]:
+    """Return the accuracy after each session on the classes that arrived in it."""
+    return [None, *(row[-1] for row in matrix[1:])]
+
+
+def harmonic_means(base: Sequence[Value], novel: Sequence[Value]) -> list[Value]:
+    """Return the harmonic mean of base and novel accuracy by session."""
+    return [harmonic_mean(*pair) for pair in zip(base, novel, strict=True)]
+
+
+def harmonic_mean(base: Value, novel: Value) -> Value:
+    """Return the harmonic mean of two accuracies; 0 if either is 0."""
+    if base is None or novel is None:
+        return None
+    return 2 * base * novel / (base + novel) if base + novel else 0.0
+
+
+# Values of a record that follow from others: the keys of these, and how.
+DERIVED: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
+    "pd": (("accuracy",), drop),
+    "rpd": (("accuracy",), relative_drop),
+    "average_accuracy": (("accuracy",), mean),
+    "base_accuracy": (("matrix",), of_base),
+    "new_accuracy": (("matrix",), of_new),
+    "harmonic": (("base_accuracy", "novel_accuracy"), harmonic_means),
+    "forgetting": (("matrix",), forgotten),
+    "backward_transfer": (("matrix",), transferred_back),
+    "macro_harmonic": (("macro_base_accuracy", "macro_novel_accuracy"), harmonic_means),
+}

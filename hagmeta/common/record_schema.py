@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hagmeta.common.metrics import BUILT_IN
+from hagmeta.common.metrics import BUILT_IN, DERIVED
 
 FORMAT = 1  # format of new records; increase it when older readers would misread them
 FILE = Path(__file__).with_name(f"record-{FORMAT}.schema.json")
 NOT_BY_SESSION = {"given", "unhashed", *(each.name for each in BUILT_IN if not each.by_session)}
+ROUNDED = 1e-6  # a larger difference between two ways to compute a value is no rounding
 MOST_SHOWN = 60  # characters of an invalid value
 
 KINDS: dict[str, set[type]] = {"number": {int, float}, "integer": {int}, "null": {type(None)}}
@@ -126,7 +128,7 @@ def _unequal(record: Mapping[str, Any]) -> str | None:
             return f"its {key} has {len(value)} sessions, but its accuracy has {sessions}"
     if any(len(row) != number for number, row in enumerate(record["matrix"], start=1)):
         return "its matrix is not triangular"
-    return _undeclared(record)
+    return _undeclared(record) or _contradicted(record)
 
 
 def _undeclared(record: Mapping[str, Any]) -> str | None:
@@ -143,6 +145,28 @@ def _undeclared(record: Mapping[str, Any]) -> str | None:
         if not isinstance(record[name], list):
             return f"its {name} is {_shown(record[name])}, but no metric of this name is declared"
     return None
+
+
+def _contradicted(record: Mapping[str, Any]) -> str | None:
+    """Return which value differs from what other values give, or None."""
+    undefined = any(None in row for row in record["matrix"])
+    for name, (sources, derive) in DERIVED.items():
+        given = [record.get(source) for source in sources]
+        if name not in record or None in given or (sources == ("matrix",) and undefined):
+            continue
+        expected = derive(*given)
+        if not _is_close(record[name], expected):
+            known = " and ".join(sources)
+            return f"its {name} is {_shown(record[name])}; expected {_shown(expected)}, given its {known}"
+    return None
+
+
+def _is_close(value: Any, other: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) == len(other) and all(map(_is_close, value, other))
+    if value is None or other is None:
+        return value is other
+    return math.isclose(value, other, rel_tol=0, abs_tol=ROUNDED)
 
 
 def _shown(value: Any) -> str:

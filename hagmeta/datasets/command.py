@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,13 +14,30 @@ from rich.text import Text
 from hagmeta import datasets
 from hagmeta.common.command import Parser, as_typed
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import check_writable, writing, written_whole
+from hagmeta.common.files import writing, written_whole
 from hagmeta.common.home import home
+from hagmeta.common.outputs import Kind, check_output
 from hagmeta.datasets import Dataset, npz
 from hagmeta.datasets.convert import NODES_PER_WORD, Columns, convert, count
 from hagmeta.datasets.page import render
 from hagmeta.datasets.show import datasets_table, summary_view
 from hagmeta.datasets.summary import Summary, summary_of
+
+PAGE_START = b"<title>Datasets</title>"  # within the first bytes of a page
+
+
+def _is_graph(path: Path) -> bool:
+    with zipfile.ZipFile(path) as archive:
+        return {"edges.npy", "labels.npy"} <= set(archive.namelist())
+
+
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        return PAGE_START in file.read(1000)
+
+
+GRAPH = Kind("a graph in .npz format", _is_graph)
+PAGE = Kind("a page about datasets", _is_page)
 
 
 def datasets_command(arguments: Sequence[str]) -> None:
@@ -29,7 +47,7 @@ def datasets_command(arguments: Sequence[str]) -> None:
         return
     options = _parser().options(arguments)
     if options.report:
-        _report(options.report, options.names)
+        _report(options.report, options.names, options.force)
     elif options.names:
         console = Console(highlight=False)
         for name in options.names:
@@ -47,13 +65,13 @@ def _summary(name: str) -> Summary:
         return summary_of(datasets.load(name, root), datasets.describe(name, root))
 
 
-def _report(out: Path, names: Sequence[str]) -> None:
+def _report(out: Path, names: Sequence[str], force: bool) -> None:
     """Write a page about the available datasets and those in ``names``."""
     if out.suffix != ".html":
         raise UserError(
             f"--report {out}: expected a file name that ends in .html. Put dataset names before --report."
         )
-    check_writable("--report", out)
+    check_output("--report", out, PAGE, inputs=names, force=force)
     root = home() / "data"
     for name in names:
         datasets.describe(name, root)  # report an unknown name before the slow part
@@ -70,7 +88,7 @@ def _convert(options: argparse.Namespace) -> None:
     out: Path = options.out
     if out.suffix != ".npz":
         raise UserError(f"--out {out}: expected a file name that ends in .npz.")
-    check_writable("--out", out)
+    check_output("--out", out, GRAPH, inputs=[options.edges, options.nodes], force=options.force)
     columns = Columns(options.id, options.label, options.text, tuple(options.numeric or ()))
     converted = convert(options.edges, options.nodes, columns)
     made = Dataset(out.stem, *converted.graph)
@@ -104,6 +122,7 @@ def _parser() -> Parser:
         metavar="FILE.html",
         help="write an HTML page about the given, embedded and downloaded datasets [datasets.html]",
     )
+    parser.add_force()
     return parser
 
 
@@ -130,8 +149,9 @@ def _convert_parser() -> Parser:
         help="node table with a header and one node per line",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE.npz", help="file to write; replaced if it exists"
+        "--out", type=Path, required=True, metavar="FILE.npz", help="file to write; replaces an older graph"
     )
+    parser.add_force()
     parser.add_argument("--id", default="id", metavar="COLUMN", help="column with node ids [id]")
     parser.add_argument("--label", default="label", metavar="COLUMN", help="column with classes [label]")
     features = parser.add_mutually_exclusive_group()

@@ -51,7 +51,8 @@ class _Nodes:
     """The content of the node table. Nodes are numbered in the order of the file."""
 
     feature_names: list[str]
-    number: dict[str, int] = field(default_factory=dict)  # by id
+    number: dict[str, int] = field(default_factory=dict)  # by id without surrounding blanks
+    ids: list[str] = field(default_factory=list)  # as in the file
     labels: list[str | None] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     numbers: list[list[float]] = field(default_factory=list)
@@ -78,7 +79,7 @@ def convert(edges: Path, nodes: Path, columns: Columns) -> Converted:
         source=str(nodes),
         may_be_unlabelled=not columns.needs_labels,
     )
-    ids, features_read = tuple(read.number), tuple(read.feature_names)
+    ids, features_read = tuple(read.ids), tuple(read.feature_names)
     return Converted(graph._replace(node_ids=ids, feature_names=features_read), notes)
 
 
@@ -106,6 +107,7 @@ def _read_nodes(table: TableFile, columns: Columns, notes: list[str]) -> _Nodes:
             )
         line_of[node] = line
         nodes.number[node] = len(nodes.labels)
+        nodes.ids.append(row[id_column])
         nodes.labels.append(None if is_no_label(label) else label)
         if columns.text is not None:
             nodes.texts.append(row[feature_columns[0]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -189,6 +189,8 @@ def _each_once(
         )
     seen: set[Any] = set()
     for name in names:
+        if not isinstance(name, Hashable):
+            raise UserError(f"{source}: {key!r} holds {shown(name)}; expected strings or whole numbers.")
         if name in seen:
             raise UserError(f"{source}: {key!r} holds {shown(name)} twice; expected unique names.")
         seen.add(name)

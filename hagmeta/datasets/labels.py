@@ -44,7 +44,7 @@ def clean_labels(
         )
     called = tuple(str(label if names is None else names[label]) for label in present)
     for name in called:
-        if not _is_unicode(name):
+        if not is_unicode(name):
             raise UserError(f"{source}: 'class_names' holds {shown(name)}; expected Unicode text.")
     return np.where(labels == UNLABELLED, UNLABELLED, np.searchsorted(present, labels)), called
 
@@ -77,7 +77,7 @@ def _numbers_and_texts(labels: Any, source: str, key: str) -> tuple[Any, list[st
         return np.where(np.isnan(values), UNLABELLED, values), None
     if values.dtype.kind not in "OU" or values.ndim != 1:
         return values, None
-    given = [None if _is_missing(value) else value for value in values.tolist()]
+    given = [None if is_missing(value) else value for value in values.tolist()]
     for row, value in enumerate(given):
         if not isinstance(value, str | Real | None):
             raise UserError(
@@ -97,7 +97,8 @@ def _numbers_and_texts(labels: Any, source: str, key: str) -> tuple[Any, list[st
     return [UNLABELLED if value is None else position[value] for value in given], texts
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether ``value`` means no label: None, NaN, -1 or blank text."""
     if value is None or isinstance(value, str):
         return value is None or is_no_label(value)
     try:
@@ -106,7 +107,7 @@ def _is_missing(value: Any) -> bool:
         return type(value).__name__ == "NAType"
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Return whether ``text`` can be encoded. A lone surrogate cannot."""
     try:
         text.encode()

@@ -14,13 +14,24 @@ from rich.console import Console
 from hagmeta.api import load_dataset, training_steps
 from hagmeta.common.command import Parser, as_typed, parse_settings
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import check_writable, writing, written_whole
+from hagmeta.common.files import writing, written_whole
+from hagmeta.common.outputs import Kind, check_output
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.convert import Columns, convert
 from hagmeta.display import progress_display
 from hagmeta.learner.learner import LIKELY, Learner, check_unknown, own_labels
+from hagmeta.learner.storage import LEARNER
 
 DIGITS = 6  # of probabilities
+HEADER = ("node", "class", "probability", "unknown")  # of the table that `predict` writes
+
+
+def _are_predictions(path: Path) -> bool:
+    with path.open(encoding="utf-8") as file:
+        return file.readline(100) == ",".join(HEADER) + "\n"
+
+
+PREDICTIONS = Kind("a table of predictions", _are_predictions)
 
 
 def learner_command(name: str, arguments: Sequence[str]) -> None:
@@ -51,7 +62,7 @@ def _fit(arguments: Sequence[str]) -> None:
     )
     options = parser.options(arguments)
     learner = Learner(options.method, seed=options.seed, device=options.device, **parse_settings(options.set))
-    check_writable("--out", options.out)
+    check_output("--out", options.out, LEARNER, inputs=_inputs(options), force=options.force)
     steps = training_steps(learner._config)
     with _told() as console, progress_display(console, "learner", steps) as progress:
         learner.fit(_graph(options, labelled=True), progress=progress)
@@ -70,7 +81,8 @@ def _learn(arguments: Sequence[str]) -> None:
     )
     options = parser.options(arguments)
     out = options.out or options.learner
-    check_writable("--out", out)
+    # The learner itself may be replaced.
+    check_output("--out", out, LEARNER, inputs=_inputs(options), force=options.force)
     learner = _loaded(options)
     with _told():
         graph = _graph(options, labelled=True)
@@ -107,9 +119,11 @@ def _predict(arguments: Sequence[str]) -> None:
         help="write NAME as the class of nodes that more likely belong to none of the known classes",
     )
     options = parser.options(arguments)
-    check_writable("--out", options.out)
+    inputs = [options.learner, *_inputs(options)]
+    check_output("--out", options.out, PREDICTIONS, inputs=inputs, force=options.force)
     learner = _loaded(options)
-    check_unknown(options.unknown, learner.classes_, "--unknown")
+    if options.unknown is not None:
+        check_unknown(options.unknown, learner.classes_, "--unknown")
     with _told():
         graph = _graph(options, labelled=False)
         nodes, probabilities = learner.probabilities(graph)
@@ -120,13 +134,16 @@ def _predict(arguments: Sequence[str]) -> None:
         written_whole(options.out) as partial,
         partial.open("w", encoding="utf-8", newline="") as file,
     ):
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["node", "class", "probability", "unknown"])
+        plain = csv.writer(file, lineterminator="\n")
+        # Before Python 3.13, a carriage return is not quoted.
+        quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain.writerow(HEADER)
         for node, row, strange in zip(nodes, probabilities, unknown, strict=True):
             chosen = range(len(classes)) if options.all else [int(row.argmax())]
             renamed = options.unknown is not None and strange > LIKELY
             for c in chosen:
                 name = options.unknown if renamed else classes[c]
+                table = quoted if "\r" in f"{node}{name}" else plain
                 table.writerow([node, name, f"{row[c]:.{DIGITS}f}", f"{strange:.{DIGITS}f}"])
     print(f"wrote {options.out}: {len(nodes):,} nodes, {len(classes)} classes")
 
@@ -162,6 +179,11 @@ def _graph(options: argparse.Namespace, *, labelled: bool) -> Dataset:
     return Dataset(options.nodes.stem, *converted.graph)
 
 
+def _inputs(options: argparse.Namespace) -> list[Path | str | None]:
+    """Return the files that the graph is read from."""
+    return [options.nodes, options.edges, options.dataset]
+
+
 def _parser(name: str, description: str) -> Parser:
     parser = Parser(
         prog=f"{as_typed('hagmeta')} {name}",
@@ -185,6 +207,7 @@ def _parser(name: str, description: str) -> Parser:
         "--numeric", nargs="+", metavar="COLUMN", help="columns that become features [all others]"
     )
     add("--device", choices=["auto", "cpu", "cuda"], default="auto", help="where to compute [auto]")
+    parser.add_force()
     return parser
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hagmeta.common.errors import UserError, shown
-from hagmeta.learner.table import NodeId
+from hagmeta.datasets.labels import is_missing, is_unicode
+from hagmeta.learner.table import NodeId, as_value, listed_ids, plain
 
 MOST_NAMED = 5  # names in a message
+LARGEST = 10**100  # of classes that are whole numbers; Python does not print very large ones
 
 
 @dataclass
@@ -83,45 +85,68 @@ class Evidence:
 
 def labels_by_class(labels: Any, *, argument: str) -> dict[str, list[NodeId]]:
     """Return a mapping from class names to node ids, given one. Check that each node has one class."""
-    if not hasattr(labels, "items"):
-        raise UserError(
-            f"{argument} is of type {type(labels).__name__}; expected a mapping from class names to node ids."
-        )
-    found: dict[str, list[NodeId]] = {}
+    found: dict[str, dict[NodeId, None]] = {}
     owner: dict[NodeId, str] = {}
-    for name, nodes in labels.items():
-        if isinstance(nodes, str) or not isinstance(nodes, Iterable):
+    for given, nodes in _items(labels, argument, "class names to node ids"):
+        name = class_name(given, argument)
+        if name is None:
             raise UserError(
-                f"{argument} holds {shown(nodes)} for class {shown(name)}; expected a list of node ids."
+                f"{argument} holds nodes for {shown(given)}, which means no label; expected a class name."
             )
-        listed = list(dict.fromkeys(plain(node) for node in nodes))
+        listed = listed_ids(nodes, f"{argument}[{shown(given)}]")
         if not listed:
             raise UserError(
                 f"{argument} holds no node for class {shown(name)}; a class needs at least one label."
             )
         for node in listed:
-            if owner.setdefault(node, str(name)) != str(name):
-                raise UserError(
-                    f"{argument} holds node {shown(node)} for {shown(owner[node])} and {shown(str(name))}; "
-                    "expected one class."
-                )
-        found[str(name)] = listed
-    return found
+            _own(owner, node, name, argument)
+        found.setdefault(name, {}).update(dict.fromkeys(listed))
+    return {name: list(nodes) for name, nodes in found.items()}
 
 
 def labels_by_node(labels: Any, *, argument: str) -> dict[NodeId, str]:
-    """Return a mapping from node ids to class names, given one. Skip nodes with None or NaN."""
+    """Return a mapping from node ids to class names, given one. Skip nodes without a label."""
+    found: dict[NodeId, str] = {}
+    for node, given in _items(labels, argument, "node ids to class names"):
+        name = class_name(given, argument)
+        if name is not None:
+            _own(found, plain(node), name, argument)
+    return found
+
+
+def _items(labels: Any, argument: str, expected: str) -> Iterable[tuple[Any, Any]]:
     if not hasattr(labels, "items"):
+        raise UserError(f"{argument} is of type {type(labels).__name__}; expected a mapping from {expected}.")
+    pairs: Iterable[tuple[Any, Any]] = labels.items()
+    return pairs
+
+
+def _own(owner: dict[NodeId, str], node: NodeId, name: str, argument: str) -> None:
+    """Store that a node has a class. Raise an error if it has another one."""
+    if owner.setdefault(node, name) != name:
         raise UserError(
-            f"{argument} is of type {type(labels).__name__}; expected a mapping from node ids to class names."
+            f"{argument} holds node {shown(node)} for {shown(owner[node])} and {shown(name)}; "
+            "expected one class."
         )
-    pairs = {plain(node): name for node, name in labels.items()}
-    return {node: str(name) for node, name in pairs.items() if name is not None and name == name}
 
 
-def plain(node: Any) -> NodeId:
-    """Return a node id as a Python value."""
-    value = node.item() if hasattr(node, "item") and getattr(node, "size", 1) == 1 else node
-    if not isinstance(value, Hashable):
-        raise UserError(f"a node id is {shown(value)}; expected a string or a whole number.")
-    return value
+def class_name(given: Any, argument: str) -> str | None:
+    """Return the name of a class as text, or None if `given` means no label: None, NaN, -1 or blank text."""
+    value = as_value(given)
+    if getattr(value, "ndim", 0) == 0 and is_missing(value):
+        return None
+    if isinstance(value, float) and value.is_integer():  # pandas has no missing integers
+        value = int(value)
+    if not isinstance(value, str | int) or (isinstance(value, int) and abs(value) > LARGEST):
+        raise UserError(
+            f"{argument} holds the class {shown(given)} of type {type(given).__name__}; expected text or a "
+            "whole number."
+        )
+    check_name(str(value), f"{argument} holds the class")
+    return str(value)
+
+
+def check_name(name: str, where: str) -> None:
+    """Raise an error if files and arrays cannot keep `name` as it is. `where` begins the message."""
+    if not is_unicode(name) or "\0" in name:  # numpy drops NUL characters at the end
+        raise UserError(f"{where} {shown(name)}; expected Unicode text without NUL characters.")

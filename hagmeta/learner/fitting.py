@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,11 @@ def draw_evidence(
         for node, name in validation.items():
             if name not in number:
                 raise UserError(f"validation holds class {shown(name)}, which is not in labels.")
+            if labels.get(node, name) != name:
+                raise UserError(
+                    f"validation holds node {shown(node)} for {shown(name)}, but labels for "
+                    f"{shown(labels[node])}; expected one class."
+                )
             evidence.class_of[node] = number[name]
         evidence.held_out = set(validation)
     base, played = some_as_new(np.arange(len(names)), config.groups[0], seed)
@@ -51,9 +57,14 @@ def draw_evidence(
 def _drawn(nodes: list[NodeId], name: str, seed: int) -> list[NodeId]:
     """Return one of five nodes, but at least one if there are two."""
     count = max(len(nodes) // HELD_OUT, int(len(nodes) > 1))
-    in_order = sorted(nodes, key=lambda node: (type(node).__name__, node))
+    in_order = sorted(nodes, key=_order)
     picks = stream(seed, f"learner/validation/{name}").permutation(len(nodes))[:count]
     return [in_order[pick] for pick in picks]
+
+
+def _order(node: NodeId) -> tuple[str, Any]:
+    """Return the key by which ids are sorted. Not all values can be compared with each other."""
+    return type(node).__name__, node if isinstance(node, str | int | float) else repr(node)
 
 
 def check_classes(labels: Mapping[NodeId, str]) -> int:

@@ -19,7 +19,7 @@ from hagmeta.common.files import expanded
 from hagmeta.common.identity import without_hash
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
-from hagmeta.learner.evidence import labels_by_class, labels_by_node, plain
+from hagmeta.learner.evidence import check_name, labels_by_class, labels_by_node
 from hagmeta.learner.fitting import check_classes, draw_evidence
 from hagmeta.learner.novelty import fitted_novelty
 from hagmeta.learner.scene import LearnerContext, make_context
@@ -32,6 +32,7 @@ from hagmeta.learner.table import (
     as_graph,
     ids_of,
     kept_slots,
+    listed_ids,
     make_table,
     slots_of,
     unknown_features,
@@ -168,8 +169,8 @@ class Learner:
 
         Args:
             data: The graph, in any form that `hagmeta.run` accepts.
-            labels: The class names of some nodes, by node id. Other nodes are unlabelled. Without labels,
-                those of ``data`` are used.
+            labels: The class names of some nodes, by node id. Other nodes are unlabelled. None, NaN, -1 and
+                blank text mean no label. Without labels, those of ``data`` are used.
             validation: More labels, which decide when to stop the training and calibrate probabilities.
                 By default, these are one of five labels of each class.
             progress: A function that takes the phase, the steps done, the total steps and some values.
@@ -208,7 +209,7 @@ class Learner:
 
         Args:
             data: The graph as it is now. It must have a labelled node of every class.
-            labels: Node ids by class name.
+            labels: Node ids by class name. Names that are equal as text, such as 7 and "7", are one class.
 
         Returns:
             The learner.
@@ -364,11 +365,21 @@ class Learner:
         Raises:
             UserError: The file is missing, damaged, from a newer version, or not a saved learner.
         """
-        for plugin, registry in ((method, METHODS), (encoder, ENCODERS)):
-            if plugin is not None:
-                registry.name_of(plugin)
-        state = load(expanded(os.fspath(path)))
-        learner = cls(state.config.method, seed=state.seed, device=device)
+        given: dict[str, str] = {}
+        if method is not None:
+            given["method"] = METHODS.name_of(method)
+        if encoder is not None:
+            given["encoder"] = ENCODERS.name_of(encoder)
+        target, chosen = expanded(os.fspath(path)), as_device(device)
+        state = load(target, given)
+        own = {key: value for key, value in state.config.canonical().items() if key not in NOT_HERE}
+        try:
+            learner = cls(seed=state.seed, device=chosen, **own)
+            unchanged = learner._resolved(state.evidence.known) == state.config
+        except UserError as error:
+            raise UserError(f"{target}: the saved learner is damaged ({error}).") from None
+        if not unchanged:
+            raise UserError(f"{target}: the saved learner is damaged (it has settings that no learner has).")
         learner._config, learner._state = state.config, state
         return learner
 
@@ -404,7 +415,7 @@ class Learner:
     def _asked(self, data: Graph, nodes: Iterable[NodeId] | None) -> tuple[list[NodeId], _Answers | None]:
         """Return the ids of the nodes, and the answers for their graph; no answers if there is no node."""
         dataset = as_graph(data)
-        asked = ids_of(dataset) if nodes is None else [plain(node) for node in nodes]
+        asked = ids_of(dataset) if nodes is None else listed_ids(nodes, "nodes")
         _check_nodes(dataset, asked, "nodes")
         return asked, self._answers(dataset) if asked else None
 
@@ -509,14 +520,19 @@ def learns_once(method: type[Method]) -> bool:
     return issubclass(method, Grows) and method.session_learning is not SessionLearning.NONE
 
 
-def check_unknown(name: str | None, classes: Sequence[str], argument: str) -> None:
-    """Raise an error if `name` is the name of a known class."""
+def check_unknown(name: Any, classes: Sequence[str], argument: str) -> None:
+    """Raise an error if `name` is no text, or the name of a known class."""
+    if not isinstance(name, str):
+        raise UserError(f"{argument} is {shown(name)}; expected a name, as text.")
+    check_name(name, f"{argument} is")
     if name in classes:
         raise UserError(f"{argument} is {shown(name)}, a class that the learner knows; use another name.")
 
 
 def own_labels(dataset: Dataset) -> dict[NodeId, str]:
     """Return the class names of the labelled nodes of a graph, by node id."""
+    for name in dataset.class_names:
+        check_name(name, f"{dataset.name} holds the class")
     pairs = zip(ids_of(dataset), dataset.labels.tolist(), strict=True)
     return {node: dataset.class_names[label] for node, label in pairs if label != UNLABELLED}
 

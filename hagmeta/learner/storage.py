@@ -13,63 +13,113 @@ entry                      content
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import warnings
+import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files import check_writable, writing, written_whole
+from hagmeta.common.outputs import Kind
 from hagmeta.common.version import __version__
 from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets.clean import one_line
-from hagmeta.datasets.npz import read_arrays
+from hagmeta.datasets.clean import one_line, require_data_file
 from hagmeta.learner.evidence import Evidence
+from hagmeta.learner.header import check_header, parsed
 from hagmeta.learner.novelty import Novelty
 from hagmeta.learner.state import State
 from hagmeta.learner.table import Columns, NodeId
 from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.base import Sizes
+from hagmeta.methods.parts import Settles
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import Parameters
+from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson
+from hagmeta.phases.sessions import lesson_of
+from hagmeta.phases.views import lasting_inputs
 from hagmeta.sparse.inputs import Fit, narrow_inputs, width_of
 
+HEADER = "header"  # the entry
+MOST_HEADER = 1000  # bytes in front of the numbers of an array
 KIND = "hagmeta-learner"
+START = b'{"kind": "hagmeta-learner"'  # of the header
 DEFAULT_ENCODER = "gcn"  # of methods that have none
 VERSION = 1  # increase it when older code cannot read newer files
+
+
+class Form(NamedTuple):
+    """What an entry must look like."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    needed: bool
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of its numbers."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class OtherRevisionWarning(UserWarning):
     """The method has changed since the learner was saved. Its predictions may differ."""
 
 
+def _is_learner(path: Path) -> bool:
+    with zipfile.ZipFile(path) as archive, archive.open("header.npy") as file:
+        return START in file.read(1000)
+
+
+LEARNER = Kind("a saved learner", _is_learner)
+
+
 def save(state: State, path: Path) -> None:
     """Write `state` to `path`. The file appears only when it is complete."""
-    header = json.dumps(_header(state), ensure_ascii=False).encode()
-    arrays = {"header": np.frombuffer(header, dtype=np.uint8)}
+    arrays: dict[str, np.ndarray] = {}
     for group, parameters in (("parameters", state.parameters), ("before", state.before)):
         arrays |= {f"{group}/{name}": value.numpy() for name, value in parameters.items()}
     for kind, fit in state.fits.items():
         arrays |= {f"fits/{kind}/{name}": each for name, each in fit._asdict().items() if each is not None}
+    try:
+        # Names of features may hold lone surrogates.
+        header = json.dumps(_header(state), ensure_ascii=False).encode(errors="surrogatepass")
+        check_header(parsed(header))  # what cannot be loaded is not written
+        for name, array in arrays.items():
+            _check_finite(name, array)
+    except ValueError as error:
+        raise UserError(f"the learner cannot be saved: {one_line(error).rstrip('.')}.") from None
+    arrays = {HEADER: np.frombuffer(header, dtype=np.uint8), **arrays}
     check_writable("learner", path)
     with writing("learner", path), written_whole(path) as partial, partial.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def load(path: Path) -> State:
-    """Read a state from `path`, and check it."""
-    arrays = read_arrays(path, "not a saved learner, or damaged")
-    header = _read_header(path, arrays)
-    _check_plugins(path, header)
+def load(path: Path, given: Mapping[str, str]) -> State:
+    """Read a state from `path`. The header is checked first, then all entries, and only then they are read.
+
+    Args:
+        path: The file.
+        given: The names of the method and the encoder that the user gave, if any, by kind.
+    """
+    require_data_file(path)
     try:
-        state = _state(header, arrays)
-        _check(state)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: the saved learner is damaged ({one_line(error)}).") from None
+        with zipfile.ZipFile(path) as archive:
+            entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+            content = _content(archive, entries[HEADER]) if HEADER in entries else b""
+            header = _read_header(path, content)
+            _check_plugins(path, header, given)
+            state = _read(path, archive, entries, header)
+    except UserError:
+        raise
+    except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise many kinds of errors
+        raise UserError(f"{path}: not a saved learner, or damaged ({one_line(error)}).") from error
     if header["revision"] != METHODS[state.config.method].traits.revision:
         warnings.warn(
             f"{path}: {state.config.method} has changed since the learner was saved; predictions may differ.",
@@ -108,33 +158,69 @@ def _header(state: State) -> dict[str, Any]:
 def _plain(node: NodeId) -> str | int:
     if isinstance(node, bool) or not isinstance(node, str | int):
         raise UserError(
-            f"node id {shown(node)} is of type {type(node).__name__}; a learner can only be saved if ids are "
-            "strings or whole numbers."
+            f"node id {shown(node)} is of type {type(node).__name__}; expected a string or a whole number."
         )
     return node
 
 
-def _read_header(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Return the bytes of an entry, which are as many as in the file: `save` does not compress."""
+    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+        raise ValueError(f"the entry {shown(entry.filename)} is compressed")
+    return archive.read(entry)
+
+
+def _array(content: bytes) -> np.ndarray:
+    """Return the array in an entry. Its size is checked before memory is allocated for it."""
+    file = io.BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array has another format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError("an array has another size than its header says")
+    file.seek(0)
+    array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{shown(name)} holds numbers that are not finite")
+
+
+def _read_header(path: Path, content: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(arrays["header"].tobytes())
-        kind, version = header["kind"], int(header["version"])
+        header = parsed(_array(content).tobytes())
+        kind, version = header["kind"], header["version"]
     except (KeyError, TypeError, ValueError):
         kind, version = "", 0
     if kind != KIND:
         raise UserError(f"{path}: not a saved learner; expected a file that `Learner.save` wrote.")
-    if version > VERSION:
+    if type(version) is int and version > VERSION:
         raise UserError(
             f"{path}: saved in format {version} by hagmeta {header.get('hagmeta')}; this is hagmeta "
             f"{__version__}, which reads formats up to {VERSION}. Install a newer hagmeta."
         )
+    try:
+        check_header(header)
+    except ValueError as error:
+        raise _damaged(path, error) from None
     return dict(header)
 
 
-def _check_plugins(path: Path, header: Mapping[str, Any]) -> None:
-    """Raise an error if the method or the encoder is not there."""
-    settings = header.get("settings")
-    encoder = settings.get("encoder", DEFAULT_ENCODER) if isinstance(settings, dict) else DEFAULT_ENCODER
-    for kind, name, registry in (("method", header.get("method"), METHODS), ("encoder", encoder, ENCODERS)):
+def _damaged(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path}: the saved learner is damaged ({one_line(error)}).")
+
+
+def _check_plugins(path: Path, header: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Raise an error if the method or the encoder is not there, or not the one that the user gave."""
+    encoder = header["settings"].get("encoder", DEFAULT_ENCODER)
+    for kind, name, registry in (("method", header["method"], METHODS), ("encoder", encoder, ENCODERS)):
+        if given.get(kind, name) != name:
+            raise UserError(
+                f"{path}: saved with the {kind} {shown(name)}, but {kind} is {shown(given[kind])}; leave "
+                f"{kind} out, or give the code that the learner was saved with."
+            )
         if name not in registry:
             raise UserError(
                 f"{path}: the {kind} {shown(name)} is not loaded, or its code has changed; give it as "
@@ -142,36 +228,55 @@ def _check_plugins(path: Path, header: Mapping[str, Any]) -> None:
             )
 
 
-def _state(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> State:
-    count, names, sparse, kind = header["columns"]
-    return State(
-        config=resolve(RunConfig.from_record(header["settings"])),
-        seed=int(header["seed"]),
-        evidence=Evidence(
-            class_names=[str(name) for name in header["class_names"]],
-            class_of={node: int(c) for node, c, _ in header["labels"]},
-            held_out={node for node, _, held_out in header["labels"] if held_out},
-            base=[int(c) for c in header["base"]],
-            played=[int(c) for c in header["played"]],
-            sessions=[int(size) for size in header["sessions"]],
-        ),
-        columns=Columns(int(count), names and tuple(names), bool(sparse), kind),
-        slots={node: int(slot) for node, slot, _ in header["slots"]},
-        left={node for node, _, left in header["slots"] if left},
-        nodes=int(header["nodes"]),
+def _read(
+    path: Path, archive: zipfile.ZipFile, entries: Mapping[str, zipfile.ZipInfo], header: Mapping[str, Any]
+) -> State:
+    """Return the state, given a header of the right form."""
+    try:
+        state = _state(header)
+        _check(state, header["settings"], header["method"])
+        forms = _forms(state)
+        _check_entries(path, archive, entries, forms)
+        arrays = {}
+        for name in entries.keys() - {HEADER}:
+            arrays[name] = _array(_content(archive, entries[name]))
+            if (arrays[name].shape, arrays[name].dtype) != forms[name][:2]:
+                raise ValueError(f"{shown(name)} has another shape or type")
+            _check_finite(name, arrays[name])
+    except Exception as error:  # code of a method can raise any error for odd sizes
+        raise _damaged(path, error) from None
+    return replace(
+        state,
         fits=_fits(arrays),
         parameters=_group(arrays, "parameters/"),
         before=_group(arrays, "before/"),
-        memory=header["memory"],
-        draws=header["draws"],
-        step=int(header["step"]),
-        temperature=float(header["temperature"]),
-        novelty=_novelty(*header["novelty"]),
     )
 
 
-def _novelty(middle: Any, slope: Any, by_odds: Any) -> Novelty:
-    return Novelty(float(middle), float(slope), bool(by_odds))
+def _state(header: Mapping[str, Any]) -> State:
+    """Return the state of a header, without arrays."""
+    count, names, sparse, kind = header["columns"]
+    return State(
+        config=resolve(RunConfig.from_record(header["settings"])),
+        seed=header["seed"],
+        evidence=Evidence(
+            class_names=header["class_names"],
+            class_of={node: c for node, c, _ in header["labels"]},
+            held_out={node for node, _, held_out in header["labels"] if held_out},
+            base=header["base"],
+            played=header["played"],
+            sessions=header["sessions"],
+        ),
+        columns=Columns(count, names and tuple(names), sparse, kind),
+        slots={node: slot for node, slot, _ in header["slots"]},
+        left={node for node, _, left in header["slots"] if left},
+        nodes=header["nodes"],
+        memory=header["memory"],
+        draws=header["draws"],
+        step=header["step"],
+        temperature=header["temperature"],
+        novelty=Novelty(*header["novelty"]),
+    )
 
 
 def _group(arrays: Mapping[str, np.ndarray], prefix: str) -> Parameters:
@@ -184,36 +289,80 @@ def _fits(arrays: Mapping[str, np.ndarray]) -> dict[str, Fit]:
     return {kind: Fit(arrays[f"fits/{kind}/words"], arrays.get(f"fits/{kind}/basis")) for kind in kinds}
 
 
-def _check(state: State) -> None:
-    """Raise a ValueError if the parts of a state do not fit together."""
+def _check(state: State, settings: Mapping[str, Any], method: str) -> None:
+    """Raise a ValueError if the values of a header do not fit together."""
     evidence, config, columns = state.evidence, state.config, state.columns
-    classes, slots, ways = len(evidence.class_names), list(state.slots.values()), config.n_way or 1
-    sizes = Sizes(
-        features=width_of(config.inputs, columns.count),
-        base_classes=len(evidence.base),
-        n_way=ways,
-        classes=classes,
-        narrow=narrow_inputs(columns.kind, columns.count)[1],
-        nodes=state.nodes,
-    )
-    fresh = make_method(config, sizes, state.seed).state_dict()
-    expected = {name: value.shape for name, value in fresh.items()}
+    classes, ways, canonical = len(evidence.class_names), config.n_way or 1, config.canonical()
+    there = state.slots.keys() - state.left
+    lesson = lesson_of(METHODS[config.method])
+    labelled = {c for node, c in evidence.class_of.items() if node in there and node not in evidence.held_out}
+    arrived = [evidence.known, *evidence.sessions] if lesson is ReplayLesson else []
     for fits, wrong in (
+        (all(canonical.get(name) == value for name, value in settings.items()), "settings do not resolve"),
+        (config.method == method, "two methods are named"),
+        (config.classes == (evidence.known, 0, ways), "the setting classes differs from the known classes"),
+        (len(evidence.base) == config.groups[0], "the number of base classes differs"),
         (sorted([*evidence.base, *evidence.played]) == list(range(evidence.known)), "known classes differ"),
         (evidence.known + sum(evidence.sessions) == classes, "classes are missing"),
-        (all(0 < size <= ways for size in evidence.sessions), "a session has too few or too many classes"),
-        (all(0 <= c < classes for c in evidence.class_of.values()), "a label has no class"),
-        (len(set(slots)) == len(slots) > 0 and min(slots) >= 0, "two nodes have the same place"),
-        (columns.names is None or len(columns.names) == columns.count, "feature names are missing"),
-        (0 < state.temperature < np.inf, "the temperature is not positive"),
-        (np.isfinite(state.novelty).all() and state.novelty.slope > 0, "the map of unknown classes is wrong"),
-        (_shapes(state.parameters) == expected, "parameters are missing or have other shapes"),
-        (_shapes(state.before).items() <= expected.items(), "parameters have other shapes"),
-        (all(len(fit.words) == columns.count for fit in state.fits.values()), "inputs have other features"),
+        (all(size <= ways for size in evidence.sessions), "a session has too many classes"),
+        (all(c < classes for c in evidence.class_of.values()), "a label has no class"),
+        (labelled == set(range(classes)), "a class has no labelled node in the last graph"),
+        (config.inputs != "tf-idf" or columns.kind == "counts", "features are not counts"),
+        (len(state.draws) == int(lesson is HeldOutLesson), "states of random generators are missing"),
+        (list(map(len, state.memory)) == arrived, "remembered classes differ"),
     ):
         if not fits:
             raise ValueError(wrong)
 
 
-def _shapes(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
-    return {name: value.shape for name, value in parameters.items()}
+def _forms(state: State) -> dict[str, Form]:
+    """Return the shapes and types of all entries that may be there, and whether they must be."""
+    config, columns = state.config, state.columns
+    sizes = Sizes(
+        features=width_of(config.inputs, columns.count),
+        base_classes=len(state.evidence.base),
+        n_way=config.n_way or 1,
+        classes=len(state.evidence.class_names),
+        narrow=narrow_inputs(columns.kind, columns.count)[1],
+        nodes=state.nodes,
+    )
+    forms = {}
+    for name, value in _parameters(config, sizes, state.seed).items():
+        dtype = torch.empty(0, dtype=value.dtype).numpy().dtype
+        forms[f"parameters/{name}"] = Form(tuple(value.shape), dtype, True)
+        if issubclass(METHODS[config.method], Settles):
+            forms[f"before/{name}"] = Form(tuple(value.shape), dtype, False)
+    narrow = lasting_inputs(config, columns.kind, columns.count)
+    for kind in {config.inputs, narrow} - {"raw", ""}:
+        forms[f"fits/{kind}/words"] = Form((columns.count,), np.dtype(np.float64), True)
+        if kind == "svd":
+            width = width_of(kind, columns.count)
+            forms[f"fits/{kind}/basis"] = Form((columns.count, width), np.dtype(np.float64), True)
+    return forms
+
+
+def _parameters(config: RunConfig, sizes: Sizes, seed: int) -> Parameters:
+    """Return parameters with the shapes and types of the method, without using memory if that is possible."""
+    try:
+        with torch.device("meta"):
+            return make_method(config, sizes, seed).state_dict()
+    except Exception:  # the code of a plug-in may need the values of its tensors
+        return make_method(config, sizes, seed).state_dict()
+
+
+def _check_entries(
+    path: Path, archive: zipfile.ZipFile, entries: Mapping[str, zipfile.ZipInfo], forms: Mapping[str, Form]
+) -> None:
+    """Raise a ValueError if entries are missing, unknown or too large, before they are read."""
+    every = archive.infolist()
+    if len(entries) != len(every) or any(entry.comment for entry in every):
+        raise ValueError("its table of contents is damaged")
+    if sum(entry.file_size for entry in every) > path.stat().st_size:
+        raise ValueError("its entries overlap")
+    for name in [name for name, form in forms.items() if form.needed and name not in entries]:
+        raise ValueError(f"{shown(name)} is missing")
+    for name in sorted(entries.keys() - forms.keys() - {HEADER}):
+        raise ValueError(f"{shown(name)} is unknown")
+    for name, form in forms.items():
+        if name in entries and not 0 < entries[name].file_size - form.bytes < MOST_HEADER:
+            raise ValueError(f"{shown(name)} has another size")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import operator
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +18,12 @@ from hagmeta.api import as_dataset
 from hagmeta.common.errors import UserError, shown
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.datasets.features import Features, Kind
+from hagmeta.datasets.labels import is_unicode
 
 NodeId = Any  # a string, an integer, or another hashable value
 MOST_NAMED = 5  # names in a message
 SPARE = 2  # at most so many rows per node
+MOST_SLOTS = SPARE + 1  # slots of a graph are below this multiple of its number of nodes
 
 
 @dataclass(frozen=True)
@@ -59,22 +63,66 @@ def as_graph(data: Any) -> Dataset:
     """
     if hasattr(data, "is_directed") and hasattr(data, "adjacency"):  # networkx
         labelled = any("label" in held for _, held in data.nodes(data=True))
-        return Dataset.from_networkx(data, name="data", label="label" if labelled else None)
+        dataset = Dataset.from_networkx(data, name="data", label="label" if labelled else None)
+        return _with_ids(dataset, dataset.node_ids, "data")
     if not hasattr(data, "edge_index"):
-        return as_dataset(data)
+        dataset = as_dataset(data)
+        ids = dataset.node_ids
+        return dataset if ids is None else _with_ids(dataset, ids, f"{dataset.name}.node_ids")
     ids = getattr(data, "n_id", None)
     if getattr(data, "y", None) is None:
         data = copy(data)
         data.y = torch.zeros(data.num_nodes, dtype=torch.int64)  # not read
     dataset = as_dataset(data)
-    return dataset if ids is None else replace(dataset, node_ids=tuple(ids.tolist()))
+    return dataset if ids is None else _with_ids(dataset, ids, "data.n_id")
+
+
+def _with_ids(dataset: Dataset, given: Any, source: str) -> Dataset:
+    """Return `dataset` with the node ids `given`, or raise an error that names their `source`."""
+    ids = listed_ids(given, source)
+    if len(ids) != dataset.num_nodes:
+        raise UserError(
+            f"{source} has {len(ids)} entries; expected {dataset.num_nodes}, one per node of the graph."
+        )
+    if len(set(ids)) != len(ids):
+        twice = next(node for node, times in Counter(ids).items() if times > 1)
+        raise UserError(f"{source} holds {shown(twice)} twice; expected unique ids.")
+    if not is_unicode("".join(node for node in ids if isinstance(node, str))):
+        wrong = next(node for node in ids if isinstance(node, str) and not is_unicode(node))
+        raise UserError(f"{source} holds {shown(wrong)}; expected Unicode text.")
+    same = type(given) is tuple and all(map(operator.is_, given, ids))
+    return dataset if same and given is dataset.node_ids else replace(dataset, node_ids=tuple(ids))
+
+
+def listed_ids(given: Any, source: str) -> list[NodeId]:
+    """Return node ids as a list, given any collection, array or tensor. `source` is its name in messages."""
+    values = given.tolist() if hasattr(given, "tolist") else given
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise UserError(f"{source} is {shown(given)}; expected a list of node ids.")
+    nodes = list(values)
+    return nodes if set(map(type, nodes)) <= {str, int} else [plain(node) for node in nodes]
+
+
+def as_value(given: Any) -> Any:
+    """Return a number of numpy or torch as a Python value, and anything else as it is."""
+    return given.item() if getattr(given, "ndim", None) == 0 and hasattr(given, "item") else given
+
+
+def plain(node: Any) -> NodeId:
+    """Return a node id as a Python value."""
+    value = as_value(node)
+    try:
+        hash(value)
+    except TypeError:
+        value = None
+    if value is None or isinstance(value, bool):  # a mask is no list of ids
+        raise UserError(f"a node id is {shown(node)}; expected a string or a whole number.")
+    return value
 
 
 def ids_of(dataset: Dataset) -> list[NodeId]:
     """Return the node ids of `dataset`. Without ids, the positions of the nodes are their ids."""
-    if dataset.node_ids is None:
-        return list(range(dataset.num_nodes))
-    return [each.item() if isinstance(each, np.generic) else each for each in dataset.node_ids]
+    return list(range(dataset.num_nodes) if dataset.node_ids is None else dataset.node_ids)
 
 
 def slots_of(ids: Sequence[NodeId], known: Mapping[NodeId, int]) -> dict[NodeId, int]:

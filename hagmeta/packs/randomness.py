@@ -42,7 +42,8 @@ def seeded(seed: int, purpose: str, build: Callable[[], Built]) -> Built:
 
 def keys(seeds: list[int], purpose: str) -> Tensor:
     """Return one 64-bit key per seed: (seeds,)."""
-    return torch.tensor([int(stream(seed, purpose).integers(2**62)) for seed in seeds])
+    drawn = [int(stream(seed, purpose).integers(2**62)) for seed in seeds]
+    return torch.tensor(drawn, device="cpu")  # also where tensors have no memory
 
 
 def fold(key: Tensor, number: int) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hagmeta.methods.base import SessionLearning, Shared, Task
+from hagmeta.methods.base import Method, SessionLearning, Shared, Task
 from hagmeta.methods.parts import Begins, Chooses, Finishes, JudgesFamiliarity, Replays, Settles
 from hagmeta.packs.pack import Pack, Progress, stack, stack_padded
 from hagmeta.packs.randomness import fold, keys
@@ -142,6 +142,15 @@ class _Learner(ABC):
         self.diagnosed = {name: values.cpu().numpy() for name, values in found.items()}
 
 
+def lesson_of(method: type[Method]) -> type[Lesson]:
+    """Return what kind of lesson a session of `method` is."""
+    if issubclass(method, Replays):
+        return ReplayLesson
+    if method.session_learning is SessionLearning.SUPPORTS:
+        return SupportsLesson
+    return AnswersLesson if method.session_learning is SessionLearning.ANSWERS else HeldOutLesson
+
+
 class AnsweringAfterLearning(_Learner):
     """Predict in evaluation mode, after the gradient steps of the session."""
 
@@ -155,12 +164,13 @@ class AnsweringAfterLearning(_Learner):
         self.memory: Memory | None = None
         self.lesson: Lesson
         method = context.method
-        if issubclass(method, Replays):
+        kind = lesson_of(method)
+        if kind is ReplayLesson:
             self.memory = Memory(context, streams)
             self.lesson = ReplayLesson(context, self.memory)
-        elif method.session_learning is SessionLearning.SUPPORTS:
+        elif kind is SupportsLesson:
             self.lesson = SupportsLesson(context)
-        elif method.session_learning is SessionLearning.ANSWERS:
+        elif kind is AnswersLesson:
             self.lesson = AnswersLesson(context)
         else:
             self.lesson = HeldOutLesson(context, streams, purpose)

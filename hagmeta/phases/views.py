@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from hagmeta.datasets.features import Kind
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Sizes
 from hagmeta.methods.parts import OnNarrowInputs
@@ -100,12 +101,9 @@ class Views:
     @cached_property
     def narrow(self) -> tuple[Tensor, ...]:
         """The reduced inputs of each seed, if the method propagates them."""
-        method = METHODS[self.settings.method]
-        if not issubclass(method, OnNarrowInputs) or self._refits_words:
+        kind = lasting_inputs(self.settings, self.graph.kind, self.graph.num_features)
+        if not kind:
             return ()
-        if not method.narrow_columns(self.settings, self.sizes.narrow):
-            return ()
-        kind, _ = self._narrow_inputs
         return self.inputs if kind == self.settings.inputs else self._made(kind)
 
     @property
@@ -114,10 +112,7 @@ class Views:
 
     @property
     def _refits_words(self) -> bool:
-        """Whether reduced inputs are computed again from what is visible in each session."""
-        method = METHODS[self.settings.method]
-        refits = issubclass(method, OnNarrowInputs) and method.refits_words(self.settings)
-        return refits and self._narrow_inputs[0] == "svd"
+        return _refits_words(self.settings, self._narrow_inputs[0])
 
     def _made(self, kind: str) -> tuple[Tensor, ...]:
         if kind == "raw":
@@ -131,3 +126,24 @@ class Views:
 
     def _stacked(self, made: list[Inputs]) -> tuple[Tensor, ...]:
         return tuple(stack(part).to(self.graph.device) for part in zip(*made, strict=True))
+
+
+def lasting_inputs(settings: PhaseSettings, kind: Kind, num_features: int) -> str:
+    """Return which reduced inputs a method propagates, if they are the same in all sessions, or nothing.
+
+    Args:
+        settings: The resolved configuration.
+        kind: The kind of the features.
+        num_features: The number of features.
+    """
+    method = METHODS[settings.method]
+    inputs, columns = narrow_inputs(kind, num_features)
+    if not issubclass(method, OnNarrowInputs) or _refits_words(settings, inputs):
+        return ""
+    return inputs if method.narrow_columns(settings, columns) else ""
+
+
+def _refits_words(settings: PhaseSettings, inputs: str) -> bool:
+    """Return whether reduced inputs are computed again from what is visible in each session."""
+    method = METHODS[settings.method]
+    return issubclass(method, OnNarrowInputs) and method.refits_words(settings) and inputs == "svd"

@@ -24,7 +24,20 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from hagmeta.common.errors import UserError, shown
-from hagmeta.common.metrics import DIAGNOSTICS, MetricDeclaration, declaration, to_record
+from hagmeta.common.metrics import (
+    DIAGNOSTICS,
+    MetricDeclaration,
+    declaration,
+    drop,
+    forgotten,
+    harmonic_means,
+    mean,
+    of_base,
+    of_new,
+    relative_drop,
+    to_record,
+    transferred_back,
+)
 from hagmeta.common.record_schema import schema
 from hagmeta.common.records import Record, opened
 from hagmeta.common.registry import Registry
@@ -186,9 +199,9 @@ def accuracy(predictions: Predictions) -> list[float]:
 
 
 @_built_in
-def base_accuracy(predictions: Predictions) -> list[float]:
+def base_accuracy(predictions: Predictions) -> list[float | None]:
     """Return the accuracy on the classes known at session 0."""
-    return [row[0] for row in matrix(predictions)]
+    return of_base(matrix(predictions))
 
 
 @_built_in
@@ -202,14 +215,13 @@ def novel_accuracy(predictions: Predictions) -> list[float | None]:
 @_built_in
 def new_accuracy(predictions: Predictions) -> list[float | None]:
     """Return the accuracy after each session on the classes that arrived in it."""
-    return [None, *(row[-1] for row in matrix(predictions)[1:])]
+    return of_new(matrix(predictions))
 
 
 @_built_in
 def harmonic(predictions: Predictions) -> list[float | None]:
     """Return the harmonic mean of base and novel accuracy."""
-    pairs = zip(base_accuracy(predictions), novel_accuracy(predictions), strict=True)
-    return [harmonic_mean(base, novel) for base, novel in pairs]
+    return harmonic_means(base_accuracy(predictions), novel_accuracy(predictions))
 
 
 @_built_in
@@ -226,22 +238,19 @@ def matrix(predictions: Predictions) -> list[list[float]]:
 @_built_in
 def pd(predictions: Predictions) -> float:
     """Return the performance drop (PD): accuracy at session 0 minus accuracy at the last session."""
-    curve = accuracy(predictions)
-    return curve[0] - curve[-1]
+    return drop(accuracy(predictions))
 
 
 @_built_in
 def rpd(predictions: Predictions) -> float | None:
     """Return PD divided by the accuracy at session 0; None if that accuracy is 0."""
-    first = accuracy(predictions)[0]
-    return pd(predictions) / first if first else None
+    return relative_drop(accuracy(predictions))
 
 
 @_built_in
 def average_accuracy(predictions: Predictions) -> float:
     """Return the mean accuracy over sessions."""
-    curve = accuracy(predictions)
-    return sum(curve) / len(curve)
+    return mean(accuracy(predictions))
 
 
 @_built_in
@@ -249,20 +258,13 @@ def forgetting(predictions: Predictions) -> list[float]:
     """Return the forgetting of each task except the last: its best earlier accuracy minus its final one.
     It is negative if the task ends above all earlier accuracies.
     """
-    rows = matrix(predictions)
-    last = len(rows) - 1
-    return [max(rows[t][j] for t in range(j, last)) - rows[last][j] for j in range(last)]
+    return forgotten(matrix(predictions))
 
 
 @_built_in
 def backward_transfer(predictions: Predictions) -> float | None:
-    """Return BWT = 1/T sum over tasks j < T of M[T][j] - M[j][j]; None if there is only one task.
-
-    Lopez-Paz and Ranzato, 2017. Negative values mean forgetting.
-    """
-    rows = matrix(predictions)
-    last = len(rows) - 1
-    return sum(rows[last][j] - rows[j][j] for j in range(last)) / last if last else None
+    """Return the backward transfer (BWT); None if there is only one task."""
+    return transferred_back(matrix(predictions))
 
 
 @_built_in
@@ -292,8 +294,7 @@ def macro_novel_accuracy(predictions: Predictions) -> list[float | None]:
 @_built_in
 def macro_harmonic(predictions: Predictions) -> list[float | None]:
     """Return the harmonic mean of macro base and macro novel accuracy."""
-    pairs = zip(macro_base_accuracy(predictions), macro_novel_accuracy(predictions), strict=True)
-    return [harmonic_mean(base, novel) for base, novel in pairs]
+    return harmonic_means(macro_base_accuracy(predictions), macro_novel_accuracy(predictions))
 
 
 @_built_in
@@ -309,13 +310,6 @@ def class_accuracy(predictions: Predictions) -> list[list[float | None]]:
 def classes_met(predictions: Predictions) -> list[int]:
     """Return the classes in the order in which they are met."""
     return [int(each) for each in predictions.met(len(predictions.true) - 1)]
-
-
-def harmonic_mean(base: float | None, novel: float | None) -> float | None:
-    """Return the harmonic mean of two accuracies; 0 if either is 0."""
-    if base is None or novel is None:
-        return None
-    return 2 * base * novel / (base + novel) if base + novel else 0.0
 
 
 def f1_scores(counts: ClassCounts) -> np.ndarray:

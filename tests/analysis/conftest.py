@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hagmeta.common.metrics import forgotten
 from hagmeta.config import RunConfig, resolve
 from hagmeta.protocol import PROTOCOLS
 from tests.analysis.browsing import BROWSERS
@@ -53,17 +54,18 @@ def figures(accuracy: Sequence[float]) -> dict[str, Any]:
     """Return the other fields of a record with these accuracies."""
     sessions = range(len(accuracy))
     drop = accuracy[0] - accuracy[-1]
+    matrix = [[accuracy[t]] * (t + 1) for t in sessions]
     return {
         "accuracy": list(accuracy),
         "base_accuracy": list(accuracy),
         "novel_accuracy": [None, *accuracy[1:]],
         "new_accuracy": [None, *accuracy[1:]],
         "harmonic": [None, *accuracy[1:]],
-        "matrix": [[accuracy[t]] * (t + 1) for t in sessions],
+        "matrix": matrix,
         "pd": drop,
         "rpd": drop / accuracy[0],
         "average_accuracy": sum(accuracy) / len(accuracy),
-        "forgetting": [0.0] * (len(accuracy) - 1),
+        "forgetting": forgotten(matrix),
         "validation": {"gpil": None, "stream": None},
         "seconds": {"prepare": 0.5, "pretrain": 1.0, "gpil": 2.0, "evaluate": 0.5},
         "environment": {

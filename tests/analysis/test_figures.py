@@ -28,6 +28,7 @@ from analysis.drawing import Drawing
 from analysis.figures import ablation, cost, curves, search, sensitivity, style, tsne
 from analysis.frame import LOOKS, Results, read
 from analysis.statistics import estimate
+from hagmeta.common.metrics import forgotten
 from hagmeta.config import RunConfig, resolve
 from tests.analysis.conftest import Write, traits
 
@@ -92,7 +93,7 @@ def record(config: RunConfig, seed: int, quality: float) -> dict[str, Any]:
         "pd": accuracy[0] - accuracy[-1],
         "rpd": 1 - accuracy[-1] / accuracy[0],
         "average_accuracy": float(np.mean(accuracy)),
-        "forgetting": [],
+        "forgetting": forgotten(matrix),
         "validation": {"gpil": None, "stream": None},
         "seconds": {
             "pretrain": 2 + random.random(),

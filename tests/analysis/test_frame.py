@@ -11,6 +11,7 @@ import pytest
 
 from analysis.frame import read
 from hagmeta.common.errors import UserError
+from hagmeta.common.records import config_hash
 from hagmeta.config import RunConfig, resolve
 from study.store import Store
 
@@ -21,10 +22,10 @@ MACRO = {
     "macro_f1": [0.6, 0.5, 0.4],
     "macro_base_accuracy": [0.7, 0.6, 0.6],
     "macro_novel_accuracy": [None, 0.5, 0.2],
-    "macro_harmonic": [None, 0.5, 0.3],
+    "macro_harmonic": [None, 0.6 / 1.1, 0.3],
     "class_accuracy": [[0.7], [0.6, 0.5], [0.6, 0.3, 0.1]],
     "classes_met": [4, 2, 9],
-    "backward_transfer": -0.25,
+    "backward_transfer": -0.15,
 }
 
 
@@ -44,7 +45,7 @@ def test_younger_metrics_are_there_where_records_have_them(write: Write) -> None
     assert last["macro_f1"].tolist() == pytest.approx([float("nan"), 0.4], nan_ok=True)
     assert last.loc[1, "macro_novel_accuracy"] == 0.2 and last["macro_harmonic"].dtype == float
     transfer = results.runs.set_index("seed")["backward_transfer"]
-    assert transfer.tolist() == pytest.approx([float("nan"), -0.25], nan_ok=True)
+    assert transfer.tolist() == pytest.approx([float("nan"), -0.15], nan_ok=True)
     short = MACRO | {"macro_f1": [0.6]}
     folders = [write({0: CURVE}, study="short", record=MACRO), write({2: CURVE}, study="x", record=short)]
     assert "its macro_f1 has 1 sessions" in read(folders).damaged[0]
@@ -194,6 +195,19 @@ def test_methods_with_settings_of_their_own_can_be_left_out(write: Write) -> Non
     assert panel.labels == ["HAG-Meta"]
 
 
+def test_setting_that_is_null_is_unknown_in_titles(write: Write) -> None:
+    folder = write({0: CURVE})
+    (path,) = folder.glob("runs/*/*.json")
+    record = json.loads(path.read_text())
+    record["config"]["classes"] = None
+    record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
+    other = folder / "runs" / record["config_hash"] / "0.json"
+    other.parent.mkdir()
+    other.write_text(json.dumps(record))
+    titles = [panel.title for panel in read([folder]).panels()]
+    assert [title.rpartition(", ")[2] for title in titles] == ["classes 12/12/27", "classes unknown"]
+
+
 def test_folders_merge_by_copying(write: Write, tmp_path: Path) -> None:
     one = write({0: CURVE}, study="one")
     two = write({1: CURVE}, study="two")
@@ -203,7 +217,7 @@ def test_folders_merge_by_copying(write: Write, tmp_path: Path) -> None:
 
 def test_scores_are_macro_accuracies_where_every_run_has_them(write: Write) -> None:
     macro = {"macro_accuracy": [0.9, 0.3], "macro_f1": [0.9, 0.3], "macro_base_accuracy": [0.9, 0.4]}
-    macro |= {"macro_novel_accuracy": [None, 0.2], "macro_harmonic": [None, 0.25]}
+    macro |= {"macro_novel_accuracy": [None, 0.2], "macro_harmonic": [None, 0.8 / 3]}
     folder = write({0: (0.8, 0.6)}, record=macro)
     results = read([folder])
     run = results.runs.iloc[0]

@@ -23,6 +23,7 @@ from analysis.report import facts, notices
 from analysis.table import Table, to_markdown
 from analysis.tables import make_tables, settings_tables
 from analysis.words import size
+from hagmeta.common.metrics import forgotten, harmonic_means
 from hagmeta.common.records import config_hash
 from hagmeta.config import RunConfig, resolve
 from study.store import Store
@@ -34,6 +35,20 @@ CURVE = (0.8, 0.7, 0.6)
 def curves(last: float, seeds: Sequence[int] = range(10), spread: float = 0.002) -> dict[int, list[float]]:
     random = np.random.default_rng(int(1e6 * last))
     return {seed: [0.8, 0.7, last + seed / 100 + spread * random.normal()] for seed in seeds}
+
+
+def with_novel(novel: float) -> dict[str, Any]:
+    """Values of a record whose base accuracy stays, so that the harmonic mean follows the novel accuracy."""
+    base, later = [0.4] * 3, [None, novel, novel]
+    matrix = [[0.4, *[novel] * t] for t in range(3)]
+    return {
+        "base_accuracy": base,
+        "novel_accuracy": later,
+        "new_accuracy": later,
+        "harmonic": harmonic_means(base, later),
+        "matrix": matrix,
+        "forgetting": forgotten(matrix),
+    }
 
 
 def tables(folder: Path) -> dict[str, Table]:
@@ -287,12 +302,11 @@ def test_paths_are_shortened_to_names(write: Write) -> None:  # 22
 
 
 def test_the_metric_that_is_asked_for_decides(write: Write) -> None:  # 3
-    novel = {"novel_accuracy": [None, 0.2, 0.1]}
-    write(curves(0.6), record=novel | {"harmonic": [None, 0.3, 0.2]})
-    folder = write(curves(0.5), method="icarl", record=novel | {"harmonic": [None, 0.5, 0.4]})
+    write(curves(0.6), record=with_novel(0.15))
+    folder = write(curves(0.5), method="icarl", record=with_novel(0.4))
     results = read([folder], "harmonic")
     assert results.runs.groupby("label")["last"].mean().to_dict() == pytest.approx(
-        {"HAG-Meta": 0.2, "iCaRL": 0.4}
+        {"HAG-Meta": 0.12 / 0.55, "iCaRL": 0.4}
     )
     assert main([str(folder), "--metric", "harmonic", "--margin", "2"]) == 0
     page = (folder / "report" / "index.html").read_text()

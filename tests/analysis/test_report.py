@@ -63,6 +63,23 @@ def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
     assert "GPIL adds" not in (study / "report" / "index.html").read_text()
 
 
+def test_report_replaces_no_files_that_are_not_of_a_report(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paper = tmp_path / "paper"
+    (paper / "figures").mkdir(parents=True)
+    (paper / "notes.txt").write_text("mine")
+    (paper / "figures" / "mine.pdf").write_text("mine")
+    for command in ([str(study)], ["compare", str(study)], ["references", "--where", "dataset=foldoc"]):
+        assert main([*command, "--out", str(paper)]) == 2
+        error = capsys.readouterr().err
+        assert f"{paper}: it has figures/mine.pdf, but no frame.parquet" in error and "--force" in error
+        assert sorted(path.name for path in paper.rglob("*")) == ["figures", "mine.pdf", "notes.txt"]
+    assert main([str(study), "--out", str(paper), "--force"]) == 0
+    assert main([str(study), "--out", str(paper)]) == 0  # now it is a report
+    assert (paper / "notes.txt").exists() and not (paper / "figures" / "mine.pdf").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [

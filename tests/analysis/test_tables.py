@@ -340,7 +340,9 @@ def macro(write: Write, curves: dict[int, tuple[float, ...]], values: list[float
         series = [0.5, 0.5, value]
         record = dict.fromkeys(("macro_accuracy", "macro_base_accuracy", "macro_f1"), series)
         record |= {key: [None, *series[1:]] for key in ("macro_novel_accuracy", "macro_harmonic")}
-        folder = write({seed: curves[seed]}, record=record | {"backward_transfer": -value / 2}, **settings)
+        last = curves[seed][-1]  # of all tasks, which begin with the accuracies of their sessions
+        transfer = sum(last - first for first in curves[seed][:-1]) / 2
+        folder = write({seed: curves[seed]}, record=record | {"backward_transfer": transfer}, **settings)
     return folder
 
 
@@ -360,12 +362,12 @@ def test_metrics_side_by_side(write: Write) -> None:
     # t(0.975, 2) = 4.3027; the values deviate by 2: 4.3027 * 2 / sqrt(3) = 4.97.
     assert texts(table)[1] == [  # after the one that ends higher
         *("GPIL + NLA + TLA", "3", "60.0 ± 5.0", "40.0 ± 5.0", "40.0 ± 5.0"),
-        *("60.0 ± 5.0", "60.0 ± 5.0", "60.0 ± 5.0", "46.7 ± 1.7", "0.0 ± 0.0", "-20.0 ± 2.5"),
+        *("60.0 ± 5.0", "60.0 ± 5.0", "60.0 ± 5.0", "46.7 ± 1.7", "15.0 ± 5.0", "-15.0 ± 5.0"),
     ]
     assert table.notes[0] == (
         "By macro accuracy, NLA + TLA leads. Kendall's tau between this order and the order by each other "
-        "metric: accuracy -1.00, macro-F1 1.00, base -1.00, novel -1.00, harmonic -1.00, average 1.00, BWT "
-        "-1.00. Other leaders: GPIL + NLA + TLA by accuracy, base, novel, harmonic and BWT."
+        "metric: accuracy -1.00, macro-F1 1.00, base -1.00, novel -1.00, harmonic -1.00, average 1.00, "
+        "forgetting 1.00, BWT 1.00. Other leaders: GPIL + NLA + TLA by accuracy, base, novel and harmonic."
     )
 
 

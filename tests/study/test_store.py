@@ -27,7 +27,7 @@ def record(seed: int, config: RunConfig | None = None, **settings: Any) -> dict[
         "base_accuracy": [0.8, 0.6],
         "novel_accuracy": [None, 0.1],
         "new_accuracy": [None, 0.1],
-        "harmonic": [None, 0.2],
+        "harmonic": [None, 0.12 / 0.7],
         "matrix": [[0.8], [0.6, 0.1]],
         "pd": 0.3,
         "rpd": 0.375,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hagmeta.common.files import folder_written_whole, written_whole
+from hagmeta.common.errors import UserError
+from hagmeta.common.files import check_writable, folder_written_whole, written_whole
 from tests.waiting import HANG
 
 START = """
@@ -163,3 +164,23 @@ def test_all_of_a_group_may_read_it_as_if_it_had_been_written_in_place(tmp_path:
         partial.touch()
     modes = [os.stat(tmp_path / name).st_mode for name in ("plain", "whole")]
     assert modes[0] == modes[1]
+
+
+def test_file_written_through_a_link_keeps_the_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "far" / "target", tmp_path / "link"
+    target.parent.mkdir()
+    link.symlink_to(Path("far") / "target")  # it leads nowhere yet
+    for text in ("old", "new"):
+        check_writable("--out", link)
+        with written_whole(link) as partial:
+            partial.write_text(text)
+        assert link.is_symlink() and target.read_text() == text
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_link_that_leads_nowhere_is_not_writable(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("no/target")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("link", "loop"):
+        with pytest.raises(UserError, match=f"^--out .*/{name} cannot be written"):
+            check_writable("--out", tmp_path / name)

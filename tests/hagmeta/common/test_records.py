@@ -18,9 +18,9 @@ from hagmeta.packs.environment import environment
 
 
 def written(folder: Path, config: dict[str, Any], name: str, **more: Any) -> Path:
-    kinds = ("accuracy", "base_accuracy", "novel_accuracy", "new_accuracy", "harmonic")
-    series = {kind: [0.8] for kind in kinds}
-    values = {**series, "matrix": [[0.8]], "pd": 0.0, "rpd": 0.0, "validation": {}, "seconds": {}}
+    series = {key: [0.8] for key in ("accuracy", "base_accuracy")}
+    later = {key: [None] for key in ("novel_accuracy", "new_accuracy", "harmonic")}
+    values = {**series, **later, "matrix": [[0.8]], "pd": 0.0, "rpd": 0.0, "validation": {}, "seconds": {}}
     path = StudyFolder(folder).runs / name / "0.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(values | {"config": config, "config_hash": name, "seed": 0} | more))
@@ -142,3 +142,40 @@ def test_a_value_that_is_not_as_declared_is_damage(
     with pytest.raises(ValueError) as error:
         read_record(written(tmp_path, config, config_hash(config), **said))
     assert str(error.value) == problem
+
+
+TWO_SESSIONS: dict[str, Any] = {
+    **{"accuracy": [0.8, 0.5], "matrix": [[0.8], [0.6, 0.2]], "pd": 0.3, "rpd": 0.375},
+    **{"base_accuracy": [0.8, 0.6], "novel_accuracy": [None, 0.2], "new_accuracy": [None, 0.2]},
+    **{"harmonic": [None, 0.3], "average_accuracy": 0.65, "forgetting": [0.2], "backward_transfer": -0.2},
+    **{"macro_base_accuracy": [0.8, 0.6], "macro_novel_accuracy": [None, 0.2], "macro_harmonic": [None, 0.3]},
+}
+
+
+def test_values_that_follow_from_others_are_read(tmp_path: Path) -> None:
+    config = {"dataset": "debian", "method": "cec"}
+    rounded = {**TWO_SESSIONS, "average_accuracy": 0.65 + 1e-9}
+    assert read_record(written(tmp_path, config, config_hash(config), **rounded))["pd"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("average_accuracy", 0.99, "its average_accuracy is 0.99; expected 0.65"),
+        ("pd", 0.2, "its pd is 0.2; expected 0.3"),
+        ("rpd", None, "its rpd is null; expected 0.37"),
+        ("base_accuracy", [0.8, 0.7], "its base_accuracy is [0.8, 0.7]; expected [0.8, 0.6]"),
+        ("new_accuracy", [None, 0.3], "its new_accuracy is [null, 0.3]; expected [null, 0.2]"),
+        ("harmonic", [0.3, 0.3], "its harmonic is [0.3, 0.3]; expected "),
+        ("forgetting", [], "its forgetting is []; expected [0.2"),
+        ("backward_transfer", 0.2, "its backward_transfer is 0.2; expected -0.2"),
+        ("macro_harmonic", [None, 0.4], "its macro_harmonic is [null, 0.4]; expected [null, "),
+    ],
+)
+def test_value_that_other_values_contradict_is_damage(
+    tmp_path: Path, key: str, value: Any, problem: str
+) -> None:
+    config = {"dataset": "debian", "method": "cec"}
+    with pytest.raises(ValueError) as error:
+        read_record(written(tmp_path, config, config_hash(config), **{**TWO_SESSIONS, key: value}))
+    assert str(error.value).startswith(problem)

@@ -89,6 +89,7 @@ def test_the_same_graph_however_it_is_written(nodes: str, edges: str) -> None:
     graph = converted(nodes, edges)
     assert graph.features.tolist() == [[1, 2.5], [-1000, 0]] and graph.edges.tolist() == [[0, 1]]
     assert graph.class_names == ("0", "1")
+    assert graph.node_ids is not None and [node.strip() for node in graph.node_ids] == ["a", "b"]
 
 
 def test_a_tsv_has_tabs(folder: Path) -> None:
@@ -237,10 +238,11 @@ def test_malformed_input_is_one_line_and_leaves_nothing(
 
 
 def test_a_failed_conversion_leaves_the_old_file_and_a_good_one_replaces_it(folder: Path) -> None:
-    (folder / "g.npz").write_bytes(b"old")
-    assert run(NUMBERS, "a,zz\n") == 2
-    assert (folder / "g.npz").read_bytes() == b"old"
     assert converted(NUMBERS, PAIR).num_nodes == 2
+    old = (folder / "g.npz").read_bytes()
+    assert run(NUMBERS, "a,zz\n") == 2
+    assert (folder / "g.npz").read_bytes() == old
+    assert converted(NUMBERS + "c,1,0,0\n", PAIR).num_nodes == 3
 
 
 def test_a_full_disk_is_one_line(

@@ -278,6 +278,7 @@ def test_from_networkx_says_what_is_wrong(graph: Any, options: dict[str, Any], s
         ({"features": np.full((4, 1), "x")}, "'features' has type <U1; expected real numbers"),
         ({"node_ids": "abc"}, "'node_ids' has 3 entries; expected 4, since there are 4 nodes"),
         ({"node_ids": "abca"}, "'node_ids' holds 'a' twice; expected unique names"),
+        ({"node_ids": ["a", "b", "c", ["d"]]}, "'node_ids' holds ['d']; expected strings or whole numbers"),
         ({"feature_names": ["x"]}, "'feature_names' has 1 entries; expected 2, since there are 2 features"),
     ],
 )

@@ -77,6 +77,61 @@ def test_a_learner_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert Learner.load(learner, device="cpu").classes_ == ["0", "1", "2"]  # it did not change
 
 
+def test_predict_never_replaces_an_input(
+    saved: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner, own = tmp_path / "learner", tmp_path / "predicted.csv"
+    learner.write_bytes(saved)
+    files = write(tmp_path, clear_graph(), None, range(200))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for out in before:
+        assert main(["predict", str(learner), *files, "--out", str(out), "--device", "cpu"]) == 2
+        assert f"error: --out {out} is also an input" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    for _ in range(2):  # its own table is replaced
+        assert main(["predict", str(learner), *files, "--out", str(own), "--device", "cpu"]) == 0
+    assert main(["learn", str(learner), *files, "--out", str(own), "--device", "cpu"]) == 2
+    assert f"error: --out {own} exists and is not a saved learner" in capsys.readouterr().err
+    forced = ["predict", str(learner), *files, "--out", str(learner), "--force", "--device", "cpu"]
+    assert main(forced) == 0
+    assert learner.read_bytes() == own.read_bytes()
+
+
+def test_ids_in_predictions_are_those_in_the_table(saved: bytes, tmp_path: Path) -> None:
+    learner, nodes, out = tmp_path / "learner", tmp_path / "nodes.csv", tmp_path / "out.csv"
+    learner.write_bytes(saved)
+    files = write(tmp_path, clear_graph(), None, range(200))
+    rows = list(csv.reader(nodes.open(newline="")))
+    odd = {
+        "n190": " n190 ",
+        "n191": "n191\t",
+        "n192": 'a,"b"',
+        "n193": "a\nb",
+        "n194": "a\rb",
+        "n195": "=1+1",
+    }
+    with nodes.open("w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([odd.get(row[0], row[0]), *row[1:]] for row in rows)
+    edges = tmp_path / "edges.csv"
+    kept = [line for line in edges.read_text().splitlines() if not re.search("n19[2-5]", line)]
+    edges.write_text("\n".join(kept))  # they name the first two without blanks
+    assert main(["predict", str(learner), *files, "--out", str(out), "--device", "cpu"]) == 0
+    given = [row["id"] for row in csv.DictReader(nodes.open(newline=""))]
+    assert [row["node"] for row in csv.DictReader(out.open(newline=""))] == given
+    assert set(odd.values()) < set(given)
+
+
+def test_learn_in_place_keeps_a_link(saved: bytes, tmp_path: Path) -> None:
+    kept, link = tmp_path / "kept" / "week1", tmp_path / "learner"
+    kept.parent.mkdir()
+    kept.write_bytes(saved)
+    link.symlink_to(kept)
+    files = write(tmp_path, clear_graph(), labelled(clear_graph(), {"0": 1, "2": 4}), range(200))
+    assert main(["learn", str(link), *files, "--out", str(link), "--device", "cpu"]) == 0
+    assert link.is_symlink() and list(kept.parent.iterdir()) == [kept]
+    assert Learner.load(kept, device="cpu").classes_ == ["0", "1", "2"]
+
+
 def test_graphs_in_npz_files_keep_ids_and_names(tmp_path: Path) -> None:
     graph = clear_graph()
     file, learner = tmp_path / "graph.npz", tmp_path / "learner"

@@ -10,6 +10,7 @@ from typing import Any
 
 import networkx
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import torch
@@ -173,7 +174,7 @@ def test_a_refused_call_changes_nothing(graph: Dataset) -> None:
         ({"4": ["nobody"]}, "holds node 'nobody', which is not in .*; expected an id from node_ids"),
         ({"4": ["n1"], "5": ["n1"]}, "holds node 'n1' for '4' and '5'; expected one class"),
         ({"4": [["n1"]]}, r"a node id is \['n1'\]; expected a string or a whole number"),
-        ({"4": "n1"}, "holds 'n1' for class '4'; expected a list of node ids"),
+        ({"4": "n1"}, r"labels\['4'\] is 'n1'; expected a list of node ids"),
         ({"4": [node for node, name in labels_of(graph).items() if name == "3"]}, "no labelled node of '3'"),
     ]
     for labels, message in bad:
@@ -241,6 +242,137 @@ def test_pyg_graphs_need_no_labels(graph: Dataset) -> None:
     learner = Learner("sgc-ncm", features="propagated", device="cpu").fit(data, labels)
     assert learner.predict(data, [1099]).tolist() == ["3"]
     assert "y" not in data
+
+
+def test_labels_of_one_class_under_two_keys_are_joined(graph: Dataset) -> None:
+    a, b, c = nodes_of(graph, "4")[:3]
+    learner = fitted(graph).learn(graph, {7: [a, b], "7": (c, a)})  # type: ignore[dict-item]
+    assert learner.classes_ == [*KNOWN, "7"] and learner.summary() == "5 classes, 51 labels"
+    by_tensor = fitted(graph).learn(graph, {torch.tensor(7): [a, b], np.int8(7): [c]})  # type: ignore[dict-item]
+    assert by_tensor.classes_ == learner.classes_ and by_tensor.summary() == learner.summary()
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), np.nan, pd.NA, pd.NaT, -1, "-1", "", " "])
+def test_no_label_means_the_same_in_fit_and_learn(graph: Dataset, nothing: Any) -> None:
+    labels = labels_of(graph)
+    learner = Learner("sgc-ncm", features="propagated", device="cpu")
+    assert (
+        learner.fit(graph, {**labels, nodes_of(graph, "4")[0]: nothing}).summary() == "4 classes, 48 labels"
+    )
+    with pytest.raises(UserError, match=r"labels holds nodes for .*, which means no label; expected a class"):
+        learner.learn(graph, {nothing: nodes_of(graph, "4")[:3]})
+    assert learner.classes_ == list(KNOWN)
+
+
+@pytest.mark.parametrize("name", ["a\0", "\ud800", 1.5, b"a", ("a",), ["a"], object(), pd.Series(["a", "b"])])
+def test_class_that_cannot_be_kept_is_refused(graph: Dataset, name: Any) -> None:
+    with pytest.raises(UserError, match=r"^labels holds the class .*; expected ") as caught:
+        fitted(graph).fit(graph, {**labels_of(graph), "n4": name, "n12": name})
+    assert "\n" not in str(caught.value)
+    if not isinstance(name, list | pd.Series):
+        with pytest.raises(UserError, match=r"^labels holds the class .*; expected "):
+            fitted(graph).learn(graph, {name: ["n4", "n12"]})
+    if isinstance(name, str):
+        with pytest.raises(UserError, match=r"^clear holds the class .*; expected "):
+            Learner(device="cpu").fit(replace(graph, class_names=(name, *graph.class_names[1:])))
+
+
+def test_node_with_two_labels_is_refused(graph: Dataset) -> None:
+    labels, node = labels_of(graph), nodes_of(graph, "0")[0]
+    with pytest.raises(UserError, match="labels holds node 'n0' for '0' and '1'; expected one class"):
+        Learner(device="cpu").fit(graph, pd.Series([*labels.values(), "1"], index=[*labels, node]))
+    with pytest.raises(UserError, match="labels holds node 0 for 'a' and 'b'; expected one class"):
+        Learner(device="cpu").fit(replace(graph, node_ids=None), {torch.tensor(0): "a", 0: "b"})
+    with pytest.raises(UserError, match="validation holds node 'n0' for '1', but labels for '0'"):
+        Learner(device="cpu").fit(graph, labels, validation={node: "1"})
+
+
+def test_nodes_may_be_given_as_tensors_arrays_and_series(graph: Dataset) -> None:
+    numbered = replace(graph, node_ids=None)
+    labels = {int(node[1:]): name for node, name in labels_of(graph).items()}
+    learner = Learner("sgc-ncm", features="propagated", device="cpu").fit(numbered, labels)
+    expected = learner.predict(numbered, [0, 1, 2, 3, 4]).tolist()
+    forms = [
+        torch.arange(5),
+        list(torch.arange(5)),
+        np.arange(5),
+        pd.Series(range(5)),
+        range(5),
+        iter(range(5)),
+    ]
+    for nodes in forms:
+        assert learner.predict(numbered, nodes).tolist() == expected
+    new = torch.from_numpy(np.flatnonzero(graph.labels == 4)[:3])
+    assert learner.learn(numbered, {"4": new}).predict(numbered, new).tolist() == ["4"] * 3  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (5, "nodes is 5; expected a list of node ids"),
+        (torch.tensor(5), r"nodes is tensor\(5\); expected a list of node ids"),
+        ("n5", "nodes is 'n5'; expected a list of node ids"),
+        (b"n5", "nodes is b'n5'; expected a list of node ids"),
+        (torch.zeros(200, dtype=torch.bool), "a node id is False; expected a string or a whole number"),
+        (np.array([[0, 1]]), r"a node id is \[0, 1\]; expected"),
+        ([("n5", [])], r"a node id is \('n5', \[\]\); expected"),
+        ([pd.NA], "nodes holds node <NA>, which is not in clear"),
+    ],
+)
+def test_nodes_that_are_no_list_of_ids_are_refused(graph: Dataset, nodes: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        fitted(graph).predict(graph, nodes)
+
+
+@pytest.mark.parametrize("unknown", [5, None, "a\0", "\ud800", ["x"]])
+def test_name_for_unknown_classes_is_text(graph: Dataset, unknown: Any) -> None:
+    if unknown is None:
+        assert len(fitted(graph).predict(graph, unknown=None)) == 200
+    else:
+        with pytest.raises(UserError, match="unknown"):
+            fitted(graph).predict(graph, unknown=unknown)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (["a"] * 200, "holds 'a' twice; expected unique ids"),
+        (["a", "b"], "has 2 entries; expected 200, one per node"),
+        (range(300), "has 300 entries; expected 200, one per node"),
+        (["\ud800", *map(str, range(199))], r"holds '\\ud800'; expected Unicode text"),
+        ([True, *range(2, 201)], "a node id is True; expected a string or a whole number"),
+        ([[0]] * 200, r"a node id is \[0\]; expected a string or a whole number"),
+        (5, "is 5; expected a list of node ids"),
+    ],
+)
+def test_ids_of_a_graph_are_checked(graph: Dataset, ids: Any, message: str) -> None:
+    edges = torch.from_numpy(graph.edges.T)
+    data = Data(
+        x=torch.from_numpy(graph.features.toarray()),  # type: ignore[union-attr]
+        edge_index=torch.cat([edges, edges.flip(0)], 1),
+        n_id=ids,
+    )
+    for other, name in ((data, "data.n_id"), (replace(graph, node_ids=ids), "clear.node_ids")):
+        for call in (
+            lambda given: Learner(device="cpu").fit(given, labels_of(graph)),
+            lambda given: fitted(graph).learn(given, {"4": ["n4"]}),
+            lambda given: fitted(graph).predict(given),
+        ):
+            with pytest.raises(
+                UserError, match=message if message.startswith("a node") else f"^{name} {message}"
+            ):
+                call(other)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda n: (n // 20, n % 20), lambda n: frozenset([n]), lambda n: (n, "x")[n % 2]]
+)
+def test_ids_may_be_of_any_hashable_type(graph: Dataset, make: Any) -> None:
+    names = {f"n{n}": make(n) if make(n) != "x" else f"x{n}" for n in range(200)}
+    labels = {names[node]: name for node, name in labels_of(graph).items()}
+    other = replace(graph, node_ids=tuple(names.values()))
+    learner = Learner("sgc-ncm", features="propagated", device="cpu").fit(other, labels)
+    assert learner.predict(other, [names["n99"]]).tolist() == ["3"]
 
 
 def test_networkx_graphs_need_no_labels(graph: Dataset) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +20,7 @@ import torch
 
 from hagmeta import Dataset, Learner, UserError
 from hagmeta.datasets import npz
+from hagmeta.learner.header import HEADER as HEADER_KEYS
 from hagmeta.learner.storage import OtherRevisionWarning
 from hagmeta.methods import METHODS
 from hagmeta.testing import SMALL
@@ -33,6 +37,15 @@ from tests.hagmeta.learner.test_learner import (
 
 ROOT = Path(__file__).parents[3]
 OFFERED = [name for name, method in METHODS.items() if not method.traits.oracle]
+# Other values that a header may have; see `test_no_edit_of_a_header_ends_in_a_traceback`.
+ACCEPTED: dict[str, list[Any]] = {
+    "hagmeta": ["x", "a\0", "[" * 10**5],
+    "memory": [[]],
+    "played": [[]],
+    "seed": [0, 10**30, 10**400],
+    "step": [0],
+    "temperature": [0.5],
+}
 CHEAP: dict[str, Any] = {"method": "sgc-ncm", "features": "propagated", "device": "cpu"}
 
 
@@ -137,11 +150,22 @@ def change(path: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
         ),
         (lambda h: h.update(method="lost"), "the method 'lost' is not loaded"),
         (lambda h: h["settings"].update(encoder="lost"), "the encoder 'lost' is not loaded"),
-        (lambda h: h.pop("labels"), "the saved learner is damaged .'labels'."),
+        (lambda h: h.pop("labels"), "the saved learner is damaged .'labels' is missing."),
+        (lambda h: h.update(more=1), "the saved learner is damaged .'more' is unknown."),
+        (lambda h: h["settings"].update(dataset="debian"), "damaged"),
+        (lambda h: h["settings"].update(rehearsal="none"), "damaged"),
+        (lambda h: h["settings"].update(method="sgc-lda"), "damaged"),
+        (lambda h: h["settings"].update(n_way="3"), "damaged"),
+        (lambda h: h.update(method="joint"), "damaged"),
+        (lambda h: (h.update(method="joint"), h["settings"].update(method="joint")), "damaged"),
+        (lambda h: h["draws"][0]["state"].update(state=-1), "damaged .'draws'"),
+        (lambda h: h["labels"][0].__setitem__(0, True), "damaged .'labels' is"),
+        (lambda h: h["slots"][0].__setitem__(1, 10**12), "damaged .'slots' is"),
+        (lambda h: h["memory"].append([["n0"]]), "damaged .remembered classes differ"),
         (lambda h: h["class_names"].pop(), "damaged .classes are missing."),
-        (lambda h: h["labels"].append(["n9", 77, 0]), "damaged .a label has no class."),
-        (lambda h: h["slots"][0].__setitem__(1, 5), "damaged .two nodes have the same place."),
-        (lambda h: h.update(temperature=0), "damaged .the temperature is not positive."),
+        (lambda h: h["labels"][0].__setitem__(1, 77), "damaged .a label has no class."),
+        (lambda h: h["slots"][0].__setitem__(1, 5), "damaged .'slots' is .*; expected rows of a node id"),
+        (lambda h: h.update(temperature=0), "damaged .'temperature' is 0; expected a number above 0."),
         (lambda h: h["columns"].__setitem__(0, 999), "damaged"),
         (lambda h: h["settings"].update(hops="many"), "damaged"),
         (lambda h: h.update(kind="cake"), "not a saved learner; expected a file"),
@@ -150,6 +174,104 @@ def change(path: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
 def test_an_inconsistent_file_is_refused(saved: Path, edit: Any, message: str) -> None:
     change(saved, edit)
     assert_refused(saved, message)
+
+
+@pytest.mark.parametrize("key", HEADER_KEYS)
+def test_no_edit_of_a_header_ends_in_a_traceback(saved: Path, graph: Dataset, key: str) -> None:
+    whole, accepted = saved.read_bytes(), []
+    odd = [None, True, -1, 0, 10**30, 10**400, 0.5, 1e400, float("nan"), "x", "a\0", "\ud800", [], [[]], {}]
+    odd += [[1, 1], ["a", "a"], [["n0", 0, 0]], [["n0", 10**12, 0]], {"a": 1}, "[" * 10**5]
+    for value in odd:
+        saved.write_bytes(whole)
+        change(saved, lambda header, value=value: header.update({key: value}))  # type: ignore[misc]
+        try:
+            learner = Learner.load(saved, device="cpu")
+        except UserError as error:
+            assert str(saved) in str(error) and "\n" not in str(error)
+        else:
+            learner.predict(graph)
+            accepted.append(value)
+    assert accepted == ACCEPTED.get(key, [])
+    saved.write_bytes(whole)
+    change(saved, lambda header: header.pop(key))
+    assert_refused(saved, "not a saved learner" if key in ("kind", "version") else f"'{key}' is missing")
+
+
+def test_unknown_entries_are_refused_without_reading_them(saved: Path) -> None:
+    learner, zeros = saved.read_bytes(), np.zeros(5 * 10**7, dtype=np.uint8)
+    for write in (np.savez, np.savez_compressed):
+        with saved.open("wb") as file:
+            write(file, **np.load(io.BytesIO(learner)), more=zeros)
+        tracemalloc.start()
+        assert_refused(saved, "'more' is unknown" if write is np.savez else "is compressed")
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+        tracemalloc.stop()
+
+
+def test_sizes_are_checked_before_memory_is_allocated(saved: Path) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    size = len(entries["fits/svd/basis.npy"])
+    for shape in ((10**9, 10**9), (2**62, 4), (32, 33), (-32, -32), (32, 32, 1)):
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+        entries["fits/svd/basis.npy"] = header.getvalue().ljust(size, b"\0")
+        with zipfile.ZipFile(saved, "w") as archive:
+            for name, content in entries.items():
+                archive.writestr(name, content)
+        assert_refused(saved, "damaged")
+
+
+def test_missing_and_repeated_entries_are_refused(saved: Path) -> None:
+    whole = dict(np.load(saved))
+    for name in whole.keys() - {"header"}:
+        with saved.open("wb") as file:
+            np.savez(file, **{key: value for key, value in whole.items() if key != name})
+        assert_refused(saved, f"'{name}' is missing")
+        with saved.open("wb") as file:
+            np.savez(file, **(whole | {name: whole[name][:-1]}))
+        assert_refused(saved, f"'{name}' has another s(ize|hape)")
+        with saved.open("wb") as file:
+            np.savez(file, **(whole | {name: whole[name].view(np.int64)}))
+        assert_refused(saved, f"'{name}' has another shape or type")
+    saved.write_bytes(b"")
+    with saved.open("wb") as file:
+        np.savez(file, **whole)
+    with zipfile.ZipFile(saved, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("fits/svd/words.npy", archive.read("fits/svd/words.npy"))
+    assert_refused(saved, "its table of contents is damaged")
+
+
+def test_another_method_than_the_saved_one_is_refused(saved: Path) -> None:
+    assert Learner.load(saved, device="cpu", method="sgc-ncm", encoder="gcn").classes_[-1] == "4"
+    with pytest.raises(UserError, match="saved with the method 'sgc-ncm', but method is 'sgc-lda'"):
+        Learner.load(saved, method="sgc-lda")
+    with pytest.raises(UserError, match="saved with the encoder 'gcn', but encoder is 'gat'"):
+        Learner.load(saved, encoder="gat")
+
+
+def test_learner_that_cannot_be_loaded_is_not_saved(graph: Dataset, tmp_path: Path) -> None:
+    learner = Learner(**CHEAP).fit(graph, labels_of(graph))
+    assert learner._state is not None
+    for broken in (
+        replace(learner._state, temperature=float("nan")),
+        replace(learner._state, parameters={"encoder.first.bias": torch.tensor([torch.inf])}),
+        replace(learner._state, slots={10**5000: 0}),
+        replace(learner._state, slots={(1, 2): 0}),
+    ):
+        learner._state = broken
+        with pytest.raises(UserError, match=r"^the learner cannot be saved: .*\.$") as caught:
+            learner.save(tmp_path / "learner")
+        assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_odd_names_of_features_are_saved(graph: Dataset, tmp_path: Path) -> None:
+    names = ("\ud800", "a\0", "\n", *(f"w{column}" for column in range(3, graph.num_features)))
+    other = replace(graph, feature_names=names)
+    learner = Learner(**CHEAP).fit(other, labels_of(graph))
+    loaded = Learner.load(learner.save(tmp_path / "learner"), device="cpu")
+    assert (loaded.predict(other) == learner.predict(other)).all()
 
 
 def test_another_revision_of_the_method_is_reported(saved: Path) -> None:
@@ -166,6 +288,6 @@ def test_saving_can_fail_in_one_line(graph: Dataset, tmp_path: Path) -> None:
         learner.save(tmp_path / "nowhere" / "week1")
     pairs = replace(graph, node_ids=tuple((node, 0) for node in range(graph.num_nodes)))
     odd = Learner(**CHEAP).fit(pairs, {(int(n[1:]), 0): name for n, name in labels_of(graph).items()})
-    with pytest.raises(UserError, match="is of type tuple; a learner can only be saved if ids are strings"):
+    with pytest.raises(UserError, match="is of type tuple; expected a string or a whole number"):
         odd.save(tmp_path / "odd")
     assert not list(tmp_path.iterdir())

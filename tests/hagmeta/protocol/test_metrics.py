@@ -8,10 +8,10 @@ import pytest
 from sklearn.metrics import f1_score
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
+from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, harmonic_mean
 from hagmeta.common.record_schema import NOT_BY_SESSION, schema
 from hagmeta.protocol.evaluator import Evaluator
-from hagmeta.protocol.metrics import METRICS, Metric, harmonic_mean, metrics_of, with_metrics
+from hagmeta.protocol.metrics import METRICS, Metric, metrics_of, with_metrics
 from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.scenario import Stream
 
