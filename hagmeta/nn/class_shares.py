@@ -38,13 +38,13 @@ def log_shares(logits: Tensor, counted: Tensor) -> Tensor:
     return shares
 
 
-def scale_of(logits: Tensor, counted: Tensor) -> Tensor:
-    """Return the factor of `logits` at which the mean of the largest probability is `CONFIDENCE`."""
+def scale_of(logits: Tensor, counted: Tensor, confidence: float = CONFIDENCE) -> Tensor:
+    """Return the factor of `logits` at which the mean of the largest probability is `confidence`."""
     below = logits - logits.amax(-1, keepdim=True)
     total = counted.sum()
     exponent, step = torch.zeros_like(total), WIDEST / 2
     for _ in range(ROUNDS):
-        confidence = 1 / (below * exponent.exp2()).exp().sum(-1)
-        exponent = exponent + torch.where(counted @ confidence < CONFIDENCE * total, step, -step)
+        largest = 1 / (below * exponent.exp2()).exp().sum(-1)
+        exponent = exponent + torch.where(counted @ largest < confidence * total, step, -step)
         step /= 2
     return exponent.exp2()
