@@ -17,6 +17,7 @@ from analysis.designs import Factorial, factorials
 from analysis.frame import Panel, Results
 from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
 from analysis.labels import transductive_words
+from analysis.old_records import REVISION
 from analysis.statistics import estimate, ranks_of
 from analysis.table import Cell, Table
 from analysis.tables import ABOUT_RANKS, BOLD, INTERVAL, difference_cell, estimate_cell, top_of
@@ -26,6 +27,8 @@ AGREEMENT = (
     "The last column lists the verdicts of each dataset's own table. Datasets that it does not name are "
     "undecided or not tested. The agreement of datasets is counted, not tested."
 )
+# Each dataset has its own values of these.
+OF_THE_DATASET = ("dataset", "classes", "drop_small", "n_way", "k_shot", "sessions", "val_classes", REVISION)
 OPEN = ("undecided on all", "not tested", "undecided or not tested")  # if no dataset has a verdict
 SOME = "decided on some datasets only"
 METHOD, EFFECT = ("ahead", "behind"), ("positive", "negative")  # words for a difference above and below zero
@@ -75,12 +78,15 @@ class Across:
 def by_dataset(results: Results) -> dict[str, Panel]:
     """Return the panel of each dataset that has exactly one panel without leaks.
 
-    Return none if fewer than two datasets have one.
+    Return none if fewer than two datasets have one, or if they have different tasks.
     """
     panels = [panel for panel in results.panels() if not panel.leaks and len(panel.labels) > 1]
-    names = [str(panel.runs["dataset"].iloc[0]) for panel in panels]
+    names = [panel.dataset for panel in panels]
     found = {name: panel for name, panel in zip(names, panels, strict=True) if names.count(name) == 1}
-    return found if len(found) > 1 else {}
+    alike = [key for key in results.keys if key in results.scopes.both and key not in OF_THE_DATASET]
+    everyone = pd.concat([panel.runs[alike] for panel in found.values()]) if found else pd.DataFrame()
+    one_task = not (everyone.nunique() > 1).any()
+    return found if len(found) > 1 and one_task else {}
 
 
 def compared_methods(panels: Mapping[str, Panel], told: Claims) -> list[Across]:

@@ -12,12 +12,8 @@ from analysis.words import listed
 from hagmeta.common.command import as_typed
 from hagmeta.common.identity import is_identity, short_name, without_hash
 from hagmeta.common.records import OpenRecord
+from hagmeta.common.scopes import scopes_in
 
-# All of these must be equal. A method may lack the last one, because it keeps no labels.
-TASK = (
-    *("protocol", "n_way", "k_shot", "classes", "sessions", "split", "drop_small", "queries_per_class"),
-    *("val_classes", "scored_on", "visibility", "mislabelled", "unlabelled_nodes", "rehearsal"),
-)
 FEWEST_SHARED = 3  # seeds
 CHEAPEST = 5  # methods that are suggested for a graph without references
 
@@ -58,12 +54,19 @@ def why_not(own: Sequence[OpenRecord], references: References, kind: str) -> lis
 
 
 def _task(own: OpenRecord, theirs: Sequence[OpenRecord]) -> Iterable[str]:
-    """Yield the settings of the task that differ, with both values."""
-    for key in TASK:
+    """Yield the settings of the task and of the labels that differ, with both values.
+
+    The graph is known to be equal. A method without such a setting is not limited by it.
+    """
+    for key in scopes_in([own, *theirs]).both:
+        if key == "dataset":
+            continue
         value = _setting(own, key, theirs)
         others = {_text(each) for record in theirs if (each := _setting(record, key, [own])) is not None}
         if value is not None and others and _text(value) not in others:
             yield f"{key} is {_text(value)}, the references have {listed(sorted(others))}"
+        if value is not None and not others and key in own["given"]:
+            yield f"{key} is {_text(value)}, the references do not have this setting"
 
 
 def _setting(record: OpenRecord, key: str, others: Sequence[OpenRecord]) -> Any:
@@ -137,7 +140,8 @@ def _no_graph(
     if name in datasets:
         return f"this graph is not the {name} of the references: edges, labels or features differ"
     seeds = sorted(record["seed"] for record in own)
-    task = "".join(f" --set {key}={_typed(first['config'][key])}" for key in first["given"] if key in TASK)
+    both = scopes_in(own).both
+    task = "".join(f" --set {key}={_typed(first['config'][key])}" for key in first["given"] if key in both)
     methods = ",".join(cheapest(references))
     path = first["config"]["dataset"].removeprefix("npz:")
     return (

@@ -14,7 +14,7 @@ from analysis.comparable import Refusal, matching, refusal_of, why_not
 from analysis.cost import charged
 from analysis.frame import Gathered, Panel, Results, gather, results_of
 from analysis.inference import AHEAD, MARGIN, Difference, Family, families
-from analysis.labels import SETTING, compares_methods, named_by_method
+from analysis.labels import compares_methods, named_by_method
 from analysis.references import CURVES, DEFAULTS, References, as_results, read_references
 from analysis.statistics import adjusted_means, ranks_of
 from hagmeta.common.errors import UserError
@@ -193,7 +193,7 @@ def _joined(own: Results, theirs: Results) -> tuple[Results, tuple[str, ...]]:
     mine = own.runs.assign(
         label=own.runs["label"].map(lambda label: f"{label}{YOURS}" if label in taken else label)
     )
-    for key in (key for key in SETTING if key in theirs.keys):
+    for key in theirs.task:
         value = theirs.runs.groupby("dataset")[key].first()
         mine[key] = mine["dataset"].map(value)
     apart = 1 + int(mine["run"].max())
@@ -201,8 +201,9 @@ def _joined(own: Results, theirs: Results) -> tuple[Results, tuple[str, ...]]:
     sessions = [own.sessions, theirs.sessions.assign(run=theirs.sessions["run"] + apart)]
     joined = pd.concat(sessions, ignore_index=True)
     joined["label"] = joined["run"].map(runs.set_index("run")["label"])
-    keys = [*theirs.keys, *(key for key in own.keys if key not in theirs.keys and key not in SETTING)]
-    return replace(own, runs=runs, sessions=joined, keys=keys), tuple(dict.fromkeys(mine["label"]))
+    keys = [*theirs.keys, *(key for key in own.keys if key not in theirs.keys and key not in own.task)]
+    found = replace(own, runs=runs, sessions=joined, keys=keys, scopes=theirs.scopes)
+    return found, tuple(dict.fromkeys(mine["label"]))
 
 
 def _placed(

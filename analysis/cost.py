@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.frame import Panel, Results
-from analysis.labels import SETTING, readable
+from analysis.labels import readable
 from analysis.table import Cell, Table
 
 # Runs with equal values of all these share their pre-trained encoder.
@@ -15,6 +15,7 @@ PRETRAINING = (
         "dataset",
         "protocol",
         "classes",
+        "split",
         "drop_small",
         "val_classes",
         "visibility",
@@ -65,7 +66,7 @@ def cost_table(results: Results) -> Table:
     """Return seconds and memory per run."""
     charged_runs = charged(results.runs)
     phases = [name for name in charged_runs if name.startswith("seconds_")]
-    others = [key for key in results.varied() if key in SETTING and key not in IN_COLUMNS]
+    others = [key for key in results.varied() if key in results.task and key not in IN_COLUMNS]
     others += ["sessions"] * results.sessions_apart
     rows, numbers = [], []
     for (label, *where), runs in charged_runs.groupby(["label", *WHERE, *others], sort=False, dropna=False):

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.frame import Panel, Results
+from analysis.frame import Panel, Results, common_words
 from analysis.inference import DIGITS
 from analysis.labels import (
-    SETTING,
     SWITCHES,
     TRAINING,
     across,
@@ -48,7 +47,7 @@ REPEATED_FOR = ("pretrain_on",)  # each value of these settings has a separate a
 SHAPE = ("dataset", "protocol", "n_way", "k_shot")
 PROPOSED = "proposed"  # the role of our methods
 FEWEST_METHODS = 3  # fewer methods have no order to compare
-OF_THE_PROTOCOL = ("protocol", "queries_per_class", "revision")  # each protocol draws different test nodes
+OF_THE_PROTOCOL = ("queries_per_class", "revision")  # each protocol draws different test nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +143,11 @@ def factorials(panel: Panel) -> list[Factorial]:
 
 def _factorials(panel: Panel, runs: pd.DataFrame, title: str) -> list[Factorial]:
     """Return the factorials of one method; `title` names it if several methods have some."""
-    differ = varied_settings(runs.drop_duplicates("config_hash"), panel.keys)
+    differ = varied_settings(runs.drop_duplicates("config_hash"), panel.keys, panel.scopes)
     if set(differ) - {*SWITCHES, *REPEATED_FOR}:
         return []
     others = [key for key in differ if key in REPEATED_FOR]
-    called = across(runs, others, SWITCHES) if others else pd.Series("", index=runs.index)
+    called = across(runs, others, panel.scopes, SWITCHES) if others else pd.Series("", index=runs.index)
     runs = runs.assign(training=[training(run) for run in runs.to_dict("records")])
     groups = runs.groupby(called, sort=False)
     found = [_factorial(panel, ", ".join(filter(None, (title, str(name)))), group) for name, group in groups]
@@ -237,16 +236,33 @@ def protocol_settings(results: Results) -> list[ProtocolSetting]:
     """Return the settings whose configurations ran under both protocols."""
     if not set(BOTH) <= set(results.runs["protocol"]):
         return []
-    keys = [key for key in SETTING if key in results.keys and key not in OF_THE_PROTOCOL]
+    keys = [key for key in results.task if key not in ("protocol", *OF_THE_PROTOCOL)]
     found, differ = [], results.varied()
     under_both = results.runs[results.runs["protocol"].isin(BOTH)]
     for values, runs in under_both.groupby(keys, dropna=False, sort=False):
-        named = runs.assign(name=across(runs, differ, SETTING))
-        pairs = [str(strict["name"].iloc[0]) for strict, _ in _under_both(named, ["name"])]
-        if pairs:
-            words = _setting_words(dict(zip(keys, values, strict=True)), differ, results.sessions_apart)
-            found.append(ProtocolSetting(words, named, pairs))
+        words = _setting_words(dict(zip(keys, values, strict=True)), differ, results.sessions_apart)
+        named = runs.assign(name=across(runs, differ, results.scopes, results.task))
+        sides = [_variants(named[named["protocol"] == protocol], results.keys) for protocol in BOTH]
+        for (more, strict), (other, released) in itertools.product(*sides):
+            together = pd.concat([strict, released])
+            pairs = [str(one["name"].iloc[0]) for one, _ in _under_both(together, ["name"])]
+            if pairs:
+                found.append(ProtocolSetting(", ".join([words, *more, *other]), together, pairs))
     return found
+
+
+def _variants(runs: pd.DataFrame, keys: Sequence[str]) -> list[tuple[list[str], pd.DataFrame]]:
+    """Return (words, runs) for each combination of the settings that may differ between protocols.
+
+    The words name the settings that also differ within the protocol of `runs`.
+    """
+    own = [key for key in OF_THE_PROTOCOL if key in keys and runs[key].nunique(dropna=False) > 1]
+    if not own:
+        return [([], runs)]
+    return [
+        ([f"{key} {readable(value)}" for key, value in zip(own, values, strict=True)], alike)
+        for values, alike in runs.groupby(own, dropna=False, sort=False)
+    ]
 
 
 def protocol_pairs(results: Results) -> list[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
@@ -284,18 +300,22 @@ def shapes(runs: pd.DataFrame) -> pd.DataFrame:
 @lru_cache(maxsize=1)
 def grids(results: Results) -> list[tuple[str, pd.DataFrame]]:
     """Return (where, runs) for settings with several N or K; the column `name` is the configuration."""
-    keys = [key for key in SETTING if key in results.keys and key not in ("n_way", "k_shot", "sessions")]
+    keys = [key for key in results.task if key not in ("n_way", "k_shot", "sessions")]
     if results.sessions_apart:
         keys.append("sessions")
     differ = results.varied()
     told = [key for key in keys if key in differ or key in ("dataset", "protocol")]
+    labels = [key for key in results.scopes.labels if key in differ]
     found = []
-    for values, runs in results.runs.groupby(keys, dropna=False, sort=False):
-        if len(shapes(runs)) < 2:
+    for values, alike in results.runs.groupby(keys, dropna=False, sort=False):
+        if len(shapes(alike)) < 2:
             continue
         first = dict(zip(keys, values, strict=True))
         words = [str(first[key]) if key in ("dataset", "protocol") else f"{key} {first[key]}" for key in told]
-        found.append((", ".join(words), runs.assign(name=across(runs, differ, SETTING))))
+        named = alike.assign(name=across(alike, differ, results.scopes, results.task))
+        for runs in results.comparable(named):
+            if len(shapes(runs)) > 1:
+                found.append((", ".join([*words, *common_words(runs, labels)]), runs))
     return found
 
 
@@ -367,38 +387,46 @@ class Ranking:
 
 @lru_cache(maxsize=1)
 def rankings(results: Results) -> list[Ranking]:
-    """Return a ranking for each setting that several methods vary around their defaults."""
-    runs = results.runs
+    """Return a ranking for each setting that several methods vary around their defaults.
+
+    A setting of the labels needs one method only, if it separates panels: no panel compares its values then.
+    """
     found = []
-    differ = [key for key in results.varied() if key not in (*SHAPE, "method", "sessions", "classes")]
-    classes_apart = bool(runs.groupby("dataset")["classes"].nunique().max() > 1)
-    for shape, group in runs.groupby([*SHAPE, "classes", "sessions"], sort=False, dropna=False):
-        dataset, protocol, n_way, k_shot, classes, sessions = shape
-        configs = group.drop_duplicates("config_hash")
-        for key in differ:
-            others = {other for other in differ if other != key}
-            there = configs[configs["given"].map(others.isdisjoint)]
-            if there["method"].nunique() < FEWEST_METHODS or there[key].nunique() < 2:
-                continue
-            centre = group[group["config_hash"].isin(there["config_hash"])]
-            scores = _methods(centre, key)
-            if scores:
-                where = f"{dataset}, {protocol}, {n_way}-way {k_shot}-shot"
-                where += (
-                    f", classes {classes}" * classes_apart + f", sessions {sessions}" * results.sessions_apart
-                )
-                leaks = bool(centre["leaks"].any())  # under a leaking protocol no method is an oracle
-                oracles = centre.loc[centre["oracle"] & (not leaks), "method"]
-                notes = transductive_words(centre)
-                titles = {
-                    method: traits.title
-                    for method, traits in zip(centre["method"], centre["traits"], strict=True)
-                }
-                found.append(Ranking(where, key, *scores, titles, frozenset(oracles), leaks, notes))
+    for where, key, fewest, runs in _around_defaults(results):
+        scores = _methods(runs, key, fewest)
+        if scores:
+            leaks = bool(runs["leaks"].any())  # under a leaking protocol no method is an oracle
+            oracles = runs.loc[runs["oracle"] & (not leaks), "method"]
+            titles = {
+                method: traits.title for method, traits in zip(runs["method"], runs["traits"], strict=True)
+            }
+            notes = transductive_words(runs)
+            found.append(Ranking(where, key, *scores, titles, frozenset(oracles), leaks, notes))
     return found
 
 
-def _methods(runs: pd.DataFrame, key: str) -> tuple[list[str], dict[str, pd.DataFrame]] | None:
+def _around_defaults(results: Results) -> Iterator[tuple[str, str, int, pd.DataFrame]]:
+    """Yield (where, setting, fewest methods, runs) for each setting, with runs of one task.
+
+    All other settings that vary in the report have their defaults.
+    """
+    runs, task = results.runs, [*SHAPE, "classes", "sessions"]
+    differ = [key for key in results.varied() if key not in (*task, "method")]
+    classes_apart = bool(runs.groupby("dataset")["classes"].nunique().max() > 1)
+    for shape, group in runs.groupby(task, sort=False, dropna=False):
+        dataset, protocol, n_way, k_shot, classes, sessions = shape
+        where = f"{dataset}, {protocol}, {n_way}-way {k_shot}-shot"
+        where += f", classes {classes}" * classes_apart + f", sessions {sessions}" * results.sessions_apart
+        for key in differ:
+            others = {other for other in differ if other != key}
+            same = [*task, *(other for other in results.task if other in others)]
+            for _, alike in group.groupby(same, sort=False, dropna=False):
+                apart = key in results.scopes.labels and len(list(results.comparable(alike))) > 1
+                at_defaults = alike["given"].map(others.isdisjoint)
+                yield where, key, 1 if apart else FEWEST_METHODS, alike[at_defaults]
+
+
+def _methods(runs: pd.DataFrame, key: str, fewest: int) -> tuple[list[str], dict[str, pd.DataFrame]] | None:
     """Return the values that several methods share, and the scores of these methods under each value."""
     runs = runs[runs[key].notna()]
     if runs.duplicated(["method", key, "seed"]).any():
@@ -408,10 +436,12 @@ def _methods(runs: pd.DataFrame, key: str) -> tuple[list[str], dict[str, pd.Data
         return None
     by_method = runs.groupby("method", sort=False)
     groups = {method: each for method, each in by_method if each[key].nunique() == len(values)}
-    if len(groups) < FEWEST_METHODS:
+    if len(groups) < fewest:
         return None
     tables = {
         str(method): each.pivot(index="seed", columns=key, values="last") for method, each in groups.items()
     }
     names = [readable(value) for value in values]
-    return names, {method: table[values].set_axis(names, axis=1) for method, table in tables.items()}
+    return names, {
+        method: table.reindex(columns=values).set_axis(names, axis=1) for method, table in tables.items()
+    }

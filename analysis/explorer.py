@@ -24,7 +24,7 @@ from analysis.cost import charged, front
 from analysis.designs import PROPOSED
 from analysis.figures.style import LOOKS
 from analysis.frame import PER_RUN, SCORED_BY, Panel, Results, mean_of
-from analysis.labels import SETTING, is_absent, readable, varied_settings
+from analysis.labels import is_absent, readable, varied_settings
 from analysis.page import asset, environment, policy
 from analysis.statistics import Estimate, estimates
 from analysis.tables import by_rank, notes_of, plain_texts, seed_count
@@ -76,6 +76,7 @@ def render(results: Results, *, title: str, command: str, report: str) -> str:
         .get_template("explorer.html.jinja")
         .render(
             title=title,
+            task="; ".join(results.not_default),
             command=command,
             report=report,
             style=style,
@@ -248,8 +249,9 @@ class _Numbers:
     def _settings(self, rows: Sequence[str], first: pd.DataFrame) -> Iterator[dict[str, Any]]:
         """Yield for each method the settings that vary, their values, and the values of each row."""
         for _, configs in first.loc[list(rows)].groupby("method", sort=False):
-            varied = varied_settings(configs, self.panel.keys) if len(configs) > 1 else []
-            keys = [key for key in varied if key not in (*SETTING, "method")]
+            scopes = self.panel.scopes
+            varied = varied_settings(configs, self.panel.keys, scopes) if len(configs) > 1 else []
+            keys = [key for key in varied if key not in (*scopes.task, "method")]
             if not keys:
                 continue
             texts = {key: [_text(value) for value in configs[key]] for key in keys}

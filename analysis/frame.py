@@ -18,16 +18,17 @@ import numpy as np
 import pandas as pd
 
 from analysis.inference import MARGIN
-from analysis.labels import SETTING, labelled, readable, slug, varied_settings
-from analysis.old_records import completed, with_later_settings, with_short_names
+from analysis.labels import comparable, is_absent, labelled, readable, slug, varied_settings
+from analysis.old_records import REVISION, completed, with_later_settings, with_short_names
 from analysis.searches import Searches, confirms, naming, newest_searches, together
 from analysis.traits import told_apart, undescribed, with_traits
-from analysis.words import a_look
+from analysis.words import a_look, datasets_words
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.identity import without_hash
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration, from_record
 from hagmeta.common.records import OpenRecord, RunKey, StudyFolder, opened, read_record
+from hagmeta.common.scopes import Scopes, scopes_in
 
 CURVES = tuple(each.name for each in BUILT_IN if each.score)
 TOLD = tuple(each.name for each in DIAGNOSTICS)  # older records and some methods do not have them
@@ -74,6 +75,7 @@ class Results:
     runs: pd.DataFrame  # one row per run: settings, explicitly set ones, seed, summary, cost and label
     sessions: pd.DataFrame  # one row per run and session: the same settings, and the scores
     keys: list[str]  # the columns that are settings
+    scopes: Scopes  # which settings are of the task, and which of the labels
     metric: str  # a key of SCORED_BY
     folders: list[Path] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
@@ -82,7 +84,7 @@ class Results:
     damaged: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
     searches: Searches = field(default_factory=dict)  # by study: how its configurations were chosen
-    apart: tuple[str, ...] = ()  # settings that separate panels, in addition to SETTING
+    apart: tuple[str, ...] = ()  # settings that separate panels, in addition to those of the task
     margin: float = MARGIN  # smaller differences count as equivalent
     graphs: list[str] = field(default_factory=list)  # messages about names that several graphs share
     untitled: list[str] = field(default_factory=list)  # methods that no record describes
@@ -91,7 +93,34 @@ class Results:
 
     def varied(self) -> list[str]:
         """Return the settings with more than one value."""
-        return varied_settings(self.runs.drop_duplicates("config_hash"), self.keys)
+        return varied_settings(self.runs.drop_duplicates("config_hash"), self.keys, self.scopes)
+
+    @property
+    def task(self) -> list[str]:
+        """Return the settings of the task: accuracies are comparable only if all of these are equal."""
+        return [key for key in self.keys if key in self.scopes.task]
+
+    def comparable(self, runs: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        """Yield `runs` of one task in groups within which methods may be compared."""
+        return comparable(runs, [key for key in self.keys if key in self.scopes.labels])
+
+    @property
+    def not_default(self) -> list[str]:
+        """Return "split fixed" or "visibility whole on debian" for each value that is not the default.
+
+        These are the settings of the task and of the labels that are not in every title.
+        """
+        runs, found = self.runs.drop_duplicates("config_hash"), []
+        for key in self.keys:
+            if key not in self.scopes.both or key in IN_EVERY_TITLE:
+                continue
+            own = runs[[key in given for given in runs["given"]]]
+            for value, same in own.groupby(key, sort=False):
+                there = list(dict.fromkeys(same["dataset"]))
+                others = set(runs["dataset"]) - set(there)
+                some = f" on {datasets_words(there)}" if others else " in some runs"
+                found.append(f"{key} {readable(value)}" + some * (len(same) < len(runs)))
+        return found
 
     @cached_property
     def labels(self) -> list[str]:
@@ -103,8 +132,8 @@ class Results:
         found = list(dict.fromkeys(self.runs["label"]))
         if len(found) <= LOOKS:
             return found
-        means = self.runs.groupby([*IN_EVERY_TITLE, "label"])["last"].mean()
-        far = (means.groupby(list(IN_EVERY_TITLE)).rank(pct=True) - 0.5).abs().groupby("label").max()
+        means = self.runs.groupby([*self.task, "label"], dropna=False)["last"].mean()
+        far = (means.groupby(self.task, dropna=False).rank(pct=True) - 0.5).abs().groupby("label").max()
         return [found[0], *sorted(found[1:], key=lambda label: -far[label])]
 
     def panels(self) -> list[Panel]:
@@ -113,14 +142,15 @@ class Results:
 
     @cached_property
     def _panels(self) -> list[Panel]:
-        different = [key for key in self.keys if key in SETTING or key in self.apart]
-        groups = self.runs.groupby(different, dropna=False, sort=False)
-        parting = self._parting(different)
-        panels = _told_apart([self._panel(runs.index, parting) for _, runs in groups], different)
+        different = [key for key in self.keys if key in self.scopes.task or key in self.apart]
+        tasks = self.runs.groupby(different, dropna=False, sort=False)
+        groups = [runs.index for _, task in tasks for runs in self.comparable(task)]
+        parting = self._parting([*different, *self.scopes.labels])
+        panels = _told_apart([self._panel(rows, parting) for rows in groups], different)
 
         def place(panel: Panel) -> list[Any]:
-            first = panel.runs.iloc[0]
-            return [panel.leaks, *(sort_key(first[key]) for key in (*IN_EVERY_TITLE, *parting))]
+            values = (common_value(panel.runs, key) for key in (*IN_EVERY_TITLE, *parting))
+            return [panel.leaks, *map(sort_key, values)]
 
         return sorted(panels, key=place)
 
@@ -141,8 +171,8 @@ class Results:
         sessions = self.sessions[self.sessions["run"].isin(runs["run"])]
         first = runs.iloc[0]
         words = [first["dataset"], first["protocol"], f"{first['n_way']}-way {first['k_shot']}-shot"]
-        words += [f"{key} {readable(first[key])}" for key in parting]
-        return Panel(", ".join(words), runs, sessions, self.keys, self.labels)
+        words += common_words(runs, parting)
+        return Panel(", ".join(words), runs, sessions, self.keys, self.scopes, self.labels)
 
     def where(self, conditions: Mapping[str, Sequence[str]]) -> Results:
         """Return the runs whose settings have one of these values; raise `UserError` if there are none."""
@@ -157,7 +187,7 @@ class Results:
             chosen &= column.str.lower().isin([_as_read(value) for value in values])
         if not chosen.any():
             raise UserError("--where: no run meets all conditions together. Leave one of them out.")
-        named = labelled(self.runs[chosen], naming(self.keys, self.runs["study"], self.searches))
+        named = labelled(self.runs[chosen], naming(self.keys, self.runs["study"], self.searches), self.scopes)
         failed = [each for each in self.failed if each.meets(conditions)]
         missing = [each for each in self.missing if each.meets(conditions)]
         return replace(self._with(named), failed=failed, missing=missing)
@@ -175,11 +205,11 @@ class Results:
     def by(self, axis: str) -> Results:
         """Return the runs with the values of `axis` as configurations; other settings separate panels."""
         choose("setting", axis, self.keys)
-        if axis in SETTING:
+        if axis in self.scopes.task:
             raise UserError(
                 f"--by {axis}: accuracies with different {axis} are not comparable. Use --where {axis}=VALUE."
             )
-        apart = tuple(key for key in self.varied() if key not in SETTING and key != axis)
+        apart = tuple(key for key in self.varied() if key not in self.scopes.task and key != axis)
         runs = self.runs.sort_values(axis, key=lambda column: column.map(sort_key), kind="stable")
         runs = runs.assign(label=runs[axis].map(lambda value: f"{axis} {readable(value)}"))
         return replace(self._with(runs), apart=apart)
@@ -199,6 +229,7 @@ class Panel:
     runs: pd.DataFrame
     sessions: pd.DataFrame
     keys: list[str]
+    scopes: Scopes
     everyone: list[str]  # the configurations of the whole report; their order decides styles in figures
 
     @property
@@ -255,7 +286,7 @@ class Panel:
 
     @cached_property
     def _varied(self) -> list[str]:
-        return varied_settings(self.runs.drop_duplicates("config_hash"), self.keys)
+        return varied_settings(self.runs.drop_duplicates("config_hash"), self.keys, self.scopes)
 
     @cached_property
     def mixed(self) -> set[str]:
@@ -282,6 +313,18 @@ class Panel:
     @cached_property
     def _by_session(self) -> dict[int, pd.DataFrame]:
         return {int(session): rows for session, rows in self.sessions.groupby("session")}
+
+
+def common_value(runs: pd.DataFrame, key: str) -> Any:
+    """Return the value of a setting that all `runs` with the setting share, or NaN."""
+    values = runs[key].dropna().unique()
+    return values[0] if len(values) == 1 else math.nan
+
+
+def common_words(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
+    """Return "key value" for each of the settings that has one value in `runs`."""
+    values = {key: common_value(runs, key) for key in keys}
+    return [f"{key} {readable(value)}" for key, value in values.items() if not is_absent(value)]
 
 
 def _told_apart(panels: list[Panel], keys: Sequence[str]) -> list[Panel]:
@@ -359,11 +402,14 @@ def results_of(gathered: Gathered, metric: str | None = None) -> Results:
     metric = _metric(records, metric)
     today = with_traits(with_short_names(with_later_settings(records)), gathered.launches)
     others, today = _additional(today)
-    runs, sessions, keys = _tables(zip(names, today, strict=True), metric, gathered.searches, others)
+    task, labels = scopes_in(today)
+    scopes = Scopes((*task, REVISION), labels)
+    runs, sessions, keys = _tables(zip(names, today, strict=True), metric, gathered.searches, others, scopes)
     return Results(
         runs,
         sessions,
         keys,
+        scopes,
         metric,
         folders,
         gathered.launches,
@@ -505,6 +551,7 @@ def _tables(
     metric: str,
     searches: Searches,
     others: Sequence[MetricDeclaration],
+    scopes: Scopes,
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     rows = []
     curves: dict[str, list[Any]] = {}
@@ -554,7 +601,7 @@ def _tables(
     # Selecting rows is slow with many string columns; columns of objects share one block.
     runs = runs.astype(dict.fromkeys(runs.select_dtypes("str"), object)).copy()
     runs.columns = runs.columns.astype(object)
-    runs = labelled(runs, naming(keys, runs["study"], searches))
+    runs = labelled(runs, naming(keys, runs["study"], searches), scopes)
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
     numbers = dict.fromkeys((*CURVES, *TOLD, *by_session, *SCORES), float)
     sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,14 +11,9 @@ import pandas as pd
 from analysis.traits import Traits
 from hagmeta.common import differences
 from hagmeta.common.differences import DECIDED_BY, sort_key
+from hagmeta.common.scopes import Scopes
 from hagmeta.common.transductive import BY_ITSELF, REWEIGHTED, SELF_TRAINED, SET_BY, SMOOTHED, marks
 
-# Accuracies are comparable only if all of these are equal.
-SETTING = (
-    *("dataset", "protocol", "n_way", "k_shot", "classes", "sessions"),
-    *("queries_per_class", "drop_small", "val_classes", "scored_on", "visibility", "mislabelled"),
-    *("unlabelled_nodes", "revision"),
-)
 TOGGLES = ("gpil", "nla", "tla")
 SWITCHES = (*TOGGLES, "instead_of_gpil")  # the settings that an ablation varies
 TRAINING = ("GPIL", "supervised", "nothing")  # between pre-training and the sessions
@@ -42,22 +37,42 @@ TRANSDUCTIVE = {
 }
 
 
-def labelled(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def labelled(runs: pd.DataFrame, keys: list[str], scopes: Scopes) -> pd.DataFrame:
     """Return the runs with a label for each configuration, the reference first."""
     configs = runs.drop_duplicates("config_hash")
-    setting = [key for key in SETTING if key in keys]
-    if compares_methods(configs, setting):
-        labels = named_by_method(configs)
+    if compares_methods(configs, [key for key in keys if key in scopes.both]):
+        labels = named_by_method(configs, [key for key in keys if key in scopes.labels])
     else:
-        labels = describe(configs, [key for key in keys if key not in SETTING])
-    # Two configurations of one setting must never share a name.
-    same = [*setting, "label"]
+        labels = describe(configs, [key for key in keys if key not in scopes.task], scopes)
+    # Two configurations of one task must never share a name.
+    same = [*(key for key in keys if key in scopes.task), "label"]
     twins = configs.assign(label=labels).duplicated(same, keep=False)
     labels = labels.where(~twins, labels + " [" + configs["config_hash"].str[:6] + "]")
     by_hash = dict(zip(configs["config_hash"], labels, strict=True))
-    position = _positions(configs, keys)
+    position = _positions(configs, keys, scopes)
     named = runs.assign(label=runs["config_hash"].map(by_hash))
     return named.sort_values("config_hash", key=lambda column: column.map(position), kind="stable")
+
+
+def comparable(runs: pd.DataFrame, labels: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yield `runs` of one task in groups within which methods may be compared.
+
+    Methods that may read different `labels` are in different groups. Runs of one method stay together: then
+    the setting is what is compared. Runs without the setting are in every group, because it does not limit
+    them.
+    """
+    groups = [runs]
+    for key in labels:
+        groups = [part for group in groups for part in _apart(group, key)]
+    yield from groups
+
+
+def _apart(runs: pd.DataFrame, key: str) -> list[pd.DataFrame]:
+    known = runs[runs[key].notna()]
+    values = sorted(known[key].unique(), key=sort_key)
+    if len(values) < 2 or known["method"].nunique() < 2:
+        return [runs]
+    return [runs[(runs[key] == value) | runs[key].isna()] for value in values]
 
 
 def compares_methods(configs: pd.DataFrame, setting: list[str]) -> bool:
@@ -65,8 +80,21 @@ def compares_methods(configs: pd.DataFrame, setting: list[str]) -> bool:
     return configs["method"].nunique() > 1 and not configs.duplicated([*setting, "method"]).any()
 
 
-def named_by_method(configs: pd.DataFrame) -> pd.Series:
-    """Return the method's title, with the transductive marks that hold in all its configurations."""
+def named_by_method(configs: pd.DataFrame, always: Iterable[str] = ()) -> pd.Series:
+    """Return the method's title, with the transductive marks that hold in all its configurations.
+
+    Settings in `always` are added to the title if they differ between configurations.
+    """
+    differ = [key for key in always if configs[key].nunique() > 1]
+    named = _titled(configs)
+    words = [
+        [f"{key} {readable(config[key])}" for key in differ if not is_absent(config[key])]
+        for config in configs[[*differ, "method"]].to_dict("records")
+    ]
+    return pd.Series([_marked(name, own) for name, own in zip(named, words, strict=True)], configs.index)
+
+
+def _titled(configs: pd.DataFrame) -> pd.Series:
     titles: dict[str, str] = {}
     always: dict[str, list[str]] = {}
     for config in configs.to_dict("records"):
@@ -77,9 +105,12 @@ def named_by_method(configs: pd.DataFrame) -> pd.Series:
     return configs["method"].map(names)
 
 
-def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
-    """Return a name per configuration. If several settings differ, it lists those with unusual values."""
-    different = [key for key in varied_settings(configs, keys) if key != "method"]
+def describe(configs: pd.DataFrame, keys: Iterable[str], scopes: Scopes) -> pd.Series:
+    """Return a name per configuration. If several settings differ, it lists those with unusual values.
+
+    Settings of the labels are always listed.
+    """
+    different = [key for key in varied_settings(configs, keys, scopes) if key != "method"]
     others = [key for key in different if key not in SWITCHES]
     switched = any(key in SWITCHES for key in different)
     several = configs["method"].nunique() > 1
@@ -89,7 +120,8 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
         told_of = [
             key
             for key in others
-            if not is_absent(config[key]) and (len(others) == 1 or config[key] != usual[key])
+            if not is_absent(config[key])
+            and (len(others) == 1 or key in scopes.labels or config[key] != usual[key])
         ]
         untold = [mark for mark in transductive(config) if SET_BY.get(mark) not in told_of]
         return _marked(named(config, told_of), untold)
@@ -111,10 +143,12 @@ def describe(configs: pd.DataFrame, keys: Iterable[str]) -> pd.Series:
     return pd.Series([name(each) for each in configs[columns].to_dict("records")], index=configs.index)
 
 
-def across(runs: pd.DataFrame, keys: Collection[str], apart: Collection[str] = ()) -> pd.Series:
+def across(
+    runs: pd.DataFrame, keys: Collection[str], scopes: Scopes, apart: Collection[str] = ()
+) -> pd.Series:
     """Return a name per run; runs that differ only in settings `apart`, or as a result, share a name."""
     configs = _without_decided(runs.drop_duplicates("config_hash"))
-    names = describe(configs, [key for key in keys if key not in apart])
+    names = describe(configs, [key for key in keys if key not in apart], scopes)
     return runs["config_hash"].map(dict(zip(configs["config_hash"], names, strict=True)))
 
 
@@ -125,7 +159,7 @@ def _without_decided(configs: pd.DataFrame) -> pd.DataFrame:
     return configs.assign(query_shot=configs["query_shot"].where(_given(configs, "query_shot")))
 
 
-def varied_settings(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
+def varied_settings(configs: pd.DataFrame, keys: Iterable[str], scopes: Scopes) -> list[str]:
     """Return the settings in `keys` that differ between the rows of `configs`."""
     keys = list(keys)
     columns = list(dict.fromkeys([*keys, "dataset", "method"]))
@@ -133,7 +167,7 @@ def varied_settings(configs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
         {key: value for key, value in config.items() if not is_absent(value)}
         for config in configs[columns].to_dict("records")
     ]
-    found = differences.differing(settings, list(configs["given"]))
+    found = differences.differing(settings, scopes, list(configs["given"]))
     return [key for key in keys if key in found]
 
 
@@ -229,13 +263,14 @@ def _given(configs: pd.DataFrame, key: str) -> pd.Series:
     return configs["given"].map(lambda given: key in given).astype(bool)
 
 
-def _positions(configs: pd.DataFrame, keys: list[str]) -> dict[str, int]:
+def _positions(configs: pd.DataFrame, keys: list[str], scopes: Scopes) -> dict[str, int]:
     """Return the position of each configuration: by role and title of the method, usual values first.
 
     If settings vary one at a time around a centre, the centre is usual, even if another one has the default.
     """
-    apart = (*SETTING, *SWITCHES, "method", "query_shot")
-    usual = {key: _usual(configs, key) for key in varied_settings(configs, keys) if key not in apart}
+    apart = (*scopes.task, *SWITCHES, "method", "query_shot")
+    varied = [key for key in varied_settings(configs, keys, scopes) if key not in apart]
+    usual = {key: _usual(configs, key) for key in varied}
 
     def order(config: dict[str, Any]) -> tuple[Any, ...]:
         off = sum(not is_on(config.get(key)) for key in TOGGLES)

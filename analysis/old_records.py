@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from hagmeta.common.differences import TASK
 from hagmeta.common.records import OpenRecord
+from hagmeta.common.scopes import scopes_in
 
 # The defaults when those records were written. They must never change.
 # Settings that HAG-Meta did not use (memory, selection, ...) had no usual value in reports.
@@ -38,6 +38,7 @@ DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
 ONLY_WITH = {
     "instead_of_gpil": ("gpil", False)
 }  # later settings that apply only with a value of another setting
+REVISION = "revision"  # separates results of different code, as a setting of the task does
 RELEASED_QUERIES = 20  # queries per class under the released protocol
 # Always named, or defaults of the dataset, which records do not contain.
 NEVER_GIVEN = ("dataset", "method", "protocol", "classes", "n_way", "k_shot")
@@ -70,8 +71,11 @@ def with_short_names(records: Sequence[OpenRecord]) -> list[OpenRecord]:
 def with_later_settings(records: Sequence[OpenRecord]) -> list[OpenRecord]:
     """Return the records with the birth values of settings that older records lack.
 
+    If a protocol or a method fixes a setting, its records lack it. They also get the birth values of settings
+    of the task and of the labels. Oracles get none of the labels, because these do not limit them.
     If a configuration ran before and after a revision, the setting `revision` separates the two.
     """
+    task, labels = scopes_in(records)
     births: dict[str, Any] = {}
     concerned: set[tuple[str, Any, Any]] = set()
     revisions: dict[tuple[Any, ...], set[str]] = {}
@@ -88,10 +92,12 @@ def with_later_settings(records: Sequence[OpenRecord]) -> list[OpenRecord]:
             "config": {
                 name: birth
                 for name, birth in births.items()
-                if name in TASK or ((name, *_system(record)) in concerned and _has_use(record, name))
+                if name in task
+                or (name in labels and not record["oracle"])
+                or ((name, *_system(record)) in concerned and _has_use(record, name))
             }
             | record["config"]
-            | ({"revision": _revision(record)} if revised else {})
+            | ({REVISION: _revision(record)} if revised else {})
         }
         for record in records
     ]

@@ -25,35 +25,39 @@ def rank_tables(results: Results) -> Iterator[Table]:
         first, *rest = ranking.values
         ranks = {value: ranking.ranks(value) for value in ranking.values}
         changes = {value: tests.of(ranking.where, ranking.setting, value) for value in rest}
+        several = len(ranking.rivals) > 1  # one method has no rank
         rows, numbers = [], []
         for method, table in ranking.scores.items():
             name = ranking.titles[method]
             cells = []
             for value in ranking.values:
                 found, rank = estimate(table[value]), ranks[value].get(method)
-                cells += [estimate_cell(found, best=rank == 1), Cell("" if rank is None else str(rank), rank)]
+                cells.append(estimate_cell(found, best=several and rank == 1))
+                cells += [Cell("" if rank is None else str(rank), rank)] * several
                 numbers.append({"method": method, "value": value, "rank": rank, **vars(found)})
             for value in rest:
                 cells += [show(changes[value][method]) for show in (difference_cell, verdict_cell)]
                 numbers.append({"method": method, "value": value, **changes[value][method].told})
             rows.append([Cell(name, name), *cells])
+        values = [[f"{ranking.setting} {value}", *["rank"] * several] for value in ranking.values]
+        question = f"Does the order of methods depend on {ranking.setting}?"
         yield Table(
             name=slug("ranks", ranking.setting, ranking.where),
             section="comparison",
-            title=f"Does the order of methods depend on {ranking.setting}? {ranking.where}",
+            title=f"{question if several else f'Does {ranking.setting} matter?'} {ranking.where}",
             caption=(
-                "Accuracy at the last session and its rank; all other settings have their defaults. "
-                f"{INTERVAL} {DIFFERENCES} {tests.words} "
+                f"Accuracy at the last session{' and its rank' * several}; all other settings have their "
+                f"defaults. {INTERVAL} {DIFFERENCES} {tests.words} "
                 "The table leaves out methods without this setting."
             ),
             columns=[
                 "method",
-                *(column for value in ranking.values for column in (f"{ranking.setting} {value}", "rank")),
+                *(column for columns in values for column in columns),
                 *(column for value in rest for column in (f"{value} minus {first}", "verdict")),
             ],
             rows=rows,
             numbers=pd.DataFrame(numbers),
-            notes=[*(rank_words(ranking, value) for value in rest), CHANCE, *ranking.notes],
+            notes=[*[*(rank_words(ranking, value) for value in rest), CHANCE] * several, *ranking.notes],
             leaks=ranking.leaks,
         )
 

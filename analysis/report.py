@@ -171,6 +171,7 @@ def facts(results: Results) -> list[Fact]:
         Fact("datasets", _listed(runs["dataset"])),
         Fact("protocol", _listed(runs["protocol"])),
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
+        Fact("not the default", "; ".join(results.not_default)),
         Fact("accuracy", _metric_words(results)),
         Fact("tests", _claim_words(results)),
         Fact("over datasets", why_not(results) or why_no_tests(results)),

@@ -214,9 +214,10 @@ def metrics_table(panel: Panel, told: Claims) -> Table | None:
             f"{INTERVAL} Metrics are measured at the last session; average, forgetting and BWT cover all "
             "sessions. Accuracy gives each query the same weight, macro metrics each class seen so far. Base "
             "classes are those known at session 0, and novel classes all later ones. Harmonic is the "
-            "harmonic mean of both accuracies. Forgetting is the drop from the best accuracy of each earlier "
-            "task, averaged over tasks (lower is better). BWT (backward transfer) is the final accuracy of "
-            "each earlier task minus its accuracy when it arrived, averaged over tasks."
+            "harmonic mean of both accuracies. Forgetting is the best earlier accuracy of each task minus "
+            "its final one, averaged over tasks (lower is better, and it can be negative). BWT (backward "
+            "transfer) is the final accuracy of each earlier task minus its accuracy when it arrived, "
+            "averaged over tasks."
             f"{ABOUT_CALIBRATION if CALIBRATION in tables else ''}"
             f"{ABOUT_TEMPERED if TEMPERED in tables else ''}"
         ),

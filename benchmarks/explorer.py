@@ -76,6 +76,7 @@ def _write_run(store: StudyFolder, config: RunConfig, dataset: str, seed: int, s
         "given": config.given(),
         "unhashed": config.unhashed(),
         "births": config.births(),
+        "scopes": config.scopes(),
         "revisions": config.revisions(),
         "leaks": False,
         "oracle": False,

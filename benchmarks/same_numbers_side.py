@@ -48,7 +48,7 @@ from tests.analysis.random_studies import write_study
 ROOT = Path(hagmeta.__file__).resolve().parents[1]
 CPU = torch.device("cpu")
 SEEDS = (0, 1)
-IGNORED = {"seconds", "environment", "traits", "given", "births", "unhashed", "revisions", "format"}
+IGNORED = {"seconds", "environment", "traits", "given", "births", "scopes", "unhashed", "revisions", "format"}
 # The cases "hash" have the hash of the configuration, so a renamed setting changes no digest of a run.
 IN_HASHES = {"config", "config_hash"}
 # Results are the same for all methods of a kind if they are the same for one. These show all that the phases

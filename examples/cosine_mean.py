@@ -18,7 +18,9 @@ from hagmeta.sparse.graph import View
 class CosineMeanSettings(hagmeta.MethodSettings):
     """The settings of `CosineMean`."""
 
-    cosine_start: float = hagmeta.setting(10.0, "scale of the logits before training", above=0, at_most=1000)
+    cosine_start: float = hagmeta.setting(
+        10.0, "scale of the logits before training", scope="method", above=0, at_most=1000
+    )
 
 
 class CosineMean(hagmeta.Method):

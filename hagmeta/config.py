@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, make_dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from hagmeta.common.errors import UserError, choose
 from hagmeta.common.home import home
 from hagmeta.common.identity import is_identity, without_hash
 from hagmeta.common.records import config_hash
+from hagmeta.common.scopes import METHOD, Scopes, scopes_in
 from hagmeta.common.settings import ALWAYS, BY_METHOD, Settings, written
 from hagmeta.datasets import DatasetSettings
 from hagmeta.datasets.prepared import file_identity
@@ -21,7 +22,7 @@ from hagmeta.nn.encoders import ENCODERS
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import PROTOCOLS, make_protocol
 from hagmeta.protocol.scenario import LEAST_BASE
-from hagmeta.protocol.splits import proposed_classes
+from hagmeta.protocol.splits import SplitFor, common_classes
 from hagmeta.protocol.streams import check_ways, half_of
 
 IDENTITY = ("dataset", "method", "protocol")  # listed before all other settings
@@ -142,6 +143,11 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         births = _births(settings_of(type(self)))
         return {name: birth for name, birth in births.items() if self.applies(name)}
 
+    def scopes(self) -> dict[str, str]:
+        """Return the settings of the task and of the labels, each with its scope."""
+        scopes = {name: item.metadata["scope"] for name, item in settings_of(type(self)).items()}
+        return {name: scope for name, scope in scopes.items() if scope != METHOD}
+
     def revisions(self) -> dict[str, int]:
         """Return revisions of dataset, method and protocol that are above 1. They are part of the hash."""
         all_three = {
@@ -238,6 +244,11 @@ def owners_of(kind: type[RunConfig]) -> dict[str, type[Settings]]:
 SETTINGS = settings_of(RunConfig)
 
 
+def scopes_of(configs: Iterable[RunConfig]) -> Scopes:
+    """Return the settings of the task and of the labels that `configs` have."""
+    return scopes_in({"scopes": config.scopes()} for config in configs)
+
+
 def all_settings() -> dict[str, Field[Any]]:
     """Return all settings, including those of the plug-ins loaded so far."""
     found = dict(SETTINGS)
@@ -288,11 +299,9 @@ def resolve(config: RunConfig) -> RunConfig:
             f"novel-train and novel-test classes in the class_order of {without_hash(config.dataset)}."
         )
     if classes is None:
-        files = tuple(
-            file_identity(path) for path in datasets.files_at_hand(config.dataset) if path.is_file()
+        classes, small = _proposed(
+            config.dataset, (SplitFor(n_way, k_shot, config.protocol, config.query_shot),)
         )
-        proposed = _proposed(config.dataset, files, n_way, k_shot, config.protocol, config.query_shot)
-        classes, small = proposed
         drop_small = drop_small or small > 0
         proposal = f"using classes {' '.join(map(str, classes))} (base, novel-train, novel-test), because "
         proposal += f"{without_hash(config.dataset)} has no class split; the largest classes are base"
@@ -328,13 +337,36 @@ def _check_episodes(config: RunConfig) -> None:
         )
 
 
-@lru_cache(maxsize=1000)
-def _proposed(
-    dataset: str, files: tuple[str, ...], n_way: int, k_shot: int, protocol: str, query_shot: int | None
-) -> tuple[tuple[int, int, int], int]:
+def common_split(configs: Sequence[RunConfig]) -> tuple[tuple[int, int, int], int]:
+    """Propose one class split for resolved configurations of a graph, as `resolve` does for each alone.
+
+    Return the split, and the number of classes that are too small for one of the configurations.
+    """
+    tasks = [
+        SplitFor(config.n_way or 0, config.k_shot or 0, config.protocol, config.query_shot)
+        for config in configs
+    ]
+    return _proposed(configs[0].dataset, tuple(sorted(set(tasks))))
+
+
+def is_proposed(config: RunConfig) -> bool:
+    """Return whether `resolve` proposes the class split of `config`."""
+    given = config.classes or datasets.describe(config.dataset, Path()).class_split
+    return given is None and config.split != "fixed"
+
+
+def _proposed(dataset: str, tasks: tuple[SplitFor, ...]) -> tuple[tuple[int, int, int], int]:
     """Return a class split for a graph without one, and how many of its classes are too small."""
+    files = tuple(file_identity(path) for path in datasets.files_at_hand(dataset) if path.is_file())
+    return _proposed_once(dataset, files, tasks)
+
+
+@lru_cache(maxsize=1000)
+def _proposed_once(
+    dataset: str, files: tuple[str, ...], tasks: tuple[SplitFor, ...]
+) -> tuple[tuple[int, int, int], int]:
     graph = datasets.load(dataset, home() / "data")
-    classes = proposed_classes(graph, n_way, k_shot, protocol, query_shot)
+    classes = common_classes(graph, tasks)
     return classes, graph.num_classes - sum(classes)
 
 

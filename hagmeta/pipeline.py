@@ -199,6 +199,7 @@ def _about(config: RunConfig, dataset: Dataset, context: Context) -> dict[str, A
         "given": config.given(),
         "unhashed": config.unhashed(),
         "births": config.births(),
+        "scopes": config.scopes(),
         "revisions": config.revisions(),
         "leaks": context.protocol.leaks,
         "oracle": context.method.traits.oracle or context.knowledge.knows_true_means,

@@ -17,7 +17,8 @@ from rich.table import Table
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import reason
 from hagmeta.common.identity import short_name
-from hagmeta.common.records import Record, read_record
+from hagmeta.common.records import Record, opened, read_record
+from hagmeta.common.scopes import scopes_in
 from hagmeta.config import RunConfig
 from hagmeta.display import mean_and_interval, score, sessions_table
 from hagmeta.phases.snapshots import to_bytes
@@ -301,8 +302,9 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
     """Compare results seed by seed, with the tests and verdicts of the report.
 
     Args:
-        *results: Two or more results of `hagmeta.run`. They must have the same graph, protocol, classes, N
-            and K. The last one is the reference: ``compare(a, b)`` shows a minus b.
+        *results: Two or more results of `hagmeta.run`. They must have the same task: the same graph,
+            protocol, classes, N, K and so on. Different methods must have the same labels (``rehearsal``).
+            The last one is the reference: ``compare(a, b)`` shows a minus b.
         references: Compare one or more results with the reference results instead. True or
             ``"defaults"`` compares with the defaults of methods, ``"tuned"`` with tuned methods.
 
@@ -312,7 +314,7 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
         Differences of averages over sessions have intervals but no tests.
 
     Raises:
-        UserError: The results have different tasks, or two of them have the same configuration. With
+        UserError: The results have different tasks or labels, or two have the same configuration. With
             `references`: the references have another task, or fewer than three seeds in common.
 
     Example:
@@ -381,7 +383,7 @@ def _with_references(results: Sequence[Result], kind: str) -> Comparison:
 
 def _check_comparable(results: Sequence[Result], fewest: int = 2) -> None:
     """Raise an error if the results cannot be compared."""
-    from analysis.labels import SETTING, readable
+    from analysis.labels import readable
 
     for each in results:
         if not isinstance(each, Result):
@@ -390,14 +392,17 @@ def _check_comparable(results: Sequence[Result], fewest: int = 2) -> None:
         given = "1 result" if results else "no results"
         raise UserError(f"compare got {given}; expected {'two' if fewest == 2 else 'one'} or more.")
     first = results[0].records[0]
+    scopes = scopes_in(opened(each.records[0]) for each in results)
     for each in results[1:]:
         other = each.records[0]
-        keys = [key for key in SETTING if first["config"].get(key) != other["config"].get(key)]
+        keys = [key for key in scopes.task if first["config"].get(key) != other["config"].get(key)]
         differ = [f"{key} is {_both(first['config'], other['config'], key)}" for key in keys]
         if first["data"] != other["data"] and "dataset" not in keys:
             differ.append(f"{first['config']['dataset']} is the name of two different graphs")
         if differ:
             raise UserError(f"cannot compare results of different tasks: {'; '.join(differ)}.")
+    if len({each.config.method for each in results}) > 1:
+        _check_labels([each.records[0]["config"] for each in results], scopes.labels)
     seen: dict[str, str] = {}
     for each in results:
         if each.config.hash() in seen:
@@ -406,6 +411,17 @@ def _check_comparable(results: Sequence[Result], fewest: int = 2) -> None:
                 "configurations."
             )
         seen[each.config.hash()] = each.title
+
+
+def _check_labels(configs: Sequence[dict[str, Any]], labels: Sequence[str]) -> None:
+    """Raise an error if the methods may read different labels. A method without the setting has no limit."""
+    for key in labels:
+        values = list(dict.fromkeys(str(config[key]) for config in configs if key in config))
+        if len(values) > 1:
+            raise UserError(
+                f"cannot compare methods that may read different labels: {key} is {' and '.join(values)}. "
+                "Only results of one method may differ in it."
+            )
 
 
 def _both(one: dict[str, Any], other: dict[str, Any], key: str) -> str:

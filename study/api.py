@@ -17,7 +17,7 @@ from hagmeta.common.command import plain_console
 from hagmeta.common.differences import differing
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import make_home
-from hagmeta.config import RunConfig, remarks
+from hagmeta.config import RunConfig, remarks, scopes_of
 from hagmeta.datasets.base import Dataset
 from hagmeta.pipeline import check_features
 from hagmeta.protocol import ProtocolSettings
@@ -102,6 +102,8 @@ def _launch(space: Space, options: LaunchOptions, console: Console) -> StudyOutc
         graphs = _check_data(space.resolved)
         with _results(options, space.name, graphs, console) as store:
             check_unchanged(store, space.resolved)
+            for note in space.notes:
+                console.print(f"note: {note}", style="yellow", soft_wrap=True)
             run = _dry_run if options.dry_run else _run
             return StudyOutcome(run(space, store, options, console), store.folder)
 
@@ -133,7 +135,7 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
     _describe(plan, space, console)
     settings = {config.hash(): config.canonical() for config in plan.configs}
     values = list(settings.values())
-    names = TrialNames(values, differing(values))
+    names = TrialNames(values, differing(values, scopes_of(plan.configs)))
     if names.common:
         console.print(f"common values: {settings_text(names.common)}")
     for trial in plan.trials:

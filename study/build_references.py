@@ -25,7 +25,6 @@ import numpy as np
 import yaml
 
 from analysis.frame import Gathered, gather
-from analysis.labels import SETTING
 from analysis.references import (
     CURVES,
     DEFAULTS,
@@ -43,6 +42,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.files import writing, written_whole
 from hagmeta.common.outputs import Kind, check_output
 from hagmeta.common.records import OpenRecord, RunKey, StudyFolder
+from hagmeta.common.scopes import BEFORE, scopes_in
 from hagmeta.common.version import __version__
 from hagmeta.config import RunConfig
 from hagmeta.protocol.predictions import read_predictions
@@ -276,7 +276,7 @@ def _check_one_each(records: Sequence[OpenRecord], kinds: Mapping[str, list[str]
 def _check_tasks(records: Sequence[OpenRecord]) -> None:
     """Raise an error if runs of one graph have different tasks or different class orders for one seed."""
     for dataset, own in tasks(records):
-        for key in SETTING:
+        for key in scopes_in(own).both:
             values = {json.dumps(record["config"][key]) for record in own if key in record["config"]}
             if len(values) > 1:
                 raise UserError(
@@ -302,6 +302,7 @@ def _columns(
     rows: dict[str, list[Any]] = {name: [] for name in WIDTHS}
     for record in records:
         about = {key: record[key] for key in OF_CONFIGURATION} | {"kinds": kinds[record["config_hash"]]}
+        about["scopes"] = record.get("scopes", BEFORE)
         configurations.setdefault(record["config_hash"], about)
         environment = {key: record.get("environment", {}).get(key) for key in IN_ENVIRONMENT}
         number = environments.setdefault(json.dumps(environment), len(environments))

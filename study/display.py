@@ -12,8 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hagmeta.common.differences import TASK, differing, sort_key
+from hagmeta.common.differences import differing, sort_key
 from hagmeta.common.records import Record
+from hagmeta.common.scopes import Scopes, scopes_in
 from hagmeta.display import FEWEST_FOR_INTERVAL, percent, score, transductive
 from study.naming import common_values, differences, settings_text, short_names, value_text
 
@@ -63,12 +64,18 @@ def _columns(groups: Sequence[Sequence[Record]], chosen: Collection[str]) -> lis
     given = [record["given"] for record in firsts if "given" in record]
     configs = [record["config"] for record in firsts]
     # Older records do not list the settings that were given.
-    keys = differing(configs, given if len(given) == len(configs) else None)
+    scopes = scopes_in(firsts)
+    keys = differing(configs, scopes, given if len(given) == len(configs) else None)
     keys = [key for key in keys if key not in chosen] or ["dataset"]
-    task = [key for key in keys if key in TASK]
+    task = _of_the_task(keys, scopes)
     if len({tuple(str(config.get(key)) for key in task) for config in configs}) == len(groups) > 1:
         return task
     return keys
+
+
+def _of_the_task(keys: Sequence[str], scopes: Scopes) -> list[str]:
+    """Return the method and the settings in `keys` that are not of the method alone."""
+    return [key for key in keys if key in ("method", *scopes.both)]
 
 
 @dataclass
@@ -200,7 +207,7 @@ def _layouts(groups: Sequence[Sequence[Record]], keys: list[str]) -> Iterator[La
     names = _names(groups)
     widths = {key: max(len(_cell(group[0], key, names)) for group in groups) for key in keys}
     arrangements: list[tuple[list[str], list[str]]] = [(keys, [])]
-    columns = [key for key in keys if key in TASK]
+    columns = _of_the_task(keys, scopes_in(group[0] for group in groups))
     while columns:
         arrangements.append((columns, [key for key in keys if key not in columns]))
         widest = max(columns, key=lambda key: widths[key])

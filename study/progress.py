@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hagmeta.common.differences import differing
+from hagmeta.config import scopes_of
 from study.naming import TrialNames
 from study.plan import Trial
 from study.time_left import Job, TimeLeft
@@ -213,7 +214,7 @@ class StudyProgress:
 def _names(trials: Sequence[Trial]) -> TrialNames:
     configs = {config.hash(): config for trial in trials for config in trial.configs}
     settings = [config.canonical() for config in configs.values()]
-    return TrialNames(settings, differing(settings))
+    return TrialNames(settings, differing(settings, scopes_of(configs.values())))
 
 
 def _duration(seconds: float) -> str:

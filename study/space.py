@@ -30,6 +30,7 @@ from hagmeta.methods import METHODS
 from hagmeta.protocol import PROTOCOLS
 from study import space_file
 from study.naming import short_names
+from study.one_split import with_one_split
 from study.space_file import Axes, Dimension, Point, Search, Settings, SpaceFile, check_seeds
 
 __all__ = ["Dimension", "Point", "Search", "Space", "check_seeds", "names", "of_methods", "read"]
@@ -52,6 +53,7 @@ class Space:
     seeds: tuple[int, ...]
     search: Search | None
     sample: tuple[Dimension, ...]
+    notes: tuple[str, ...] = ()  # on how the configurations were completed
 
     @property
     def title(self) -> str:
@@ -114,6 +116,9 @@ def read(
         file = _chosen(file, typed)
     request = _Request(quick, tuple(dict.fromkeys(datasets)), typed)
     configs = _merged(_configs(each, request) for each in _with_included(file, path, quick))
+    given, notes = with_one_split(configs)
+    if notes:
+        configs = _merged({_feasible(config): config} for config in given)
     space = Space(
         name=check_name(path.stem if name is None else name) + "-quick" * quick,
         description=file.description,
@@ -122,6 +127,7 @@ def read(
         seeds=file.seeds if seeds is None else check_seeds(seeds),
         search=file.search,
         sample=file.sample,
+        notes=tuple(notes),
     )
     _check_size(space, file)
     _check_search(space, file)

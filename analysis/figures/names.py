@@ -14,7 +14,7 @@ LONGEST = 70  # characters
 def shown(panel: Panel) -> dict[str, str]:
     """Return short names for the labels of `panel`, without settings that all of them share."""
     first = panel.runs.drop_duplicates("label")
-    names = dict(zip(first["label"], across(first, panel.varied()), strict=True))
+    names = dict(zip(first["label"], across(first, panel.varied(), panel.scopes), strict=True))
     if len(set(names.values())) < len(names):
         return {label: label for label in panel.labels}
     shorter = {label: _cut(min(name, label, key=len)) for label, name in names.items()}

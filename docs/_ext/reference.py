@@ -24,6 +24,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.identity import is_identity
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.record_schema import schema
+from hagmeta.common.scopes import LABELS, TASK
 from hagmeta.common.settings import BY_METHOD, written
 from hagmeta.common.traits import ROLES
 from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, may_differ, owners_of
@@ -308,6 +309,7 @@ def _setting(name: str) -> str:
     facts = {
         "Values": _values(name, item),
         "Default": _default(name),
+        "Part of": {TASK: "the task", LABELS: "the labels"}.get(item.metadata["scope"], ""),
         "Methods": _methods(users_of(name)),
         "Encoders": _encoders(name),
     }

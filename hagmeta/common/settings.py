@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from hagmeta.common.errors import UserError, choose, shown
+from hagmeta.common.scopes import METHOD, SCOPES, Scope
 
 
 class _Mark(Enum):
@@ -46,6 +47,7 @@ def setting(
     default: Any,
     help: str,
     *,
+    scope: Scope | None = None,
     choices: Collection[str] | None = None,
     words: tuple[str, ...] | None = None,
     fractions: bool = False,
@@ -64,6 +66,9 @@ def setting(
         default: the value if the user gives none. `BY_METHOD` means the default of the method
             (`Method.defaults`). ``None`` means that the dataset decides. `hagmeta.resolve` fills in both.
         help: what the setting does, in one line.
+        scope: what the setting is part of; a group of settings without it cannot be declared. `task`: what is
+            asked, shown or scored. `labels`: which labels may be read. `method`: how the method works.
+            Reports never compare results that differ in the task, or methods that differ in the labels.
         choices: the texts that are allowed. For a registry these are its names and references.
         words: texts that are allowed instead of a number.
         fractions: with `words`, whether numbers may have fractions.
@@ -82,13 +87,22 @@ def setting(
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
     metadata |= {"fractions": fractions, "recorded_idle": recorded_idle, "kept_with": kept_with}
-    metadata |= {"branches": branches, "birth": birth}
+    metadata |= {"branches": branches, "birth": birth, "scope": scope}
     return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """A group of settings. Values are converted to their types; wrong values raise a UserError."""
+
+    def __init_subclass__(cls) -> None:
+        for name, item in vars(cls).items():
+            scope = item.metadata.get("scope") if isinstance(item, dataclasses.Field) else METHOD
+            if scope not in SCOPES:
+                raise TypeError(
+                    f"the scope of the setting {name} of {cls.__name__} is {shown(scope)}; expected one of "
+                    f"{', '.join(SCOPES)}"
+                )
 
     def __post_init__(self) -> None:
         kind: Any = type(self)

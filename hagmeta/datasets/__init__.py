@@ -63,7 +63,9 @@ __all__ = [
 class DatasetSettings(Settings):
     """The graph."""
 
-    dataset: str = setting("debian", "name from `python -m hagmeta datasets`, path FILE.npz, or mat:PREFIX")
+    dataset: str = setting(
+        "debian", "name from `python -m hagmeta datasets`, path FILE.npz, or mat:PREFIX", scope="task"
+    )
 
 
 LARGE = 32e6  # bytes of files or generated arrays; loading more takes about a second

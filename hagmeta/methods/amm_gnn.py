@@ -28,12 +28,14 @@ class AmmGnnSettings(MetaGnnSettings):
     matching: float = setting(
         0.01,
         "multiply the scales and shifts of the inputs by this factor",
+        scope="method",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )
     agreement: float = setting(
         0.01,
         "weight in the loss of how well two halves of the supports agree on scales and shifts",
+        scope="method",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )

@@ -36,7 +36,7 @@ COMMON: tuple[str, ...] = (
 class MethodSettings(EncoderSettings):
     """The settings that every method gets. A method declares its own settings in a subclass."""
 
-    method: str = setting("hag-meta", "method to run")
+    method: str = setting("hag-meta", "method to run", scope="method")
 
     @classmethod
     def unused_by(cls, method: Any) -> str:

@@ -25,7 +25,11 @@ class CecSettings(MethodSettings):
     """Settings of CEC."""
 
     cosine_scale: float = setting(
-        16.0, "multiply the classifier's cosines by this factor", above=0, at_most=HIGHEST_WEIGHT
+        16.0,
+        "multiply the classifier's cosines by this factor",
+        scope="method",
+        above=0,
+        at_most=HIGHEST_WEIGHT,
     )
 
 

@@ -39,17 +39,22 @@ class ClosedFormSettings(MethodSettings):
         "both",
         "inputs of the head: input features propagated over the graph (propagated), the output of the"
         " pre-trained encoder (encoder), or both",
+        scope="method",
         choices=("propagated", "encoder", "both"),
     )
-    hops: int = setting(3, "use propagated features of hops 0 to HOPS", at_least=0, at_most=16)
+    hops: int = setting(
+        3, "use propagated features of hops 0 to HOPS", scope="method", at_least=0, at_most=16
+    )
     refitted: bool = setting(
         BY_METHOD,
         "recompute the SVD basis in every session and append graph eigenvectors",
+        scope="method",
         birth=False,
     )
     tukey: float = setting(
         BY_METHOD,
         "raise features to this power and keep their signs (Tukey's ladder; 1: off)",
+        scope="method",
         above=0,
         at_most=1,
         branches=(0.5, 1),
@@ -59,6 +64,7 @@ class ClosedFormSettings(MethodSettings):
         BY_METHOD,
         "append this many random ReLU projections of the features, at most one per"
         f" {NODES_PER_RANDOM_FEATURE} nodes of the graph (0: none)",
+        scope="method",
         at_least=0,
         at_most=4096,
         birth=0,

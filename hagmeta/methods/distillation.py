@@ -15,8 +15,12 @@ from hagmeta.packs.values import like
 class DistillationSettings(MethodSettings):
     """Settings of methods that distil."""
 
-    distillation: float = setting(1.0, "weight of the distillation loss", at_least=0, at_most=HIGHEST_WEIGHT)
-    temperature: float = setting(2.0, "temperature of the distillation", above=0, at_most=HIGHEST_WEIGHT)
+    distillation: float = setting(
+        1.0, "weight of the distillation loss", scope="method", at_least=0, at_most=HIGHEST_WEIGHT
+    )
+    temperature: float = setting(
+        2.0, "temperature of the distillation", scope="method", above=0, at_most=HIGHEST_WEIGHT
+    )
 
 
 def divergence(logits: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:

@@ -30,6 +30,7 @@ class ErGnnSettings(MethodSettings):
         "mean",
         "which nodes to keep: closest to the class mean (mean), with the fewest nodes of other classes nearby"
         " (coverage), or with the most influence on the classifier (influence)",
+        scope="method",
         choices=("mean", "coverage", "influence"),
     )
 

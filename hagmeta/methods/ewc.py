@@ -26,6 +26,7 @@ class EwcSettings(MethodSettings):
     consolidation: float = setting(
         100_000.0,
         "weight of the penalty on changes of important parameters",
+        scope="method",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )

@@ -32,14 +32,23 @@ class FactSettings(MethodSettings):
     virtual_classes: int = setting(
         8,
         "number of virtual prototypes; they are orthogonal unless there are more than `embedding`",
+        scope="method",
         at_least=1,
         at_most=4096,
     )
     virtual_weight: float = setting(
-        0.01, "weight of the three losses with virtual prototypes", at_least=0, at_most=HIGHEST_WEIGHT
+        0.01,
+        "weight of the three losses with virtual prototypes",
+        scope="method",
+        at_least=0,
+        at_most=HIGHEST_WEIGHT,
     )
     virtual_share: float = setting(
-        0.1, "share of the path through virtual prototypes in the predictions", at_least=0, at_most=1
+        0.1,
+        "share of the path through virtual prototypes in the predictions",
+        scope="method",
+        at_least=0,
+        at_most=1,
     )
 
 

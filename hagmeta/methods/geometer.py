@@ -30,20 +30,26 @@ class GeometerSettings(MethodSettings):
     """Settings of Geometer: the weights of its losses."""
 
     base_uniformity: float = setting(
-        0.1, "weight of the uniformity loss in meta-training", at_least=0, at_most=HIGHEST_WEIGHT
+        0.1,
+        "weight of the uniformity loss in meta-training",
+        scope="method",
+        at_least=0,
+        at_most=HIGHEST_WEIGHT,
     )
     uniformity: float = setting(
-        1.0, "weight of the uniformity loss in sessions", at_least=0, at_most=HIGHEST_WEIGHT
+        1.0, "weight of the uniformity loss in sessions", scope="method", at_least=0, at_most=HIGHEST_WEIGHT
     )
     separability: float = setting(
         2.0,
         "weight of the loss that keeps new prototypes away from old ones",
+        scope="method",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )
     teacher: float = setting(
         2.0,
         "weight of the distillation of the model before the session",
+        scope="method",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )

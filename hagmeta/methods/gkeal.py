@@ -26,6 +26,7 @@ class GkealSettings(KernelSettings, RidgeSettings):
     centres: int = setting(
         2000,
         "number of kernel centres, drawn from labelled nodes of known classes",
+        scope="method",
         at_least=1,
         at_most=20_000,
     )

@@ -33,26 +33,29 @@ from hagmeta.sparse.graph import View
 class HagMetaSettings(MethodSettings):
     """Settings of HAG-Meta: its three parts, each of which can be switched off, and its loss."""
 
-    gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning (GPIL)")
+    gpil: bool = setting(True, "meta-train by graph pseudo-incremental learning (GPIL)", scope="method")
     instead_of_gpil: str = setting(
         "nothing",
         "if gpil is off: start the sessions at once (nothing), or first train supervised on the labels that"
         " GPIL would use (supervised)",
+        scope="method",
         choices=("nothing", "supervised"),
         recorded_idle=False,
         birth="nothing",
     )
-    nla: bool = setting(True, "weight support nodes by node-level attention (NLA)")
-    tla: bool = setting(True, "weight the loss by task-level attention (TLA)")
+    nla: bool = setting(True, "weight support nodes by node-level attention (NLA)", scope="method")
+    tla: bool = setting(True, "weight the loss by task-level attention (TLA)", scope="method")
     loss: str = setting(
         "categorical",
         "cross-entropy (categorical), or the binary form printed in the paper (binary)",
+        scope="method",
         choices=("categorical", "binary"),
     )
     nla_degree: str = setting(
         "visible",
         "multiply NLA's scores by log(visible neighbours + 1) (visible), or by log(neighbours in the whole"
         " graph) (whole)",
+        scope="method",
         choices=("visible", "whole"),
         birth="visible",
     )
@@ -62,6 +65,7 @@ class HagMetaSettings(MethodSettings):
         " (share), or softmax without sigmoids (plain). Controls: softmax weights shifted to the next support"
         " (permuted), constant scores times log-degree (degree), or the weights that bring the prototype"
         " closest to the mean of all train nodes of the class (oracle)",
+        scope="method",
         choices=("softmax", "share", "plain", "permuted", "degree", "oracle"),
         birth="softmax",
     )
@@ -69,6 +73,7 @@ class HagMetaSettings(MethodSettings):
         "common",
         "learning rate of NLA in meta-training, or common (learning_rate); in sessions its ratio to"
         " finetune_rate is the same",
+        scope="method",
         words=("common",),
         fractions=True,
         above=0,
@@ -78,6 +83,7 @@ class HagMetaSettings(MethodSettings):
     nla_decay: str = setting(
         "common",
         "weight decay of NLA in meta-training and sessions, or common (weight_decay)",
+        scope="method",
         words=("common",),
         fractions=True,
         at_least=0,
@@ -89,30 +95,35 @@ class HagMetaSettings(MethodSettings):
         "how tasks are weighted: by TLA (learnt), equally (uniform), without gradients through the weights"
         " (stopped), with TLA's gradients reversed, so that hard tasks gain weight (flipped), or by TLA times"
         " the number of classes in the task (sizes)",
+        scope="method",
         choices=("learnt", "uniform", "stopped", "flipped", "sizes"),
         birth="learnt",
     )
     tla_layers: str = setting(
         "three",
         "number of linear layers that TLA applies to the base-class prototypes",
+        scope="method",
         choices=("three", "two"),
         birth="three",
     )
     tla_tasks: str = setting(
         "transposed",
         "how TLA arranges the prototypes of earlier tasks: transposed, or reshaped, which scrambles them",
+        scope="method",
         choices=("transposed", "reshaped"),
         birth="transposed",
     )
     tla_vectors: str = setting(
         "linear",
         "TLA's task vectors: linear, or with ReLU and dropout (relu), drawn twice for the newest task",
+        scope="method",
         choices=("linear", "relu"),
         birth="linear",
     )
     tla_gradients: str = setting(
         "fresh",
         "gradients of TLA: of the current step (fresh), or accumulated over all steps so far (summed)",
+        scope="method",
         choices=("fresh", "summed"),
         birth="fresh",
     )
@@ -143,6 +154,8 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
     batches of train nodes from all base and novel-train classes. Each class is the average over its train
     nodes. For TLA, the base classes are the first task, and groups of N other classes are the later tasks.
     There are no supports for NLA to weight, so its parameters keep their initial values until the sessions.
+
+    The methods page lists all differences from the paper in one table.
 
     Labels: in a session, prototypes and fine-tuning read the supports of the session. Of earlier classes they
     read the train nodes and supports that `rehearsal` allows: all, or M per class. With `rehearsal: none`
@@ -241,7 +254,7 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
         logits, prototypes = self._answer(shared, self.encode(shared, view, key), task)
         weights = torch.ones_like(logits[0])
         if self.task_attention is not None:
-            weights = weights + self.task_attention(prototypes, shared.task_sizes, part(key, 2))  # Eq. 13
+            weights = weights + self.task_attention(prototypes, shared.task_sizes, part(key, 2))  # Eq. 8
         return self.criterion(logits, target, weights), logits
 
     def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
@@ -272,7 +285,7 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
     def _prototypes(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor:
         """Return prototypes (classes, width), given embedded supports (classes, shots, width)."""
         weights = self._weights(shared, encoded, task, support)
-        few = support.mean(-2) if weights is None else weighted_prototypes(support, weights)  # Eqs. 2 and 11
+        few = support.mean(-2) if weights is None else weighted_prototypes(support, weights)  # Eqs. 2 and 13
         return after_known(few, encoded.embedding, shared.class_means, task.averaged, task.kept)
 
     def _weights(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor | None:
@@ -295,7 +308,7 @@ def categorical_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 def binary_loss(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    """Return the loss as printed in the paper (Eqs. 12 and 13): one binary decision per class."""
+    """Return the loss as printed in the paper (Eqs. 7 and 8): one binary decision per class."""
     log_yes = logits.log_softmax(-1)
     log_no = torch.log1p(-log_yes.exp().clamp(max=1 - 1e-6))
     truth = F.one_hot(target, logits.shape[-1])

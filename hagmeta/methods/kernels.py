@@ -23,6 +23,7 @@ class KernelSettings(ClosedFormSettings):
         1.0,
         "standard deviation of the Gaussian kernel, relative to the root mean square distance between"
         " labelled nodes of the known classes",
+        scope="method",
         above=0,
         at_most=1000,
     )

@@ -29,6 +29,7 @@ class LaplacianShotSettings(ClosedFormSettings):
     laplacian: float = setting(
         2.0,
         "weight of the neighbours' predictions in LaplacianShot, relative to squared distances",
+        scope="method",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
     )

@@ -22,9 +22,9 @@ ROUNDING = 1e-12  # share of the largest eigenvalue below which an eigenvalue is
 class LoRanPacSettings(ClosedFormSettings):
     """Settings of LoRanPAC."""
 
-    lift: int = setting(2000, "number of random ReLU features", at_least=1, at_most=20_000)
+    lift: int = setting(2000, "number of random ReLU features", scope="method", at_least=1, at_most=20_000)
     truncation: float = setting(
-        0.25, "share of the directions with least variance to leave out", at_least=0, below=1
+        0.25, "share of the directions with least variance to leave out", scope="method", at_least=0, below=1
     )
 
 

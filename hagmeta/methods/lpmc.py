@@ -27,11 +27,16 @@ class LpmcSettings(MethodSettings):
     """Settings of LPMC."""
 
     cluster_distance: float = setting(
-        0.5, "nodes of a class are neighbours up to this cosine distance (eps of DBSCAN)", above=0, at_most=2
+        0.5,
+        "nodes of a class are neighbours up to this cosine distance (eps of DBSCAN)",
+        scope="method",
+        above=0,
+        at_most=2,
     )
     cluster_nodes: int = setting(
         5,
         "neighbours, with the node itself, that start a cluster (minPts of DBSCAN)",
+        scope="method",
         at_least=1,
         at_most=MOST_NODES,
     )

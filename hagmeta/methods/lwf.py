@@ -25,6 +25,7 @@ class LwfSettings(DistillationSettings):
     distil_on: str = setting(
         "supports",
         "nodes to distil on: the new supports (supports), or all visible nodes (visible)",
+        scope="method",
         choices=("supports", "visible"),
     )
 

@@ -33,13 +33,23 @@ VALUE_STEPS = 10
 class MecoinSettings(MethodSettings):
     """Settings of Mecoin."""
 
-    codebooks: int = setting(100, "number of random projections that vote", at_least=1, at_most=10_000)
-    key_width: int = setting(14, "width of a random projection", at_least=1, at_most=4096)
+    codebooks: int = setting(
+        100, "number of random projections that vote", scope="method", at_least=1, at_most=10_000
+    )
+    key_width: int = setting(14, "width of a random projection", scope="method", at_least=1, at_most=4096)
     value_start: float = setting(
-        1.0, "logit of its own class in the value of a new key", at_least=0, at_most=HIGHEST_WEIGHT
+        1.0,
+        "logit of its own class in the value of a new key",
+        scope="method",
+        at_least=0,
+        at_most=HIGHEST_WEIGHT,
     )
     interaction: float = setting(
-        1.0, "weight of the distillation between memory and MLP", at_least=0, at_most=HIGHEST_WEIGHT
+        1.0,
+        "weight of the distillation between memory and MLP",
+        scope="method",
+        at_least=0,
+        at_most=HIGHEST_WEIGHT,
     )
 
 

@@ -35,9 +35,15 @@ from hagmeta.sparse.graph import View
 class MetaGnnSettings(MethodSettings):
     """Settings of Meta-GNN: the inner steps of MAML."""
 
-    inner_steps: int = setting(5, "inner gradient steps on the supports of a task", at_least=0, at_most=1000)
-    inner_rate: float = setting(0.02, "learning rate of the inner steps", above=0, at_most=HIGHEST_RATE)
-    first_order: bool = setting(False, "do not differentiate through the inner steps (first-order MAML)")
+    inner_steps: int = setting(
+        5, "inner gradient steps on the supports of a task", scope="method", at_least=0, at_most=1000
+    )
+    inner_rate: float = setting(
+        0.02, "learning rate of the inner steps", scope="method", above=0, at_most=HIGHEST_RATE
+    )
+    first_order: bool = setting(
+        False, "do not differentiate through the inner steps (first-order MAML)", scope="method"
+    )
 
 
 class MetaGnn(Method):

@@ -54,6 +54,7 @@ class PosteriorMeansSettings(ClosedFormSettings):
     unlabelled: float = setting(
         0.1,
         "weight of an unlabelled node relative to a labelled one (0: ignore unlabelled nodes)",
+        scope="method",
         at_least=0,
         at_most=1,
         branches=(0,),
@@ -62,6 +63,7 @@ class PosteriorMeansSettings(ClosedFormSettings):
         4.0,
         "weight of the neighbours' predictions, scaled by how often labelled neighbours share a class"
         " (0: ignore neighbours)",
+        scope="method",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
         branches=(0,),
@@ -70,16 +72,19 @@ class PosteriorMeansSettings(ClosedFormSettings):
         True,
         "choose the shrinkage of the covariance at session 0, by playing known classes as new ones; without,"
         " or with fewer than four known classes, it depends on the number of labels",
+        scope="method",
         birth=False,
     )
     background: bool = setting(
         True,
         "let unlabelled nodes belong to none of the classes, if a class without labels explains them better",
+        scope="method",
         birth=False,
     )
     limited_penalty: bool = setting(
         True,
         "limit the penalty for an uncertain class mean if unlabelled nodes vary less than the covariance",
+        scope="method",
         birth=False,
     )
 

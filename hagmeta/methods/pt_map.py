@@ -28,12 +28,14 @@ class PtMapSettings(ClosedFormSettings):
     transport: float = setting(
         10.0,
         "multiply squared distances by this factor in the optimal transport of PT-MAP",
+        scope="method",
         above=0,
         at_most=HIGHEST_WEIGHT,
     )
     mean_share: float = setting(
         0.2,
         "move class means by this share towards those of the optimal transport, in each of 20 rounds",
+        scope="method",
         at_least=0,
         at_most=1,
     )

@@ -29,11 +29,11 @@ class RaleSettings(MethodSettings):
     """Settings of RALE."""
 
     walk_length: int = setting(
-        6, "maximum steps of a walk between a node and a reference", at_least=1, at_most=50
+        6, "maximum steps of a walk between a node and a reference", scope="method", at_least=1, at_most=50
     )
-    hubs: int = setting(10, "hubs that define absolute locations", at_least=1, at_most=1000)
+    hubs: int = setting(10, "hubs that define absolute locations", scope="method", at_least=1, at_most=1000)
     references: int = setting(
-        5, "labelled nodes of a class that walks go to, at most", at_least=1, at_most=1000
+        5, "labelled nodes of a class that walks go to, at most", scope="method", at_least=1, at_most=1000
     )
 
 

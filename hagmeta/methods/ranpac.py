@@ -20,7 +20,9 @@ from hagmeta.packs.values import hold
 class ProjectionSettings(ClosedFormSettings):
     """Settings of heads on a random projection."""
 
-    projection: int = setting(2000, "width of the random projection", at_least=1, at_most=20_000)
+    projection: int = setting(
+        2000, "width of the random projection", scope="method", at_least=1, at_most=20_000
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ class RidgeSettings(ClosedFormSettings):
         BY_METHOD,
         "ridge penalty, relative to the mean eigenvalue of the matrix that is inverted (default: 0.001 for"
         " gkeal, otherwise 0.1)",
+        scope="method",
         above=0,
         at_most=HIGHEST_WEIGHT,
     )
@@ -48,6 +49,7 @@ class ShrinkageSettings(ClosedFormSettings):
         BY_METHOD,
         "shrink covariances towards equal variances by this share (default: 0.1 for sgc-lda and klda,"
         " otherwise 0.5)",
+        scope="method",
         above=0,
         at_most=1,
     )

@@ -31,20 +31,30 @@ class TapSettings(MethodSettings):
     """Settings of TAP."""
 
     cosface_scale: float = setting(
-        15.0, "multiply the cosines of CosFace by this factor", above=0, at_most=HIGHEST_WEIGHT
+        15.0,
+        "multiply the cosines of CosFace by this factor",
+        scope="method",
+        above=0,
+        at_most=HIGHEST_WEIGHT,
     )
     cosface_margin: float = setting(
-        0.1, "subtract this margin from the cosine of the true class in training", at_least=0, at_most=2
+        0.1,
+        "subtract this margin from the cosine of the true class in training",
+        scope="method",
+        at_least=0,
+        at_most=2,
     )
     weight_share: float = setting(
         0.05,
         "share of the new weights after a session; the others are those before it",
+        scope="method",
         at_least=0,
         at_most=1,
     )
     neighbour_share: float = setting(
         0.7,
         "share of the neighbourhood's mean in a new prototype, in each round of the calibration (0: off)",
+        scope="method",
         at_least=0,
         at_most=1,
         branches=(0,),

@@ -28,12 +28,14 @@ class TeenSettings(MethodSettings):
         BY_METHOD,
         "move the prototypes of new classes towards known classes by this share (default: 0.5 for teen, 0.1"
         " for fscil-calibration)",
+        scope="method",
         at_least=0,
         at_most=1,
     )
     calibration_scale: float = setting(
         16.0,
         "multiply cosines by this factor in the softmax that weights the known classes",
+        scope="method",
         above=0,
         at_most=HIGHEST_WEIGHT,
     )

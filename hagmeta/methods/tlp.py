@@ -28,6 +28,7 @@ class TlpSettings(MethodSettings):
     probe_penalty: float = setting(
         1.0,
         "L2 penalty of the logistic regression (1 / C in scikit-learn)",
+        scope="method",
         above=0,
         at_most=HIGHEST_WEIGHT,
     )

@@ -21,10 +21,19 @@ from hagmeta.sparse.products import matmul
 class LayerSettings(GraphSettings):
     """Settings that every encoder uses."""
 
-    hidden: int = setting(BY_METHOD, "width of the encoder's first layer", at_least=1, at_most=4096)
-    embedding: int = setting(BY_METHOD, "width of the encoder's output", at_least=1, at_most=4096)
+    hidden: int = setting(
+        BY_METHOD, "width of the encoder's first layer", scope="method", at_least=1, at_most=4096
+    )
+    embedding: int = setting(
+        BY_METHOD, "width of the encoder's output", scope="method", at_least=1, at_most=4096
+    )
     dropout: float = setting(
-        0.5, "dropout rate of the hidden units in training", at_least=0, below=1, branches=(0,)
+        0.5,
+        "dropout rate of the hidden units in training",
+        scope="method",
+        at_least=0,
+        below=1,
+        branches=(0,),
     )
 
 

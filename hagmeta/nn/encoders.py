@@ -28,7 +28,9 @@ ENCODERS = Registry("encoder", _ENCODERS, base=Encoder, check=_check, forms={"py
 class EncoderSettings(GatSettings):
     """Settings of the encoder: its kind and its shape."""
 
-    encoder: str = setting("gcn", "graph encoder; sgc is linear, mlp ignores the edges", choices=ENCODERS)
+    encoder: str = setting(
+        "gcn", "graph encoder; sgc is linear, mlp ignores the edges", scope="method", choices=ENCODERS
+    )
 
     def check(self) -> None:
         ENCODERS[self.encoder].check(self)

@@ -24,6 +24,7 @@ class GatSettings(LayerSettings):
     heads: int = setting(
         4,
         "attention heads in the first layer of the GAT encoder; must divide hidden",
+        scope="method",
         at_least=1,
         at_most=4096,
         kept_with="encoder",

@@ -17,7 +17,7 @@ NEAREST_STEPS = 60  # reach over 99 % of the possible gain on average, for up to
 
 
 class NodeAttention(nn.Module):
-    """Two graph convolutions and a linear layer that score every node (Eqs. 7 and 8).
+    """Two graph convolutions and a linear layer that score every node (Eqs. 9 and 10).
 
     With ``weights="degree"`` nothing is learnt: all scores are 1, and only the log-degree differs.
     """
@@ -61,10 +61,10 @@ class NodeScores:
             score = self.last(F.relu(self.embedding.at(nodes))).squeeze(-1) * score
         if self.form == "plain":
             return score.view_as(support).softmax(-1)
-        score = torch.sigmoid(score).view_as(support)  # Eq. 9, with epsilon = 1
+        score = torch.sigmoid(score).view_as(support)  # Eq. 11, with epsilon = 1
         if self.form == "share":
             return score / score.sum(-1, keepdim=True)
-        weights = score.softmax(-1)  # Eq. 10
+        weights = score.softmax(-1)  # Eq. 12
         return to_the_next(weights, support) if self.form == "permuted" else weights
 
 

@@ -11,7 +11,7 @@ from hagmeta.sparse.graph import ClassMeans
 
 
 def weighted_prototypes(support: Tensor, weights: Tensor) -> Tensor:
-    """Return prototypes (classes, width): convex combinations of the supports (Eq. 11).
+    """Return prototypes (classes, width): convex combinations of the supports (Eq. 13).
 
     `support` is (classes, shots, width), and `weights` is (classes, shots).
     """

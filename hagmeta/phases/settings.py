@@ -26,9 +26,15 @@ class TrainingSettings(Settings):
     """Settings of the optimizer. `weight_decay` also applies in sessions."""
 
     learning_rate: float = setting(
-        0.005, "Adam learning rate in pre-training and meta-training", above=0, at_most=HIGHEST_RATE
+        0.005,
+        "Adam learning rate in pre-training and meta-training",
+        scope="method",
+        above=0,
+        at_most=HIGHEST_RATE,
     )
-    weight_decay: float = setting(0.0005, "Adam weight decay", at_least=0, at_most=HIGHEST_RATE)
+    weight_decay: float = setting(
+        0.0005, "Adam weight decay", scope="method", at_least=0, at_most=HIGHEST_RATE
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +42,19 @@ class PretrainSettings(TrainingSettings):
     """Settings of pre-training."""
 
     pretrain_epochs: int = setting(
-        2000, "maximum number of pre-training epochs", at_least=0, at_most=MOST_STEPS
+        2000, "maximum number of pre-training epochs", scope="method", at_least=0, at_most=MOST_STEPS
     )
     pretrain_patience: int = setting(
         10,
         "stop pre-training after this many evaluations without improvement",
+        scope="method",
         at_least=1,
         at_most=MOST_STEPS,
     )
     classifier: str = setting(
         BY_METHOD,
         "pre-training head: linear, or cosine with label smoothing and class-balanced loss",
+        scope="method",
         choices=("linear", "cosine"),
         birth="linear",
     )
@@ -56,11 +64,16 @@ class PretrainSettings(TrainingSettings):
 class MetaTrainingSettings(TrainingSettings):
     """Settings of meta-training."""
 
-    episodes: int = setting(1000, "maximum number of meta-training episodes", at_least=1, at_most=MOST_STEPS)
-    validate_every: int = setting(25, "episodes between two validations", at_least=1, at_most=MOST_STEPS)
+    episodes: int = setting(
+        1000, "maximum number of meta-training episodes", scope="method", at_least=1, at_most=MOST_STEPS
+    )
+    validate_every: int = setting(
+        25, "episodes between two validations", scope="method", at_least=1, at_most=MOST_STEPS
+    )
     patience: int = setting(
         10,
         "stop meta-training after this many validations without improvement",
+        scope="method",
         at_least=1,
         at_most=MOST_STEPS,
     )
@@ -75,9 +88,11 @@ class SessionSettings(Settings):
     """Settings of the gradient steps in a session."""
 
     finetune_steps: int = setting(
-        20, "gradient steps per session, not under released", at_least=0, at_most=MOST_STEPS
+        20, "gradient steps per session, not under released", scope="method", at_least=0, at_most=MOST_STEPS
     )
-    finetune_rate: float = setting(0.005, "Adam learning rate in the sessions", above=0, at_most=HIGHEST_RATE)
+    finetune_rate: float = setting(
+        0.005, "Adam learning rate in the sessions", scope="method", above=0, at_most=HIGHEST_RATE
+    )
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
@@ -93,6 +108,7 @@ class SelfTrainingSettings(Settings):
         0,
         "add this many visible unlabelled nodes to the supports of each class, by the method's most confident"
         " predictions, then learn and predict again (0: off)",
+        scope="method",
         at_least=0,
         at_most=MOST_NODES,
         birth=0,
@@ -113,6 +129,7 @@ class PrototypeSettings(Settings):
     double_prototypes: bool | None = setting(
         BY_METHOD,
         "under released: give each new class a second prototype; predicting it counts as an error",
+        scope="method",
         birth=True,
     )
 
@@ -125,7 +142,7 @@ class PrototypeSettings(Settings):
 class MemorySettings(Settings):
     """Settings of the replay memory."""
 
-    memory: int = setting(10, "nodes kept per class for replay", at_least=1, at_most=10_000)
+    memory: int = setting(10, "nodes kept per class for replay", scope="method", at_least=1, at_most=10_000)
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
@@ -139,6 +156,7 @@ class ReadOutSettings(Settings):
     smoothing: float = setting(
         0.0,
         "smooth scores over the visible graph; neighbours get this weight in every round (0: off)",
+        scope="method",
         at_least=0,
         at_most=1,
         branches=(0,),
@@ -147,6 +165,7 @@ class ReadOutSettings(Settings):
     logit_adjustment: float = setting(
         0.0,
         "subtract TAU x log(class share of the labels) from the logits, with this TAU (0: off)",
+        scope="method",
         at_least=0,
         at_most=HIGHEST_WEIGHT,
         branches=(0,),
@@ -155,6 +174,7 @@ class ReadOutSettings(Settings):
     prior: str = setting(
         "equal",
         "class shares that predictions assume: equal, or estimated from visible unlabelled nodes by EM",
+        scope="method",
         choices=("equal", "estimated"),
         birth="equal",
     )

@@ -28,6 +28,7 @@ class ProtocolSettings(LabelSettings):
         "strict",
         "strict: no label or node leaks; growing: strict, and nodes of old classes arrive in every session; "
         "released: the rules of the authors' code, which leak",
+        scope="task",
         choices=PROTOCOLS,
     )
 

@@ -35,36 +35,51 @@ class TaskSettings(Settings):
         None,
         "number of base, novel-train and novel-test classes (default: from the dataset); "
         "with 0 novel-train classes, episodes use part of the base classes",
+        scope="task",
     )
     split: str = setting(
         "drawn",
         "draw the groups of classes, their order and the supports by the seed (drawn), or read them from the "
         "dataset (fixed)",
+        scope="task",
         choices=("drawn", "fixed"),
         birth="drawn",
     )
-    drop_small: bool = setting(False, "leave out classes with too few nodes instead of stopping")
+    drop_small: bool = setting(
+        False, "leave out classes with too few nodes instead of stopping", scope="task"
+    )
     n_way: int | None = setting(
-        None, "new classes per session (default: from the dataset)", at_least=1, at_most=MOST_NODES
+        None,
+        "new classes per session (default: from the dataset)",
+        scope="task",
+        at_least=1,
+        at_most=MOST_NODES,
     )
     k_shot: int | None = setting(
-        None, "labelled nodes per new class (default: from the dataset)", at_least=1, at_most=MOST_NODES
+        None,
+        "labelled nodes per new class (default: from the dataset)",
+        scope="task",
+        at_least=1,
+        at_most=MOST_NODES,
     )
     sessions: int | None = setting(
         None,
         "maximum number of sessions (default: as many as N and the classes allow)",
+        scope="task",
         at_least=1,
         at_most=MOST_NODES,
     )
     query_shot: int | None = setting(
         None,
         "training queries per class (default: K, or 20 under released)",
+        scope="method",
         at_least=1,
         at_most=MOST_NODES,
     )
     queries_per_class: int = setting(
         0,
         "maximum number of test queries per class, not under released (0: all test nodes)",
+        scope="task",
         at_least=0,
         at_most=MOST_NODES,
     )
@@ -72,6 +87,7 @@ class TaskSettings(Settings):
         0,
         "number of novel-train classes held out of meta-training for validation, or half "
         "(0: hold out none, validate on all)",
+        scope="task",
         words=("half",),
         at_least=0,
         at_most=MOST_NODES,
@@ -80,18 +96,21 @@ class TaskSettings(Settings):
         "test",
         "nodes that test streams are scored on: test nodes, or validation nodes, for searches on streams "
         "as long as the test's",
+        scope="task",
         choices=("test", "validation"),
         birth="test",
     )
     visibility: str = setting(
         "arriving",
         "show nodes and edges when their class arrives (arriving), or all from the start (whole)",
+        scope="task",
         choices=("arriving", "whole"),
         birth="arriving",
     )
     mislabelled: int = setting(
         0,
         "number of wrong supports per arriving class, taken from another class of the same session",
+        scope="task",
         at_least=0,
         at_most=MOST_NODES,
         birth=0,
@@ -100,6 +119,7 @@ class TaskSettings(Settings):
         "all",
         "visible nodes that methods may learn from without labels: all, or train nodes alone (training), so "
         "that nothing is learnt from queries",
+        scope="task",
         choices=("all", "training"),
         birth="all",
     )
@@ -143,12 +163,14 @@ class LabelSettings(TaskSettings):
         BY_METHOD,
         "classes to pre-train on: base, or all that are known at session 0 "
         "(default: known, unless episodes of the method train the encoder on novel-train classes)",
+        scope="method",
         choices=("base", "known"),
         birth="base",
     )
     rehearsal: str = setting(
         "all",
         "labels per class that may be used again after its session: all, none, or a maximum number",
+        scope="labels",
         words=("all", "none"),
         at_least=1,
         at_most=MOST_NODES,

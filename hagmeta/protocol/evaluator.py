@@ -49,7 +49,7 @@ class Evaluator:
             confidence: The probability of each prediction, if the method has one.
             tempered: The same with a temperature, if one was fitted.
         """
-        self.predictions.add(queries, classes, self._labels[queries])
+        self.predictions.add(queries, classes, self._labels[queries], confidence)
         right = classes == self._labels[queries]
         for name, given in (("calibration_error", confidence), ("tempered_calibration_error", tempered)):
             if given is not None:
@@ -87,7 +87,8 @@ class Evaluator:
     def state(self) -> dict[str, Any]:
         """Return all predictions so far, for a checkpoint."""
         told = self.predictions
-        rows = [list(row) for row in zip(told.queries, told.predicted, told.true, strict=True)]
+        columns = [told.queries, told.predicted, told.true, *([told.confidence] if told.confidence else [])]
+        rows = [list(row) for row in zip(*columns, strict=True)]
         return {"answered": rows, "notes": self.notes, "calibration": self._calibration}
 
     def load(self, state: dict[str, Any]) -> None:

@@ -255,7 +255,9 @@ def average_accuracy(predictions: Predictions) -> float:
 
 @_built_in
 def forgetting(predictions: Predictions) -> list[float]:
-    """Return the forgetting of each task except the last: its best accuracy minus its final accuracy."""
+    """Return the forgetting of each task except the last: its best earlier accuracy minus its final one.
+    It is negative if the task ends above all earlier accuracies.
+    """
     return forgotten(matrix(predictions))
 
 

@@ -10,6 +10,9 @@ import numpy as np
 
 from hagmeta.common.errors import UserError
 
+LEVELS = 65_520  # of a stored confidence: a multiple of the bins of the calibration error, below 2 ** 16
+NO_NUMBER = 2**16 - 1  # stored for a confidence that is NaN
+
 
 class ClassCounts(NamedTuple):
     """Counts for each class up to a session, in the order in which classes are met."""
@@ -29,6 +32,8 @@ class Predictions:
         queries: The nodes that were classified, by session.
         predicted: Their predicted classes, by session; -1 if the prediction is not a class.
         true: Their true classes, by session.
+        confidence: The probabilities of the predicted classes, by session. Empty if the method has none, or
+            if a file from before they were stored was read.
     """
 
     known: np.ndarray
@@ -36,12 +41,21 @@ class Predictions:
     queries: list[np.ndarray] = field(default_factory=list)
     predicted: list[np.ndarray] = field(default_factory=list)
     true: list[np.ndarray] = field(default_factory=list)
+    confidence: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, queries: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> None:
+    def add(
+        self,
+        queries: np.ndarray,
+        predicted: np.ndarray,
+        true: np.ndarray,
+        confidence: np.ndarray | None = None,
+    ) -> None:
         """Add the predictions of the next session."""
         self.queries.append(queries)
         self.predicted.append(predicted)
         self.true.append(true)
+        if confidence is not None:
+            self.confidence.append(confidence)
 
     def met(self, session: int) -> np.ndarray:
         """Return all classes up to ``session``, in the order in which they are met."""
@@ -76,6 +90,8 @@ class Predictions:
             "predicted": np.concatenate(self.predicted),
             "true": np.concatenate(self.true),
         }
+        if len(self.confidence) == len(self.queries):
+            rows["confidence"] = _levels(np.concatenate(self.confidence))
         order = np.lexsort((session, rows["query"]))
         rows = {name: column[order] for name, column in rows.items()}
         sessions, n_way = self.arriving.shape
@@ -94,8 +110,22 @@ def from_arrays(arrays: dict[str, np.ndarray]) -> Predictions:
     found = Predictions(classes[arrived == 0], arriving)
     for number in range(int(session.max()) + 1):
         rows = session == number
-        found.add(*(arrays[name][rows].astype(np.int64) for name in ("query", "predicted", "true")))
+        told = [arrays[name][rows].astype(np.int64) for name in ("query", "predicted", "true")]
+        if "confidence" in arrays:
+            told.append(_shares(arrays["confidence"][rows]))
+        found.add(*told)
     return found
+
+
+def _levels(confidence: np.ndarray) -> np.ndarray:
+    """Return probabilities as whole numbers. Rounding down keeps each in its bin of the calibration error."""
+    levels = np.clip(np.floor(confidence.astype(np.float64) * LEVELS), 0, LEVELS - 1)
+    return np.where(np.isnan(confidence), NO_NUMBER, levels).astype(np.uint16)
+
+
+def _shares(levels: np.ndarray) -> np.ndarray:
+    """Return the probabilities in the middle of their levels: at most 0.00001 from those that were stored."""
+    return np.where(levels == NO_NUMBER, np.nan, (levels + 0.5) / LEVELS)
 
 
 def read_predictions(path: Path) -> Predictions:

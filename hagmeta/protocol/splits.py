@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from hagmeta.common.errors import UserError
@@ -143,6 +147,15 @@ def _too_small(dataset: Dataset, settings: ProtocolSettings, small: np.ndarray) 
     )
 
 
+class SplitFor(NamedTuple):
+    """The settings that a proposed class split depends on."""
+
+    n_way: int
+    k_shot: int
+    protocol: str = "strict"
+    query_shot: int | None = None  # training queries per class; None means the default of the protocol
+
+
 def proposed_classes(
     dataset: Dataset, n_way: int, k_shot: int, protocol: str = "strict", query_shot: int | None = None
 ) -> tuple[int, int, int]:
@@ -162,9 +175,18 @@ def proposed_classes(
     Returns:
         The three counts, to use as the setting ``classes``.
     """
-    queries = query_shot or PROTOCOLS[protocol].default_query_shot(k_shot)
-    settings = ProtocolSettings(n_way=n_way, k_shot=k_shot, query_shot=queries, protocol=protocol)
-    usable = int(make_protocol(settings).large_enough(dataset.class_sizes).sum())
+    return common_classes(dataset, [SplitFor(n_way, k_shot, protocol, query_shot)])
+
+
+def common_classes(dataset: Dataset, tasks: Sequence[SplitFor]) -> tuple[int, int, int]:
+    """Propose one split for several tasks, so that they differ in nothing else.
+
+    Only classes that are large enough for every task count. Novel classes fill whole sessions for every N, if
+    a quarter of the classes can. Otherwise they fill whole sessions of the largest N.
+    """
+    counts = {task: _large_enough(dataset, task) for task in tasks}
+    usable, k_shot = min((count, task.k_shot) for task, count in counts.items())
+    n_way = max(task.n_way for task in tasks)
     needed = LEAST_BASE + 2 * n_way
     if usable < needed:
         raise UserError(
@@ -172,7 +194,18 @@ def proposed_classes(
             f"{dataset.num_classes}); {n_way}-way needs {needed}: {LEAST_BASE} base, {n_way} novel-train and "
             f"{n_way} novel-test. Use a smaller n_way or k_shot."
         )
-    novel_train = max(1, round(usable / 4 / n_way)) * n_way
-    base = min(max(LEAST_BASE, usable // 4), usable - novel_train - n_way)
-    novel_test = (usable - base - novel_train) // n_way * n_way
+    multiple = math.lcm(*(task.n_way for task in tasks))
+    step = multiple if multiple <= usable // 4 else n_way
+    novel_train = max(1, round(usable / 4 / step)) * step
+    base = min(max(LEAST_BASE, usable // 4), usable - novel_train - step)
+    novel_test = (usable - base - novel_train) // step * step
     return usable - novel_train - novel_test, novel_train, novel_test
+
+
+def _large_enough(dataset: Dataset, task: SplitFor) -> int:
+    """Return the number of classes with enough nodes for `task`."""
+    queries = task.query_shot or PROTOCOLS[task.protocol].default_query_shot(task.k_shot)
+    settings = ProtocolSettings(
+        n_way=task.n_way, k_shot=task.k_shot, query_shot=queries, protocol=task.protocol
+    )
+    return int(make_protocol(settings).large_enough(dataset.class_sizes).sum())

@@ -58,6 +58,7 @@ class GraphSettings(InputSettings):
     normalisation: str = setting(
         "visible",
         "degrees that normalise propagation: those of the visible graph, or of the whole graph",
+        scope="method",
         choices=("visible", "whole"),
         birth="visible",
     )

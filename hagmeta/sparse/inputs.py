@@ -37,6 +37,7 @@ class InputSettings(Settings):
     inputs: str = setting(
         BY_METHOD,
         "features as given (raw), their SVD (svd) or, for word counts, tf-idf, fitted on the initial nodes",
+        scope="method",
         choices=("raw", "tf-idf", "svd"),
         birth="raw",
     )

@@ -35,7 +35,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from hagmeta.common.differences import differing
 from hagmeta.common.errors import UserError
-from hagmeta.config import IDENTITY, RunConfig, may_differ, resolve, settings_of
+from hagmeta.config import IDENTITY, RunConfig, may_differ, resolve, scopes_of, settings_of
 from study import data
 from study.naming import short_names, value_text
 from study.plan import Trial
@@ -352,7 +352,7 @@ def open_histories(space: Space, store: Store, *, make: bool = True) -> list[Sea
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}") if make or path.exists() else None
     there = optuna.get_all_study_names(storage) if storage else []
     whole = [config.canonical() for config in space.resolved]
-    named = dict.fromkeys(["dataset", "method", *_differing_within_datasets(whole)])
+    named = dict.fromkeys(["dataset", "method", *_differing_within_datasets(space.resolved)])
     short = short_names(str(settings[key]) for settings in whole for key in ("dataset", "method"))
     histories = []
     for config, settings in zip(space.configs, whole, strict=True):
@@ -382,10 +382,11 @@ def open_histories(space: Space, store: Store, *, make: bool = True) -> list[Sea
     return histories
 
 
-def _differing_within_datasets(configs: list[dict[str, Any]]) -> Iterator[str]:
+def _differing_within_datasets(configs: Sequence[RunConfig]) -> Iterator[str]:
     """Yield the settings that differ between searches on the same dataset."""
-    for dataset in dict.fromkeys(config["dataset"] for config in configs):
-        yield from differing([config for config in configs if config["dataset"] == dataset])
+    for dataset in dict.fromkeys(config.dataset for config in configs):
+        same = [config.canonical() for config in configs if config.dataset == dataset]
+        yield from differing(same, scopes_of(configs))
 
 
 def _dimensions(space: Space, config: RunConfig) -> tuple[Dimension, ...]:

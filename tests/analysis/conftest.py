@@ -44,6 +44,7 @@ def about(config: RunConfig) -> dict[str, Any]:
         "given": config.given(),
         "unhashed": config.unhashed(),
         "births": config.births(),
+        "scopes": config.scopes(),
         "revisions": config.revisions(),
         "traits": traits(config.canonical()),
     }

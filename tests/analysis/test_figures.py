@@ -80,6 +80,7 @@ def record(config: RunConfig, seed: int, quality: float) -> dict[str, Any]:
         "config_hash": config.hash(),
         "unhashed": config.unhashed(),
         "births": config.births(),
+        "scopes": config.scopes(),
         "revisions": config.revisions(),
         "traits": traits(config.canonical()),
         "seed": seed,

@@ -349,7 +349,9 @@ def test_hashes_of_a_frozen_list_of_configurations_are_what_they_were(
 class LaterSettings(Settings):
     """As if there were a newer version with one more setting, by default other than at its birth."""
 
-    pooling: str = setting("sum", "a setting that came later", choices=("sum", "mean"), birth="mean")
+    pooling: str = setting(
+        "sum", "a setting that came later", scope="method", choices=("sum", "mean"), birth="mean"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from hagmeta.common.differences import differing, sort_key
+from hagmeta.common import differences
+from hagmeta.common.differences import sort_key
+from hagmeta.common.scopes import scopes_in
+
+
+def differing(configs: Sequence[dict[str, Any]], given: list[list[str]] | None = None) -> list[str]:
+    return differences.differing(configs, scopes_in([{}]), given)
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -30,6 +37,12 @@ def test_settings_of_the_task_count_wherever_they_differ_and_others_within_a_met
     assert differing([config(), other]) == ["method", "val_classes"]
     assert differing([config(), other, config(hidden=16)]) == ["method", "val_classes", "hidden"]
     assert differing([config()]) == differing([]) == []
+
+
+def test_the_labels_that_may_be_read_count_between_methods_as_well() -> None:
+    assert differing([config(split="drawn"), config(split="fixed", method="cec")]) == ["method", "split"]
+    other = config(rehearsal="none", method="cec")
+    assert differing([config(rehearsal="all"), other]) == ["method", "rehearsal"]
 
 
 def test_the_classes_of_other_datasets_are_no_difference() -> None:

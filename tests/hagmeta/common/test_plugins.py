@@ -117,6 +117,12 @@ BROKEN = {
         "@dataclass(frozen=True, kw_only=True)", ""
     ): r"the setting my_scale of MineSettings is not decl",
     METHOD.replace(
+        'scope="method", ', ""
+    ): r"my_method\.py:Mine: .* my_scale of MineSettings is None; expected one of task, labels, method$",
+    METHOD.replace(
+        'scope="method"', 'scope="mine"'
+    ): r"setting my_scale of MineSettings is 'mine'; expected one of task, labels, method$",
+    METHOD.replace(
         "MineSettings(hagmeta.MethodSettings)", "MineSettings"
     ): r"expected a class that inherits from",
     METHOD.replace(

@@ -92,7 +92,9 @@ def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not
 class ScaledSettings(LayerSettings):
     """A setting of somebody else's encoder."""
 
-    input_scale: float = setting(1.0, "multiplies the first layer's weights", above=0, at_most=10)
+    input_scale: float = setting(
+        1.0, "multiplies the first layer's weights", scope="method", above=0, at_most=10
+    )
 
 
 class Scaled(GCN):

@@ -11,13 +11,15 @@ import pytest
 import torch
 
 from hagmeta.common.errors import UserError
+from hagmeta.common.records import opened
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.phases.snapshots import to_bytes
 from hagmeta.pipeline import run
 from hagmeta.protocol import PROTOCOLS
+from hagmeta.protocol.evaluator import BINS, calibration_error
 from hagmeta.protocol.metrics import metrics_of
-from hagmeta.protocol.predictions import Predictions, read_predictions
+from hagmeta.protocol.predictions import LEVELS, NO_NUMBER, Predictions, read_predictions
 
 
 def small_file() -> bytes:
@@ -51,10 +53,35 @@ def test_every_metric_can_be_computed_anew_from_the_file(
     assert len(kept) == len(records)
     for record, predictions in zip(records, kept, strict=True):
         (tmp_path / "kept.npz").write_bytes(to_bytes(predictions.arrays()))
-        metrics = metrics_of(read_predictions(tmp_path / "kept.npz"))
+        read = read_predictions(tmp_path / "kept.npz")
+        metrics = metrics_of(read)
+        assert bool(read.confidence) == (not PROTOCOLS[protocol].leaks)
+        errors = [calibration_error(*each) for each in zip(read.confidence, read.correct(), strict=False)]
+        assert errors == pytest.approx(opened(record).get("calibration_error", []), abs=6e-5)
         assert "macro_f1" in metrics and metrics.items() <= json.loads(json.dumps(record)).items()
         assert [len(row) for row in record["class_accuracy"]] == [9, 11, 13]
         assert len(set(record["classes_met"])) == 13
+
+
+def test_a_confidence_stays_in_its_bin(tmp_path: Path) -> None:
+    """Also at the edges of bins, so that the calibration error can be computed again."""
+    assert LEVELS % BINS == 0 and LEVELS <= NO_NUMBER
+    edges = np.linspace(0, 1, BINS + 1)
+    given = np.concatenate([edges, edges[1:] - 1e-6, edges[:-1] + 1e-6, [np.nan]])
+    rows = np.arange(len(given))
+    found = Predictions(known=np.array([0]), arriving=np.array([[1]]))
+    for _ in range(2):
+        found.add(rows, rows * 0, rows * 0, given)
+    (tmp_path / "0.npz").write_bytes(to_bytes(found.arrays()))
+    _, back = read_predictions(tmp_path / "0.npz").confidence
+    assert np.abs(back - given)[:-1].max() <= 1e-5 and np.isnan(back[-1])
+    one, other = (np.minimum((each[:-1] * BINS).astype(int), BINS - 1) for each in (given, back))
+    assert one.tolist() == other.tolist()
+
+
+def test_a_file_without_confidences_is_read(tmp_path: Path) -> None:
+    (tmp_path / "0.npz").write_bytes(small_file())
+    assert read_predictions(tmp_path / "0.npz").confidence == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.protocol.scenario import TEST, TRAIN, VAL, Split
-from hagmeta.protocol.splits import make_split, proposed_classes
+from hagmeta.protocol.splits import SplitFor, common_classes, make_split, proposed_classes
 from hagmeta.protocol.streams import make_scenario
 
 Small = Callable[..., RunConfig]
@@ -172,6 +172,19 @@ def test_a_proposed_split_counts_classes_that_are_large_enough_and_can_be_run() 
     make_split(dataset, three_shot(classes=split, drop_small=True), 0)
     assert sum(proposed_classes(dataset, 1, 3, query_shot=8)) == 6
     assert sum(proposed_classes(dataset, 1, 3, "released")) == 5  # 20 queries
+
+
+@pytest.mark.parametrize(("ways", "split"), [((2, 3), (15, 12, 18)), ((2, 3, 5), (15, 10, 20))])
+def test_a_common_split_fits_every_n(ways: tuple[int, ...], split: tuple[int, int, int]) -> None:
+    """In whole sessions of every N if the classes are enough, otherwise of the largest."""
+    dataset = with_counts((20,) * 45)
+    assert common_classes(dataset, [SplitFor(n_way, 5) for n_way in ways]) == split
+    assert len({proposed_classes(dataset, n_way, 5) for n_way in ways}) == len(ways)
+
+
+def test_a_common_split_counts_classes_that_are_large_enough_for_every_k() -> None:
+    dataset = with_counts((*COUNTS, 30, 30))
+    assert common_classes(dataset, [SplitFor(1, 1), SplitFor(1, 3)]) == proposed_classes(dataset, 1, 3)
 
 
 def test_nodes_without_a_label_do_not_count_for_a_proposed_split() -> None:
