@@ -82,7 +82,9 @@ def _text(value: Any) -> str:
 def _revisions(own: OpenRecord, theirs: Sequence[OpenRecord]) -> Iterable[str]:
     method = own["config"]["method"]
     same = [record for record in theirs if record["config"]["method"] == method] or [own]
-    for part, others in (("dataset", theirs), ("protocol", theirs), ("method", same)):
+    parts = {"dataset": theirs, "protocol": theirs, "method": same}
+    settings = {part: same for part in own.get("revisions") or () if part not in parts}
+    for part, others in (parts | settings).items():
         value, other = (_revision(each, part) for each in (own, others[0]))
         if value != other:
             yield f"the {part} has revision {value}, the references have {other}"

@@ -149,13 +149,16 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return {name: scope for name, scope in scopes.items() if scope != METHOD}
 
     def revisions(self) -> dict[str, int]:
-        """Return revisions of dataset, method and protocol that are above 1. They are part of the hash."""
-        all_three = {
+        """Return revisions above 1: of dataset, method, protocol and settings. They are part of the hash."""
+        found = {
             "dataset": datasets.revision(self.dataset),
             "method": METHODS[self.method].traits.revision,
             "protocol": PROTOCOLS[self.protocol].revision,
         }
-        return {name: revision for name, revision in all_three.items() if revision > 1}
+        for name, birth in self.births().items():
+            if getattr(self, name) != birth:
+                found[name] = settings_of(type(self))[name].metadata["revision"]
+        return {name: revision for name, revision in found.items() if revision > 1}
 
     def given(self) -> list[str]:
         """Return the settings of a resolved configuration that differ from their defaults."""

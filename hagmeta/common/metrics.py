@@ -101,7 +101,7 @@ def mean(accuracy: Sequence[float]) -> float:
 
 
 def forgotten(matrix: Sequence[Sequence[float]]) -> list[float]:
-    """Return the forgetting of each task except the last: its best accuracy minus its final accuracy."""
+    """Return the forgetting of each task except the last: its best earlier accuracy minus its final one."""
     last = len(matrix) - 1
     return [max(matrix[t][j] for t in range(j, last)) - matrix[last][j] for j in range(last)]
 

@@ -59,6 +59,7 @@ def setting(
     kept_with: str | None = None,
     branches: tuple[float, ...] = (),
     birth: Any = ALWAYS,
+    revision: int = 1,
 ) -> Any:
     """Declare a setting: a dataclass field with a default, a help text and a range.
 
@@ -83,11 +84,13 @@ def setting(
         branches: values for which the code takes another path. A pack has no other values together with them.
         birth: for a setting that was added later, the value that describes the behaviour before. With this
             value a configuration keeps its old hash, so that older records stay valid.
+        revision: increase it when the setting gives other results. It enters the hash where the setting has
+            another value than its birth value.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
     metadata |= {"fractions": fractions, "recorded_idle": recorded_idle, "kept_with": kept_with}
-    metadata |= {"branches": branches, "birth": birth, "scope": scope}
+    metadata |= {"branches": branches, "birth": birth, "scope": scope, "revision": revision}
     return field(default=default, metadata=metadata)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import Method, Shared, Task
-from hagmeta.nn.class_shares import share_adjustment
+from hagmeta.nn.class_shares import scale_of, share_adjustment
 from hagmeta.nn.smoothing import smoothed_scores
 from hagmeta.packs.pack import Pack, stack_padded
 from hagmeta.phases.context import Context
@@ -40,6 +40,8 @@ def smoothed(
 ) -> Tensor:
     """Return the scores (queries, classes) of `method`, smoothed over the visible graph.
 
+    Logits are scaled first, as for `share_adjustment`. So the result does not depend on a method's scale.
+
     Args:
         method: the method of one seed.
         shared: the graph and the class means.
@@ -51,7 +53,8 @@ def smoothed(
         labelled: the labelled nodes (labels,), whose scores are fixed.
         position: the class positions of these nodes (labels,).
     """
-    scores = everywhere(method, shared, view, task, adjustment, uncounted).softmax(-1)
+    logits = everywhere(method, shared, view, task, adjustment, uncounted)
+    scores = (scale_of(logits, view.learnable) * logits).softmax(-1)
     return smoothed_scores(shared.graph, view, scores, labelled, position, share)[task.query]
 
 

@@ -161,6 +161,7 @@ class ReadOutSettings(Settings):
         at_most=1,
         branches=(0,),
         birth=0.0,
+        revision=2,
     )
     logit_adjustment: float = setting(
         0.0,
