@@ -96,7 +96,7 @@ def relative_drop(accuracy: Sequence[float]) -> float | None:
 
 
 def mean(accuracy: Sequence[float]) -> float:
-    """Return the mean accuracy over sessions."""
+    """Return the mean."""
     return sum(accuracy) / len(accuracy)
 
 
@@ -137,6 +137,23 @@ def harmonic_mean(base: Value, novel: Value) -> Value:
     return 2 * base * novel / (base + novel) if base + novel else 0.0
 
 
+def macro(by_class: Sequence[Sequence[Value]]) -> list[Value]:
+    """Return the mean accuracy over the classes of each session, without those that have none."""
+    return [
+        mean(known) if (known := [each for each in row if each is not None]) else None for row in by_class
+    ]
+
+
+def macro_base(by_class: Sequence[Sequence[Value]]) -> list[Value]:
+    """Return the mean accuracy over the classes known at session 0."""
+    return macro([row[: len(by_class[0])] for row in by_class])
+
+
+def macro_novel(by_class: Sequence[Sequence[Value]]) -> list[Value]:
+    """Return the mean accuracy over the classes that arrived later."""
+    return macro([row[len(by_class[0]) :] for row in by_class])
+
+
 # Values of a record that follow from others: the keys of these, and how.
 DERIVED: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "pd": (("accuracy",), drop),
@@ -147,5 +164,8 @@ DERIVED: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "harmonic": (("base_accuracy", "novel_accuracy"), harmonic_means),
     "forgetting": (("matrix",), forgotten),
     "backward_transfer": (("matrix",), transferred_back),
+    "macro_accuracy": (("class_accuracy",), macro),  # up to the rounding of `class_accuracy`
+    "macro_base_accuracy": (("class_accuracy",), macro_base),
+    "macro_novel_accuracy": (("class_accuracy",), macro_novel),
     "macro_harmonic": (("macro_base_accuracy", "macro_novel_accuracy"), harmonic_means),
 }

@@ -214,7 +214,8 @@ def _damaged(path: Path, error: Exception) -> UserError:
 
 def _check_plugins(path: Path, header: Mapping[str, Any], given: Mapping[str, str]) -> None:
     """Raise an error if the method or the encoder is not there, or not the one that the user gave."""
-    encoder = header["settings"].get("encoder", DEFAULT_ENCODER)
+    decided = METHODS[header["method"]].decides if header["method"] in METHODS else {}
+    encoder = header["settings"].get("encoder", decided.get("encoder", DEFAULT_ENCODER))
     for kind, name, registry in (("method", header["method"], METHODS), ("encoder", encoder, ENCODERS)):
         if given.get(kind, name) != name:
             raise UserError(

@@ -18,7 +18,7 @@ from study.store import Store
 Write = Callable[..., Path]
 CURVE = (0.8, 0.7, 0.6)
 MACRO = {
-    "macro_accuracy": [0.7, 0.6, 0.5],
+    "macro_accuracy": [0.7, 0.55, 1 / 3],
     "macro_f1": [0.6, 0.5, 0.4],
     "macro_base_accuracy": [0.7, 0.6, 0.6],
     "macro_novel_accuracy": [None, 0.5, 0.2],

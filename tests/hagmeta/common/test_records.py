@@ -148,6 +148,7 @@ TWO_SESSIONS: dict[str, Any] = {
     **{"accuracy": [0.8, 0.5], "matrix": [[0.8], [0.6, 0.2]], "pd": 0.3, "rpd": 0.375},
     **{"base_accuracy": [0.8, 0.6], "novel_accuracy": [None, 0.2], "new_accuracy": [None, 0.2]},
     **{"harmonic": [None, 0.3], "average_accuracy": 0.65, "forgetting": [0.2], "backward_transfer": -0.2},
+    **{"class_accuracy": [[1.0, 0.6, None], [0.5, 0.7, None, 0.2]], "macro_accuracy": [0.8, 1.4 / 3]},
     **{"macro_base_accuracy": [0.8, 0.6], "macro_novel_accuracy": [None, 0.2], "macro_harmonic": [None, 0.3]},
 }
 
@@ -169,6 +170,13 @@ def test_values_that_follow_from_others_are_read(tmp_path: Path) -> None:
         ("harmonic", [0.3, 0.3], "its harmonic is [0.3, 0.3]; expected "),
         ("forgetting", [], "its forgetting is []; expected [0.2"),
         ("backward_transfer", 0.2, "its backward_transfer is 0.2; expected -0.2"),
+        ("macro_accuracy", [0.8, 0.9], "its macro_accuracy is [0.8, 0.9]; expected [0.8, 0.46"),
+        ("macro_base_accuracy", [0.8, 0.7], "its macro_base_accuracy is [0.8, 0.7]; expected [0.8, 0.6]"),
+        (
+            "macro_novel_accuracy",
+            [None, 0.3],
+            "its macro_novel_accuracy is [null, 0.3]; expected [null, 0.2]",
+        ),
         ("macro_harmonic", [None, 0.4], "its macro_harmonic is [null, 0.4]; expected [null, "),
     ],
 )

@@ -266,6 +266,17 @@ def test_learner_that_cannot_be_loaded_is_not_saved(graph: Dataset, tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
+def test_encoder_that_a_method_decides_is_known(graph: Dataset, tmp_path: Path) -> None:
+    path = (
+        Learner("proto-gat", device="cpu", **{**SMALL, "k_shot": 2})
+        .fit(graph, labels_of(graph))
+        .save(tmp_path / "learner")
+    )
+    assert Learner.load(path, encoder="gat", device="cpu").classes_
+    with pytest.raises(UserError, match="saved with the encoder 'gat', but encoder is 'gcn'"):
+        Learner.load(path, encoder="gcn", device="cpu")
+
+
 def test_odd_names_of_features_are_saved(graph: Dataset, tmp_path: Path) -> None:
     names = ("\ud800", "a\0", "\n", *(f"w{column}" for column in range(3, graph.num_features)))
     other = replace(graph, feature_names=names)
