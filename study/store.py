@@ -140,6 +140,10 @@ class Store(StudyFolder):
         name = hashlib.sha256(wanted.encode()).hexdigest()[:16]
         self._write(self.launches / f"{name}.json", json.dumps(launch).encode())
 
+    def write_search(self, search: dict[str, Any]) -> None:
+        """Write the samples of a search, for reports."""
+        self._write(self.searches / f"{search['name']}.json", json.dumps(search).encode())
+
     def write_embeddings(self, key: RunKey, session: int, content: bytes) -> None:
         self._write(self.embeddings_of(key, session), content)
 
