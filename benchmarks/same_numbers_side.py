@@ -1,0 +1,268 @@
+"""Print a digest of each result of this checkout, one JSON object per line, for `same_numbers.py`.
+
+    python benchmarks/same_numbers_side.py [METHOD ...]
+
+The first line has the number of digests. A case that fails has the error instead of a digest. With methods,
+only their runs and learners are computed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import torch
+
+import hagmeta
+from analysis import frame
+from analysis.across import across_tables
+from analysis.against_control import control_table
+from analysis.claims import claims
+from analysis.margins import margin_tables
+from analysis.over_datasets import rating_table
+from analysis.ranks import rank_tables
+from analysis.table import Cell
+from analysis.tables import make_tables
+from hagmeta import Dataset, Learner, datasets
+from hagmeta.common.errors import UserError, choose
+from hagmeta.config import RunConfig, resolve
+from hagmeta.methods import METHODS
+from hagmeta.pipeline import run
+from study import space
+from study.search.history import SearchHistory, open_histories
+from study.store import Store
+from tests.analysis.conftest import about, figures
+from tests.analysis.random_studies import write_study
+
+ROOT = Path(hagmeta.__file__).resolve().parents[1]
+CPU = torch.device("cpu")
+SEEDS = (0, 1)
+IGNORED = {"seconds", "environment", "traits", "given", "births", "unhashed", "revisions", "format"}
+# The cases "hash" have the hash of the configuration, so a renamed setting changes no digest of a run.
+IN_HASHES = {"config", "config_hash"}
+# Results are the same for all methods of a kind if they are the same for one. These show all that the phases
+# treat differently: see `tests/hagmeta/kinds.py`.
+KINDS = ("hag-meta", "meta-gnn", "er-gnn", "icarl", "ewc", "tap", "mecoin", "sgc-lda", "posterior-means",
+         "frozen", "joint")  # fmt: skip
+SYNTHETIC = "synthetic:nodes=401,edges=1500,features=60,classes=10,seed=1"
+SMALL = {
+    **{"hidden": 8, "embedding": 4, "heads": 2, "projection": 40, "lift": 40, "centres": 40, "codebooks": 6},
+    **{"pretrain_epochs": 1, "episodes": 1, "validate_every": 1, "finetune_steps": 2, "inner_steps": 1},
+    **{"memory": 3, "n_way": 2, "k_shot": 2},
+}
+CASES: tuple[dict[str, Any], ...] = (
+    *({"protocol": "strict"}, {"rehearsal": "none"}, {"protocol": "released"}, {"protocol": "growing"}),
+    *({"visibility": "whole"}, {"rehearsal": "1", "smoothing": 0.5, "logit_adjustment": 1.0}),
+    *({"encoder": "gat"}, {"inputs": "svd"}),
+    {"classes": (2, 4, 4), "val_classes": "half", "self_training": 1},
+)
+PROPOSALS = 20
+MOST_CONFIGS = 100  # of a larger space, only the first dataset is analysed
+STUDIES = 12  # random ones
+COMPARED_SEEDS = range(6)  # the fewest that are tested
+Case = tuple[str, Callable[[], Any]]  # a name, "KIND DETAILS", and a function that returns what to compare
+
+
+def cases(methods: Sequence[str]) -> Iterator[Case]:
+    """Yield all cases, or only the runs and learners of `methods`."""
+    for method in methods or METHODS:
+        for case in CASES:
+            yield f"run {method} {_text(case)}", lambda m=method, c=case: _run(m, _synthetic(), c)
+    for method in [each for each in KINDS if not methods or each in methods]:
+        yield f"run {method} plain", lambda m=method: _run(m, _synthetic(), {}, plain=True)
+        yield f"run {method} on real columns", lambda m=method: _run(m, _dense(), {})
+        yield f"run {method} on kanji", lambda m=method: _run(m, _kanji(), {"sessions": 2})
+        if not METHODS[method].traits.oracle:
+            yield f"learner {method}", lambda m=method: _learner(m)
+    if not methods:
+        yield from _hash_cases()
+        yield from proposal_cases(space.names())
+        yield from analysis_cases(space.names())
+
+
+def _text(settings: dict[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True)
+
+
+@cache
+def _synthetic() -> Dataset:
+    return datasets.load(SYNTHETIC, Path())
+
+
+@cache
+def _dense() -> Dataset:
+    """Return a graph with 40 real columns and 10 classes."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % 10
+    features = rng.normal(size=(300, 40)) + 0.5 * rng.normal(size=(10, 40))[labels]
+    ends = (np.arange(300)[:, None] + 10 * rng.integers(1, 30, size=(300, 2))) % 300
+    edges = np.stack([np.repeat(np.arange(300), 2), ends.ravel()], axis=1)
+    return Dataset.from_arrays(
+        np.unique(np.sort(edges, axis=1), axis=0), labels, features.astype(np.float32), name="dense"
+    )
+
+
+@cache
+def _kanji() -> Dataset:
+    return datasets.load("kanji", Path())
+
+
+_space = cache(space.read)
+
+
+def _config(method: str, graph: Dataset, settings: dict[str, Any]) -> RunConfig:
+    classes = {"classes": (2, 2, 5)} if graph.num_classes == 10 else {}  # kanji has a split
+    return RunConfig.from_mapping({**SMALL, **classes, "method": method, "dataset": graph, **settings})
+
+
+def _run(method: str, graph: Dataset, settings: dict[str, Any], *, plain: bool = False) -> Any:
+    """Return the records and predictions of a run."""
+    predictions: list[Any] = []
+    records = run(
+        _config(method, graph, settings),
+        SEEDS,
+        dataset=graph,
+        device=CPU,
+        predictions=predictions,
+        plain=plain,
+    )
+    left_out = IGNORED | IN_HASHES
+    kept = [{key: value for key, value in record.items() if key not in left_out} for record in records]
+    return kept, [each.arrays() for each in predictions]
+
+
+def _learner(method: str) -> Any:
+    """Return the answers of a learner after `fit` and two calls of `learn`."""
+    graph = _synthetic()
+    names = np.array(graph.class_names)[graph.labels]
+    old = {node: str(name) for node, name in enumerate(names) if name < "4"}
+    learner = Learner(method, seed=0, device="cpu", **SMALL).fit(graph, old)
+    for new in (("4", "5"), ("6", "7")):
+        learner.learn(graph, {name: np.flatnonzero(names == name)[:3].tolist() for name in new})
+    scores = learner.predict_proba(graph)["probability"].to_numpy()
+    return learner.predict(graph), scores, learner.predict_unknown(graph)["unknown"].to_numpy()
+
+
+def _hash_cases() -> Iterator[Case]:
+    def of(settings: dict[str, Any]) -> str:
+        return resolve(RunConfig.from_mapping(settings)).hash()
+
+    for method in METHODS:
+        for case in CASES:
+            yield f"hash {method} {_text(case)}", lambda m=method, c=case: _config(m, _synthetic(), c).hash()
+    for pinned in json.loads((ROOT / "tests/hagmeta/hashes.json").read_text()):
+        yield f"hash {_text(pinned['settings'])}", lambda settings=pinned["settings"]: of(settings)
+
+
+def proposal_cases(spaces: Sequence[str]) -> Iterator[Case]:
+    """Yield a case for each search of these spaces."""
+    for name in spaces:
+        read = _space(name)
+        if read.search:
+            with tempfile.TemporaryDirectory() as folder:
+                histories = open_histories(read, Store(Path(folder)), make=False)
+            for history in histories:
+                yield f"proposals {name} {history.cell.title}", lambda cell=history.cell: _proposals(cell)
+
+
+def _proposals(cell: Any) -> list[list[Any]]:
+    """Return the values of the first samples of a search. The result of each is drawn from its values."""
+    history = SearchHistory(cell, PROPOSALS, optuna.create_study(direction="maximize"))
+    found = []
+    for number in range(PROPOSALS):
+        found.append(list(history.draw(number).values()))
+        score = zlib.crc32(json.dumps(found[-1]).encode()) / 2**32
+        history.tell(number, [(score, score)] * len(cell.seeds))
+    return found
+
+
+def analysis_cases(spaces: Sequence[str]) -> Iterator[Case]:
+    """Yield a case for each of these spaces, and for random studies."""
+    for name in spaces:
+        yield f"analysis {name}", lambda n=name: _analysis(lambda folder: _invent(n, folder))
+    for number in range(STUDIES):
+        yield f"analysis random {number}", lambda n=number: _analysis(lambda folder: write_study(folder, n))
+
+
+def _invent(name: str, folder: Path) -> None:
+    """Write a record for each configuration of a space, with invented accuracies."""
+    configs = _space(name).resolved
+    if len(configs) > MOST_CONFIGS:
+        configs = tuple(each for each in configs if each.dataset == configs[0].dataset)
+    for place, config in enumerate(configs):
+        told = about(config)
+        runs = folder / "runs" / config.hash()
+        runs.mkdir(parents=True)
+        for seed in COMPARED_SEEDS:
+            rng = np.random.default_rng([zlib.crc32(name.encode()), place, seed])
+            curve = (0.6 + 0.1 * (place % 7) / 7 - 0.1 * np.arange(3) + 0.02 * rng.normal(size=3)).tolist()
+            (runs / f"{seed}.json").write_text(json.dumps(told | {"seed": seed} | figures(curve)))
+
+
+def _analysis(write: Callable[[Path], Any]) -> Any:
+    """Return all comparisons of a report on a study, and the cells of its tables."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "study"  # its name is in the report
+        folder.mkdir()
+        write(folder)
+        results = frame.read([folder])
+    families = claims(results).families
+    compared = [(repr(key), found.told) for family in families for key, found in family.comparisons.items()]
+    makers = (across_tables, make_tables, margin_tables, rank_tables)
+    tables = [table for make in makers for table in make(results)]
+    tables += [table for table in (rating_table(results), control_table(results)) if table]
+    return compared, [(table.name, table.columns, table.rows) for table in tables]
+
+
+def digest(found: Any) -> str:
+    """Return a hash of `found`: text as it is, and JSON with the bytes of arrays otherwise."""
+    if isinstance(found, str):
+        return found
+    return sha256(json.dumps(found, sort_keys=True, default=_jsonable).encode()).hexdigest()[:16]
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return [str(value.dtype), value.shape, sha256(np.ascontiguousarray(value).tobytes()).hexdigest()]
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Cell):
+        return vars(value)
+    raise TypeError(f"{type(value).__name__} cannot be compared")
+
+
+def main() -> None:
+    """Print the digests. Anything else that is printed goes to standard error."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    torch.set_num_threads(1)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore")
+    try:
+        methods = [choose("method", name, METHODS) for name in sys.argv[1:]]
+    except UserError as error:
+        sys.exit(str(error))
+    found = list(cases(methods))
+    print(json.dumps({"cases": len(found)}), file=out)
+    for name, compute in found:
+        line = {"name": name}
+        try:
+            line["digest"] = digest(compute())
+        except Exception as error:  # is compared as well
+            line["failed"] = f"{type(error).__name__}: {error}".replace(str(ROOT), ".")
+        print(json.dumps(line), file=out)
+
+
+if __name__ == "__main__":
+    main()
