@@ -16,7 +16,7 @@ from rich.console import Console
 
 from hagmeta import datasets
 from hagmeta.common.command import Parser, as_typed, parse_seeds, parse_settings, show_error
-from hagmeta.common.errors import UserError, choose
+from hagmeta.common.errors import Diverged, UserError, choose
 from hagmeta.common.files import check_writable, writing, written_whole
 from hagmeta.common.home import DEFAULT_HOME, home, make_home
 from hagmeta.common.identity import is_identity, without_hash
@@ -70,20 +70,30 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     config = resolve(config)
     for note in [*filter(None, idle), *remarks(config)]:
         console.print(f"note: {note}", style="yellow")
-    with ProgressDisplay(console) as progress:
-        records = run(
-            config,
-            seeds,
-            dataset=dataset,
-            device=device,
-            cache=home() / "pretrained",
-            progress=progress,
-            eager=options.eager,
-            plain=options.plain,
-        )
-    if options.json:
-        write_json(options.json, records)
-    Console().print(sessions_table(records))
+    try:
+        with ProgressDisplay(console) as progress:
+            records = run(
+                config,
+                seeds,
+                dataset=dataset,
+                device=device,
+                cache=home() / "pretrained",
+                progress=progress,
+                eager=options.eager,
+                plain=options.plain,
+            )
+    except Diverged as error:
+        _show(error.finished or [], options.json)
+        raise
+    _show(records, options.json)
+
+
+def _show(records: list[Record], path: Path | None) -> None:
+    """Write `records` to `path`, if it is given, and print their mean."""
+    if path:
+        write_json(path, records)
+    if records:
+        Console().print(sessions_table(records))
 
 
 def write_json(path: Path, records: list[Record]) -> None:

@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 
 from hagmeta import datasets, pipeline
-from hagmeta.common.errors import UserError, choose, shown
+from hagmeta.common.errors import Diverged, UserError, choose, shown
 from hagmeta.common.home import home, make_home
 from hagmeta.common.records import Record
 from hagmeta.config import SETTINGS, RunConfig, all_settings, remarks, resolve
@@ -114,6 +114,8 @@ def run(
 
     Raises:
         UserError: An argument is invalid, or arguments contradict each other.
+        Diverged: The loss or the scores of some seeds are not finite. The message names the method, the
+            seeds, the phase and the step. The error has the `Result` of the other seeds as ``finished``.
 
     Example:
         >>> import hagmeta
@@ -180,22 +182,29 @@ class _Work:
             console.print(f"note: {note}", style="yellow")
         predictions: list[Predictions] = options.pop("predictions", [])
         before = len(predictions)
-        with _shown(self.progress, console) as progress:
-            records = pipeline.run(
-                config,
-                seeds,
-                dataset=dataset,
-                device=self.device,
-                cache=self.cache,
-                progress=progress,
-                predictions=predictions,
-                eager=self.eager,
-                plain=self.plain,
-                **options,
-            )
-        pairs = zip(records, predictions[before:], strict=True)
-        measured = [with_metrics(record, each, self.metrics) for record, each in pairs]
-        return Result(measured, config, predictions[before:])
+
+        def result(records: list[Record]) -> Result:
+            pairs = zip(records, predictions[before:], strict=True)
+            measured = [with_metrics(record, each, self.metrics) for record, each in pairs]
+            return Result(measured, config, predictions[before:])
+
+        try:
+            with _shown(self.progress, console) as progress:
+                records = pipeline.run(
+                    config,
+                    seeds,
+                    dataset=dataset,
+                    device=self.device,
+                    cache=self.cache,
+                    progress=progress,
+                    predictions=predictions,
+                    eager=self.eager,
+                    plain=self.plain,
+                    **options,
+                )
+        except Diverged as error:
+            raise Diverged(error.failures, error.finished and result(error.finished)) from None
+        return result(records)
 
 
 def load_dataset(name: str | os.PathLike[str]) -> Dataset:

@@ -187,7 +187,7 @@ class News:
     found: list[float] = field(default_factory=list)  # the objective of each sample that is complete
     stored: int = 0  # runs whose records were there
     spared: int = 0  # runs that pruned samples do not need
-    invalid: int = 0  # samples whose values are not valid together
+    failed: int = 0  # runs that failed samples will not have
 
 
 class SearchHistory:
@@ -197,7 +197,8 @@ class SearchHistory:
         self.cell, self._store = cell, store
         self.found: dict[int, FrozenTrial] = {}
         self.pruned: dict[int, FrozenTrial] = {}
-        self.failed: dict[int, str] = {}  # the reasons, in this launch; the next launch tries again
+        self.failed: dict[int, str] = {}  # the reasons
+        self.hopeless: set[int] = set()  # those that fail at every launch; the others are tried again
         self.values: dict[int, dict[str, Any]] = {}  # of all drawn samples
         self.waiting: list[Sample] = []  # those that do not run
         self.undrawn = deque(range(samples))
@@ -241,8 +242,8 @@ class SearchHistory:
             try:
                 sample = Sample(number, self.cell.sample(self.draw(number)))
             except UserError as error:  # the values are not valid together
-                self.failed[number] = str(error)
-                news.invalid += 1
+                self.fail(number, str(error), hopeless=True)
+                news.failed += len(self.cell.seeds)
                 continue
             if not self._ends(sample, news):
                 self.waiting.append(sample)
@@ -252,16 +253,30 @@ class SearchHistory:
         """Find the seeds that a sample runs next; return whether there are none, because it has ended."""
         while seeds := self.go_on(sample.number, sample.scores):
             stored = self.stored(sample.config, seeds)
-            if not stored:
-                break
             sample.scores |= stored
             news.stored += len(stored)
+            if why := self.why_diverged(sample.config, seeds):
+                self.fail(sample.number, why, hopeless=True)
+                news.failed += len(self.cell.seeds) - len(sample.scores)
+                return True
+            if not stored:
+                break
         sample.seeds = seeds or ()
         if sample.number in self.found:
             news.found.append(self.found[sample.number].value or 0.0)
         elif sample.number in self.pruned:
             news.spared += len(self.cell.seeds) - len(sample.scores)
         return seeds == ()
+
+    def fail(self, number: int, reason: str, *, hopeless: bool = False) -> None:
+        """Keep why a sample failed, and whether it would fail again in another launch."""
+        self.failed[number] = reason
+        self.hopeless |= {number} if hopeless else set()
+
+    def why_diverged(self, config: RunConfig, seeds: Sequence[int]) -> str:
+        """Return why a run of a configuration diverged; nothing if none did."""
+        keys = [(config.hash(), seed) for seed in seeds]
+        return next((why for key in keys if (why := self._store.why_diverged(key))), "")
 
     def stored(self, config: RunConfig, seeds: Sequence[int]) -> dict[int, Score]:
         """Return the scores of those runs of a configuration that have a record."""

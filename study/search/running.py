@@ -97,8 +97,8 @@ class Dealer(Supply):
             self._progress.found(objective)
         if news.spared:
             self._progress.was_pruned(unit, news.spared)
-        if news.invalid:
-            self._progress.has_failed("", unit, news.invalid * len(history.cell.seeds))
+        if news.failed:
+            self._progress.has_failed("", unit, news.failed)
         if news.stored:
             self._progress.finished_before(unit, times=news.stored)
 
@@ -130,8 +130,10 @@ class Dealer(Supply):
             sample.scores |= history.stored(sample.config, sample.seeds)
             if sample.scores.keys() >= set(sample.seeds):
                 history.waiting.append(sample)
-            else:
-                history.failed[sample.number] = "its records have no validation scores"
+                continue
+            why = history.why_diverged(sample.config, sample.seeds)
+            history.fail(sample.number, why or "its records have no validation scores", hopeless=bool(why))
+            self._give_up(history, sample)
         self._update(history)
 
     def on_trial_complete(
@@ -145,10 +147,14 @@ class Dealer(Supply):
             history.waiting += [replace(sample, alone=True) for sample in pack]
         else:
             [sample] = pack
-            history.failed[sample.number] = (result or {}).get("failed", "its run failed")
-            later = len(history.cell.seeds) - len(sample.scores) - len(sample.seeds)
-            if later:  # of the stages that it does not reach
-                self._progress.has_failed("", history.cell.unit, later)
+            history.fail(sample.number, (result or {}).get("failed", "its run failed"))
+            self._give_up(history, sample)
+
+    def _give_up(self, history: SearchHistory, sample: Sample) -> None:
+        """Count the runs of the stages that a failed sample does not reach as failed."""
+        later = len(history.cell.seeds) - len(sample.scores.keys() | set(sample.seeds))
+        if later:
+            self._progress.has_failed("", history.cell.unit, later)
 
     def running(self, trial_id: str) -> tuple[Trial, dict[str, Any]]:
         """Return the trial that predicts the time of a run, and the values of the sample if it runs alone."""

@@ -123,7 +123,8 @@ def _show_failures(
             console.print(line, style="bold red", soft_wrap=True)
     failed = sum(len(history.failed) for history in histories)
     if failed:
-        console.print(f"tracebacks: {store.failures}", soft_wrap=True)
+        console.print(f"logs: {store.failures}", soft_wrap=True)
+    if any(history.failed.keys() - history.hopeless for history in histories):
         console.print(f"run only these again: {options.command}", soft_wrap=True)
     return failed
 
@@ -145,7 +146,8 @@ def _confirm(
     for line in overlapping:
         console.print(f"note: {line}", style="yellow", soft_wrap=True)
     chosen = [choice.config for choice in choices]
-    done = finished(store.scan().done, chosen, store, options.save_embeddings)
+    scan = store.scan()
+    done = finished(scan.done, chosen, store, options.save_embeddings) | scan.diverged
     plan = make_plan(chosen, fresh, done, options.packing())
     summary = confirmation.summary(space, histories, choices, overlapping)
     return carry_out(plan, done, space, store, options, console, summary)

@@ -75,6 +75,7 @@ class Machine:
         self.dealer = Dealer(histories, packing, self.progress, lambda trial: {"trial": trial})
         self.store, self.at_once, self.random = store, at_once, random.Random(seed)
         self.running: dict[str, Trial] = {}
+        self.diverging: set[RunKey] = set()
         self.dealt: list[Trial] = []
 
     def run(self, most: int = 10**6, fails: Callable[[Trial], bool] = lambda trial: False) -> Machine:
@@ -100,6 +101,10 @@ class Machine:
         trial = self.running.pop(name)
         if not failed:
             for config, seed in trial.members:
+                if (config.hash(), seed) in self.diverging:
+                    key = config.hash(), seed
+                    self.store.write_failure(key, config.canonical(), f"seed {seed} diverged", diverged=True)
+                    continue
                 score = worth(config, seed)
                 self.store.write(record_of(config, seed, {"gpil": None, "last": score, "average": score}))
             self.dealer.finished(name)
@@ -233,6 +238,19 @@ def test_search_with_a_failure_that_is_gone_ends_as_without_it(tmp_path: Path, s
     (again,) = open_histories(searched(ALIKE), made(tmp_path / "b"))
     Machine([again], made(tmp_path / "b"), at_once=1).run()
     assert values([again]) == values([whole])
+
+
+@pytest.mark.parametrize("packing", [Packing(seeds=2), Packing(most=64)])
+def test_diverged_sample_fails_alone_and_for_good(tmp_path: Path, searched: Write, packing: Packing) -> None:
+    (whole,) = open_histories(searched(ALIKE), made(tmp_path / "a"))
+    bad = whole.cell.sample(whole.values[3]).hash()
+    machine = Machine([whole], made(tmp_path / "a"), at_once=1, packing=packing)
+    machine.diverging = {(bad, 1)}
+    machine.run()
+    assert whole.failed == {3: "seed 1 diverged"} and whole.hopeless == {3} and whole.ended == 23
+    assert (bad, 0) in ran(machine)  # it shared a trial with the seed that diverged
+    (again,) = open_histories(searched(ALIKE), made(tmp_path / "a"))
+    assert not again.missing and again.failed == whole.failed and values([again]) == values([whole])
 
 
 def test_values_that_do_not_go_together_are_a_failure_with_its_reason(
