@@ -26,7 +26,7 @@ from typing import Any
 
 import optuna
 import yaml
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, create_trial
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -89,15 +89,19 @@ def show(folder: Path, console: Console) -> None:
 def replay(folder: Path, console: Console) -> None:
     """Prune the samples of the whole search in 100 random orders, and compare the choices."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = f"sqlite:///{folder / 'whole' / 'optuna.db'}"
-    for name in optuna.get_all_study_names(storage):
-        samples = optuna.load_study(study_name=name, storage=storage).get_trials(states=[TrialState.COMPLETE])
+    for path in sorted(Store(folder / "whole").searches.glob("*.json")):
+        content = json.loads(path.read_text())
+        samples = [
+            create_trial(value=sample["objective"], intermediate_values=dict(enumerate(sample["by_seed"])))
+            for sample in content["samples"]
+            if sample["state"] == "complete"
+        ]
         found = [_pruned_in_order(random.Random(order).sample(samples, len(samples))) for order in range(100)]
         best = max(value_of(sample) for sample in samples)
         losses = [best - value_of(chosen) for chosen, _ in found]
         same, runs = sum(loss == 0 for loss in losses), mean(share for _, share in found)
         console.print(
-            f"{name}, {len(samples)} samples in 100 orders: {same} times the same choice, "
+            f"{path.stem}, {len(samples)} samples in 100 orders: {same} times the same choice, "
             f"{100 * mean(losses):.2f} points lost on average, at most {100 * max(losses):.2f}; "
             f"{100 * runs:.0f} % of the runs",
             soft_wrap=True,
@@ -156,7 +160,7 @@ def main() -> None:
         search(name, options, others)
     console = Console(width=140)
     show(options.results, console)
-    if (options.results / "whole" / "optuna.db").exists():
+    if (options.results / "whole").is_dir():
         replay(options.results, console)
 
 

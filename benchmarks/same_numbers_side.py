@@ -171,14 +171,14 @@ def proposal_cases(spaces: Sequence[str]) -> Iterator[Case]:
         read = _space(name)
         if read.search:
             with tempfile.TemporaryDirectory() as folder:
-                histories = open_histories(read, Store(Path(folder)), make=False)
+                histories = open_histories(read, Store(Path(folder)))
             for history in histories:
                 yield f"proposals {name} {history.cell.title}", lambda cell=history.cell: _proposals(cell)
 
 
 def _proposals(cell: Any) -> list[list[Any]]:
     """Return the values of the first samples of a search. The result of each is drawn from its values."""
-    history = SearchHistory(cell, PROPOSALS, optuna.create_study(direction="maximize"))
+    history = SearchHistory(cell, PROPOSALS, Store(Path()))
     found = []
     for number in range(PROPOSALS):
         found.append(list(history.draw(number).values()))

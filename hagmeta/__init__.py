@@ -25,7 +25,7 @@ from hagmeta.common.version import __version__
 if TYPE_CHECKING:
     from hagmeta.api import load_dataset, report, run, study
     from hagmeta.api import load_dataset as load
-    from hagmeta.common.errors import UserError
+    from hagmeta.common.errors import Diverged, UserError
     from hagmeta.common.settings import setting
     from hagmeta.common.traits import MethodTraits
     from hagmeta.config import RunConfig, resolve
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison",
     "Dataset",
+    "Diverged",
     "Encoder",
     "Learner",
     "Method",
@@ -60,7 +61,7 @@ __all__ = [
 ]
 _HOMES = {
     "hagmeta.api": ("load_dataset", "report", "run", "study"),
-    "hagmeta.common.errors": ("UserError",),
+    "hagmeta.common.errors": ("Diverged", "UserError"),
     "hagmeta.common.settings": ("setting",),
     "hagmeta.common.traits": ("MethodTraits",),
     "hagmeta.config": ("RunConfig", "resolve"),

@@ -17,7 +17,7 @@ from rich.console import Console
 from hagmeta import datasets
 from hagmeta.api import Work
 from hagmeta.common.command import Parser, as_typed, parse_seeds, parse_settings, show_error
-from hagmeta.common.errors import UserError, choose
+from hagmeta.common.errors import Diverged, UserError, choose
 from hagmeta.common.files import writing, written_whole
 from hagmeta.common.home import DEFAULT_HOME, home, make_home
 from hagmeta.common.identity import is_identity, without_hash
@@ -78,8 +78,9 @@ def _run(options: argparse.Namespace) -> None:
     work = Work(device, home() / "pretrained", True, {}, options.eager, options.plain)
     try:
         result = work.run(config, dataset, seeds, {}, given)
-    except KeyboardInterrupt as stop:
-        if finished := getattr(stop, "result", None):
+    except (KeyboardInterrupt, Diverged) as stop:
+        finished = stop.finished if isinstance(stop, Diverged) else getattr(stop, "result", None)
+        if finished:
             _deliver(finished.records, options.json)
         raise
     _deliver(result.records, options.json)

@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 
 from hagmeta import datasets, pipeline
-from hagmeta.common.errors import UserError, choose, shown
+from hagmeta.common.errors import Diverged, UserError, choose, shown
 from hagmeta.common.home import home, make_home
 from hagmeta.common.identity import short_name, without_hash
 from hagmeta.common.records import Record
@@ -116,6 +116,8 @@ def run(
 
     Raises:
         UserError: An argument is invalid, or arguments contradict each other.
+        Diverged: The loss or the scores of some seeds are not finite. The message names the method, the
+            seeds, the phase and the step. The error has the `Result` of the other seeds as ``finished``.
         KeyboardInterrupt: You pressed Ctrl-C. The results of earlier calls stay valid. The attribute
             ``result`` of the exception is a `Result` with the finished seeds, or None if there are none.
             Seeds of a pack finish together. With ``plain``, and with encoders that cannot run in packs, they
@@ -197,6 +199,7 @@ class Work:
         before = len(predictions)
         packs = pipeline.run_together(config, seeds, plain=self.plain)
         records: list[Record] = []
+        failures: dict[int, str] = {}  # by position among the seeds
 
         def result() -> Result:
             own = predictions[before:][: len(records)]
@@ -206,22 +209,29 @@ class Work:
         try:
             with self._shown(config, packs, console) as progress:
                 for pack in packs:
-                    records += pipeline.run(
-                        config,
-                        pack,
-                        dataset=dataset,
-                        device=self.device,
-                        cache=self.cache,
-                        progress=progress,
-                        predictions=predictions,
-                        eager=self.eager,
-                        plain=self.plain,
-                        **options,
-                    )
+                    first = len(records) + len(failures)
+                    try:
+                        records += pipeline.run(
+                            config,
+                            pack,
+                            dataset=dataset,
+                            device=self.device,
+                            cache=self.cache,
+                            progress=progress,
+                            predictions=predictions,
+                            eager=self.eager,
+                            plain=self.plain,
+                            **options,
+                        )
+                    except Diverged as error:
+                        records += error.finished or []
+                        failures |= {first + place: why for place, why in error.failures.items()}
         except KeyboardInterrupt as stop:
             vars(stop)["result"] = result() if records else None
             stop.add_note(f"{len(records)} of {len(seeds)} seeds are finished.")
             raise
+        if failures:
+            raise Diverged(failures, result() if records else None)
         return result()
 
     def _shown(

@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 
 from hagmeta import datasets
-from hagmeta.common.errors import UserError
+from hagmeta.common.errors import Diverged, UserError
 from hagmeta.common.record_schema import FORMAT
 from hagmeta.common.records import Record
 from hagmeta.common.traits import MethodTraits
@@ -79,6 +79,10 @@ def run(
         plain: run one seed after the other, without packs, CUDA graphs and custom kernels. Then `print`,
             `pdb` and profilers work inside a method.
         checkpoints: the checkpoints of these seeds. An interrupted run continues from the last one.
+
+    Raises:
+        Diverged: the loss or the scores of some seeds are not finite. The error has the records of the
+            others.
     """
     config = resolve(config)
     return run_members(
@@ -129,6 +133,10 @@ def run_members(
         eager: do not use CUDA graphs, for debugging.
         plain: run one member after the other, without packs.
         checkpoints: the checkpoints of these members.
+
+    Raises:
+        Diverged: the loss or the scores of some members are not finite. The error has the records of the
+            others.
     """
     members = [(resolve(config), seed) for config, seed in members]
     if len({pack_key(config) for config, _ in members}) > 1:
@@ -136,14 +144,26 @@ def run_members(
     if not all(runs_in_packs(config) for config, _ in members):
         plain, checkpoints = True, None
     assert not (plain and checkpoints), "checkpoints need packs"
-    packs = [[member] for member in members] if plain else [members]
-    return [
-        record
-        for pack in packs
-        for record in _run(
-            pack, dataset, device, cache, progress, snapshots, predictions, eager, plain, checkpoints
-        )
-    ]
+    packs = [[place] for place in range(len(members))] if plain else [list(range(len(members)))]
+    records: list[Record] = []
+    failures: dict[int, str] = {}
+    while packs:
+        places = packs.pop(0)
+        pack = [members[place] for place in places]
+        own = checkpoints.part(places) if checkpoints and len(pack) < len(members) else checkpoints
+        before = list(snapshots.arrays) if snapshots else []
+        try:
+            records += _run(pack, dataset, device, cache, progress, snapshots, predictions, eager, plain, own)
+        except Diverged as error:
+            failures |= {places[each]: reason for each, reason in error.failures.items()}
+            if snapshots:
+                snapshots.arrays = before
+            # The others run again without them, and get the records that they would have had in this pack.
+            if left := [place for place in places if place not in failures]:
+                packs.insert(0, left)
+    if failures:
+        raise Diverged(failures, records or None)
+    return records
 
 
 def _run(

@@ -31,7 +31,7 @@ from study.packing import MOST_SEEDS, Packing
 from study.plan import Plan, make_plan
 from study.plugin_changes import check_unchanged
 from study.space import Space
-from study.store import Store
+from study.store import Scan, Store
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ def _run(space: Space, store: Store, options: LaunchOptions, console: Console) -
     scan = store.scan()
     for line in scan.aside:
         console.print(f"note: moved a record aside, to run it again: {line}", style="yellow", soft_wrap=True)
-    done = finished(scan.done, space.resolved, store, options.save_embeddings)
+    done = finished(scan.done, space.resolved, store, options.save_embeddings) | scan.diverged
     plan = make_plan(space.resolved, space.seeds, done, options.packing())
-    _describe(plan, space, console)
+    _describe(plan, space, scan, console)
     return carry_out(plan, done, space, store, options, console)
 
 
@@ -128,11 +128,12 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
 
         workflow.show(space, store, console)
         return 0
-    done = finished(store.scan(set_aside=False).done, space.resolved, store, options.save_embeddings)
+    scan = store.scan(set_aside=False)
+    done = finished(scan.done, space.resolved, store, options.save_embeddings) | scan.diverged
     # Without mixing, because a reader of the plan looks for each configuration.
     separate = Packing(seeds=options.seeds_per_trial or options.members_per_trial or MOST_SEEDS)
     plan = make_plan(space.resolved, space.seeds, done, separate)
-    _describe(plan, space, console)
+    _describe(plan, space, scan, console)
     settings = {config.hash(): config.canonical() for config in plan.configs}
     values = list(settings.values())
     names = TrialNames(values, differing(values, scopes_of(plan.configs)))
@@ -211,11 +212,13 @@ def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
     return graphs
 
 
-def _describe(plan: Plan, space: Space, console: Console) -> None:
+def _describe(plan: Plan, space: Space, scan: Scan, console: Console) -> None:
     """Print what the study is, how much of it is done, and notes on its configurations."""
     console.print(space.title, style="bold")
     size = f"{counted(len(plan.configs), 'configuration')} x {counted(len(plan.seeds), 'seed')}"
-    done = f"{plan.total - plan.missing} done, {plan.missing} to go"
+    diverged = len(plan.keys & scan.diverged)
+    done = f"{plan.total - plan.missing - diverged} done, "
+    done += f"{diverged} diverged, " * bool(diverged) + f"{plan.missing} to go"
     console.print(f"{counted(plan.total, 'run')} ({size}): {done}")
     for note in sorted({note for config in plan.configs for note in remarks(config)}):
         console.print(f"note: {note}", style="yellow")

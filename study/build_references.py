@@ -50,7 +50,7 @@ from hagmeta.protocol.predictions import read_predictions
 Answers = tuple[np.ndarray, np.ndarray, np.ndarray]  # queries, true and predicted classes
 
 MOST_BYTES = 5_000_000
-SEARCHED = ("best.yaml", "optuna.db")  # a study with one of these chose its configurations by a search
+SEARCHED = "best.yaml"  # a study with this file chose its configurations by a search
 IN_ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 WIDTHS = {"configuration": np.uint16, "seed": np.uint32, "environment": np.uint16, "sessions": np.uint8}
 
@@ -223,9 +223,7 @@ def _whole(gathered: Gathered) -> Iterator[tuple[Path, str, OpenRecord]]:
 def _kinds(gathered: Gathered, stored: Sequence[OpenRecord], hashes: set[str]) -> dict[str, list[str]]:
     """Return the kinds of each configuration: tuned in a study with a search, defaults if nothing was set."""
     found: dict[str, set[str]] = {name: set() for name in hashes}
-    searched = {
-        study.folder for study in gathered.studies if any((study.folder / n).exists() for n in SEARCHED)
-    }
+    searched = {study.folder for study in gathered.studies if (study.folder / SEARCHED).exists()}
     for path, study, record in gathered.records:
         name = record["config_hash"]
         if name in found and (path.parents[2] in searched or study in gathered.searches):
@@ -249,7 +247,7 @@ def _without_kind(records: Sequence[OpenRecord], kinds: Mapping[str, list[str]])
 
 def _description(study: Path) -> str:
     """Return how a search chose its configurations, or an empty string for a study without a search."""
-    chosen = study / SEARCHED[0]
+    chosen = study / SEARCHED
     content = yaml.safe_load(chosen.read_text(encoding="utf-8")) if chosen.is_file() else {}
     return str((content or {}).get("description", ""))
 

@@ -51,7 +51,7 @@ def carry_out(
 
     Args:
         plan: All runs, with trials for those that are missing.
-        done: The runs that are finished.
+        done: The runs that do not run: they are finished, or they diverged.
         space: The space of the study.
         store: The folder of the study.
         options: The options of the launch.
@@ -222,12 +222,14 @@ def _summarise(plan: Plan, sampled: set[str], store: Store, options: LaunchOptio
         key for key in plan.keys - finished if (store.failures / key[0] / f"{key[1]}.json").exists()
     )
     left = len(plan.keys) - len(finished) - len(failed)
-    if failed:
-        console.print(f"{counted(len(failed), 'run')} failed; tracebacks:", style="bold red")
-        for config, seed in failed[:MOST_FAILURES]:
-            console.print(f"  {store.failures / config / f'{seed}.json'}", soft_wrap=True)
-        if len(failed) > MOST_FAILURES:
-            console.print(f"  and {len(failed) - MOST_FAILURES} more in {store.failures}", soft_wrap=True)
+    logs = {f"{store.failures / config / f'{seed}.json'}": (config, seed) for config, seed in failed}
+    reasons = {path: why for path, key in logs.items() if (why := store.why_diverged(key))}
+    broken = [path for path in logs if path not in reasons]
+    if reasons:
+        title = f"{counted(len(reasons), 'run')} diverged (no result; not run again):"
+        _list_failures(title, [f"{path}: {why}" for path, why in reasons.items()], store, console)
+    if broken:
+        _list_failures(f"{counted(len(broken), 'run')} failed; tracebacks:", broken, store, console)
         console.print(f"run only these again: {options.command}", soft_wrap=True)
     if left:
         console.print(f"{counted(left, 'run')} left; continue with: {options.command}", soft_wrap=True)
@@ -238,6 +240,14 @@ def _summarise(plan: Plan, sampled: set[str], store: Store, options: LaunchOptio
     if records and options.with_references:
         compare_with_references(store.folder, console, options.with_references)
     return 1 if failed or left else 0
+
+
+def _list_failures(title: str, lines: Sequence[str], store: Store, console: Console) -> None:
+    console.print(title, style="bold red")
+    for line in lines[:MOST_FAILURES]:
+        console.print(f"  {line}", soft_wrap=True)
+    if len(lines) > MOST_FAILURES:
+        console.print(f"  and {len(lines) - MOST_FAILURES} more in {store.failures}", soft_wrap=True)
 
 
 def _report(store: Store, options: LaunchOptions, console: Console) -> None:

@@ -96,7 +96,7 @@ def _launch(typed: CommandLine, console: Console) -> int:
 
 
 def _disk_error(error: BaseException | None) -> str | None:
-    """Return the message of the disk error behind `error`, or None; Tune and Optuna wrap such errors."""
+    """Return the message of the disk error behind `error`, or None; Tune and MLflow wrap such errors."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in DISK_ERRORS:
             return error.strerror

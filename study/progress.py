@@ -123,13 +123,20 @@ class StudyProgress:
             self._time_left.ended(ended.job, None, ended.jobs)
             self._time_left.add(instead)
 
-    def finished(self, key: str, figures: Sequence[float] = ()) -> None:
-        """Count a trial as finished, with these `figures`. A second call does nothing."""
+    def finished(self, key: str, figures: Sequence[float] = (), failed: int = 0) -> None:
+        """Count a trial as finished, with these `figures`. A second call does nothing.
+
+        Args:
+            key: Identifies the trial.
+            figures: What the summary shows of its runs.
+            failed: How many of its runs have failed.
+        """
         if key not in self._running:
             return
         ended = self._running.pop(key)
         self._time_left.ended(ended.job, time.monotonic() - ended.since, ended.jobs)
-        self.done += len(ended.trial.members)
+        self.done += len(ended.trial.members) - failed
+        self.failed += failed
         self._figures += figures
         self._show()
 

@@ -16,8 +16,10 @@ from pyarrow import fs
 from hagmeta.common.errors import UserError
 from hagmeta.common.home import home
 
-FOLDERS = ("runs", "failed", "launches", "embeddings", "predictions", "report")  # the logs of Ray stay local
-CHANGING = ("report/", "comparison/", "optuna.db", "best.yaml")  # copied again at the end of each launch
+# The logs of Ray stay local.
+FOLDERS = ("runs", "failed", "launches", "searches", "embeddings", "predictions", "report")
+# Copied again at the end of each launch.
+CHANGING = ("report/", "comparison/", "searches/", "optuna.log", "best.yaml")
 PATIENCE = 30.0  # seconds until the first answer of a bucket
 
 T = TypeVar("T")

@@ -23,9 +23,10 @@ MOST_LETTERS = 200  # of a path in an error
 
 @dataclass
 class Scan:
-    """Finished runs of a folder, and messages on files that were moved aside because they are unusable."""
+    """Ended runs of a folder, and messages on files that were moved aside because they are unusable."""
 
     done: set[RunKey] = field(default_factory=set)
+    diverged: set[RunKey] = field(default_factory=set)
     aside: list[str] = field(default_factory=list)
 
 
@@ -78,7 +79,7 @@ class Store(StudyFolder):
             lock.release()
 
     def scan(self, *, set_aside: bool = True) -> Scan:
-        """Read every record and return the finished runs.
+        """Read every record and return the finished runs, and those that diverged.
 
         Args:
             set_aside: Whether to move unusable records to ``aside/``, so that their runs start again.
@@ -93,6 +94,9 @@ class Store(StudyFolder):
                     continue
                 target = self._set_aside(path)
                 found.aside.append(f"{path.relative_to(self.folder)}: {error}; moved to {target}")
+        logs = [path for path in self.failures.glob("*/*.json") if path.stem.isdigit()]
+        keys = {(path.parent.name, int(path.stem)) for path in logs}
+        found.diverged = {key for key in keys - found.done if self.why_diverged(key)}
         return found
 
     def records(self) -> list[Record]:
@@ -105,13 +109,29 @@ class Store(StudyFolder):
         except ValueError:
             return None
 
+    def why_diverged(self, key: RunKey) -> str:
+        """Return why a run diverged; nothing if it did not, or if it was on an older graph.
+
+        It would diverge again, so it does not run again.
+        """
+        try:
+            content = json.loads((self.failures / key[0] / f"{key[1]}.json").read_bytes())
+            if content["diverged"] and self._is_current(content):
+                return str(content["error"])
+        except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is damaged
+            pass
+        return ""
+
     def _read(self, path: Path) -> Record:
         record = read_record(path)
-        graph = self.graphs.get(record["config"].get("dataset", ""))
-        # Older records have no fingerprint; they count as current.
-        if graph is not None and record.get("data", graph) != graph:
+        if not self._is_current(record):
             raise ValueError(f"the graph {record['config']['dataset']} has changed since this run")
         return record
+
+    def _is_current(self, content: Mapping[str, Any]) -> bool:
+        """Return whether a file is of the current graph. Older files without a fingerprint are."""
+        graph = self.graphs.get(content["config"].get("dataset", ""))
+        return graph is None or content.get("data", graph) == graph
 
     def _set_aside(self, path: Path) -> Path:
         folder = self.folder / "aside"
@@ -127,9 +147,21 @@ class Store(StudyFolder):
         self._write(self.runs / name, json.dumps(record).encode())
         (self.failures / name).unlink(missing_ok=True)
 
-    def write_failure(self, key: RunKey, config: dict[str, Any], error: str) -> Path:
-        """Write the log of a failed attempt of a run and return its file."""
+    def write_failure(
+        self, key: RunKey, config: dict[str, Any], error: str, *, diverged: bool = False
+    ) -> Path:
+        """Write the log of a failed attempt of a run and return its file.
+
+        Args:
+            key: The run.
+            config: Its settings.
+            error: A traceback, or why the run diverged.
+            diverged: Whether the run diverged, and would do so again.
+        """
         content = {"config": config, "config_hash": key[0], "seed": key[1], "error": error}
+        content |= {"diverged": diverged}
+        if graph := self.graphs.get(config.get("dataset", "")):
+            content["data"] = graph
         path = self.failures / key[0] / f"{key[1]}.json"
         self._write(path, json.dumps(content).encode())
         return path
@@ -139,6 +171,10 @@ class Store(StudyFolder):
         wanted = json.dumps([sorted(launch["configs"]), launch["seeds"]])
         name = hashlib.sha256(wanted.encode()).hexdigest()[:16]
         self._write(self.launches / f"{name}.json", json.dumps(launch).encode())
+
+    def write_search(self, search: dict[str, Any]) -> None:
+        """Write the samples of a search, for reports."""
+        self._write(self.searches / f"{search['name']}.json", json.dumps(search).encode())
 
     def write_embeddings(self, key: RunKey, session: int, content: bytes) -> None:
         self._write(self.embeddings_of(key, session), content)

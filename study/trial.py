@@ -9,13 +9,13 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 import torch
 from ray import tune
 
-from hagmeta.common.errors import UserError
+from hagmeta.common.errors import Diverged, UserError
 from hagmeta.common.home import home
 from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve
@@ -47,6 +47,27 @@ class TrialSpec(TypedDict):
     metrics: list[str]  # identities of additional metrics
 
 
+class DivergedRun(TypedDict):
+    """A run whose loss or scores are not finite."""
+
+    config_hash: str
+    seed: int
+    reason: str
+
+
+class PackResult(NamedTuple):
+    """What a worker has found out about the runs of a pack."""
+
+    records: list[SentRecord]
+    diverged: list[DivergedRun]
+    note: str  # for the user, or empty
+
+    def report(self) -> dict[str, Any]:
+        """Return the last report of a trial; its worker may die later and need not run again."""
+        sent = {"records": json.dumps(self.records), "diverged": json.dumps(self.diverged)}
+        return {**sent, "note": self.note, "done": True}
+
+
 class SentRecord(Record, total=False):
     """A record as a worker sends it to the driver, with its files as text."""
 
@@ -63,15 +84,16 @@ def run_trial(spec: TrialSpec) -> None:
     with _user_errors_reported():
         data.load(spec["configs"][0]["dataset"])
         load_seconds = time.perf_counter() - start
-        records, note = _run(spec, LiveReports())
-        accuracies = np.mean([record["accuracy"] for record in records], axis=0)  # (sessions,)
+        result = _run(spec, LiveReports())
+        values = {}
+        if result.records:
+            accuracies = np.mean([record["accuracy"] for record in result.records], axis=0)  # (sessions,)
+            values = {f"session/{number}": float(accuracy) for number, accuracy in enumerate(accuracies)}
+            values["accuracy"] = float(accuracies[-1])
         tune.report(
             {
-                **{f"session/{number}": float(accuracy) for number, accuracy in enumerate(accuracies)},
-                "accuracy": float(accuracies[-1]),
-                "records": json.dumps(records),
-                "done": True,  # with the records: a worker that dies later need not run again
-                "note": note,
+                **values,
+                **result.report(),
                 "snapshot": spec["snapshot"],
                 "started": started,
                 "load_seconds": load_seconds,
@@ -83,9 +105,10 @@ def run_trial(spec: TrialSpec) -> None:
 def run_sample(spec: TrialSpec) -> None:
     """Run samples of a search as Ray Tune's trainable; report their mean objective at the end."""
     with _user_errors_reported():
-        records, note = _run(spec, LiveReports(tells_test=False))
-        value = objective([score_of(record) for record in records])
-        tune.report({"val_accuracy": value, "records": json.dumps(records), "note": note, "done": True})
+        result = _run(spec, LiveReports(tells_test=False))
+        scores = [score_of(record) for record in result.records]
+        values = {"val_accuracy": objective(scores)} if scores else {}
+        tune.report({**values, **result.report()})
 
 
 @contextmanager
@@ -103,7 +126,7 @@ def members_of(spec: TrialSpec) -> list[Member]:
     return [(configs[place], seed) for place, seed in spec["members"]]
 
 
-def _run(spec: TrialSpec, progress: Progress) -> tuple[list[SentRecord], str]:
+def _run(spec: TrialSpec, progress: Progress) -> PackResult:
     torch.set_num_threads(spec["threads"])
     device = choose_device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
@@ -125,7 +148,7 @@ def run_pack(
     snapshot: int | None = None,
     eager: bool = False,
     metrics: Mapping[str, type[Metric]] | None = None,
-) -> tuple[list[SentRecord], str]:
+) -> PackResult:
     """Run a pack; halve it until it fits the memory of the GPU.
 
     Args:
@@ -139,23 +162,27 @@ def run_pack(
         metrics: Additional metrics, by identity.
 
     Returns:
-        The records, with predictions and embeddings as text, and a note for the user or an empty text.
+        The records, with predictions and embeddings as text, and the runs that diverged.
     """
     checkpoints = checkpoints_of(members, dataset, device, folder, snapshot, eager)
     snapshots = Snapshots(snapshot) if snapshot is not None else None
     predictions: list[Predictions] = []
+    failures: dict[int, str] = {}
     try:
-        found = run_members(
-            members,
-            dataset=dataset,
-            device=device,
-            cache=home() / "pretrained",
-            progress=progress,
-            snapshots=snapshots,
-            predictions=predictions,
-            eager=eager,
-            checkpoints=checkpoints,
-        )
+        try:
+            found = run_members(
+                members,
+                dataset=dataset,
+                device=device,
+                cache=home() / "pretrained",
+                progress=progress,
+                snapshots=snapshots,
+                predictions=predictions,
+                eager=eager,
+                checkpoints=checkpoints,
+            )
+        except Diverged as error:
+            found, failures = error.finished or [], error.failures
         records = [
             cast(SentRecord, _measured(record, each, metrics or {}))
             for record, each in zip(found, predictions, strict=True)
@@ -166,16 +193,25 @@ def run_pack(
             record["predictions"] = _as_text(each.arrays())
         checkpoints.clear()
         where = checkpoints.went_on_from
-        return records, f"continued from a checkpoint at {where}" if where else ""
+        diverged = [
+            DivergedRun(config_hash=members[place][0].hash(), seed=members[place][1], reason=reason)
+            for place, reason in failures.items()
+        ]
+        return PackResult(records, diverged, f"continued from a checkpoint at {where}" if where else "")
     except torch.cuda.OutOfMemoryError:
         if len(members) == 1:
             raise
     torch.cuda.empty_cache()
     half = len(members) // 2
-    halves: list[SentRecord] = []
-    for part in (members[:half], members[half:]):
-        halves += run_pack(part, dataset, device, progress, folder, snapshot, eager, metrics)[0]
-    return halves, f"{len(members)} runs did not fit into GPU memory together; ran in smaller packs"
+    first, second = (
+        run_pack(part, dataset, device, progress, folder, snapshot, eager, metrics)
+        for part in (members[:half], members[half:])
+    )
+    return PackResult(
+        first.records + second.records,
+        first.diverged + second.diverged,
+        f"{len(members)} runs did not fit into GPU memory together; ran in smaller packs",
+    )
 
 
 def _measured(record: Record, predictions: Predictions, metrics: Mapping[str, type[Metric]]) -> Record:

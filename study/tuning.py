@@ -25,7 +25,7 @@ from study.plan import Plan, Trial, session_number
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
-from study.trial import SentRecord, TrialSpec, run_trial
+from study.trial import DivergedRun, SentRecord, TrialSpec, run_trial
 
 PENDING_SECONDS = 30.0  # without a running trial, before a message explains why
 SECONDS_BETWEEN_LOOKS = 5.0  # checks whether Ray is alive
@@ -70,6 +70,7 @@ class Recorder(tune.Callback):
     def _record(self, trial: Any, result: dict[str, Any]) -> None:
         # Tune keeps the last report and sends it to loggers; the records are in our files already.
         records: list[SentRecord] = json.loads(result.pop("records"))
+        diverged: list[DivergedRun] = json.loads(result.pop("diverged"))
         for record in records:
             key = record["config_hash"], record["seed"]
             embeddings = record.pop("embeddings", None)
@@ -79,9 +80,14 @@ class Recorder(tune.Callback):
             self._store.write(record)
             if embeddings:
                 self._store.write_embeddings(key, result["snapshot"], base64.b64decode(embeddings))
+        configs = {config.hash(): config for config in self._of(trial).configs}
+        for run in diverged:
+            key = run["config_hash"], run["seed"]
+            self._store.write_failure(key, configs[key[0]].canonical(), run["reason"], diverged=True)
+            self._progress.say(run["reason"])
         if note := result.pop("note"):
             self._progress.say(f"{trial}: {note}")
-        self._progress.finished(trial.trial_id, self._figures(trial, records))
+        self._progress.finished(trial.trial_id, self._figures(trial, records), failed=len(diverged))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._progress.stopped(trial.trial_id)

@@ -27,13 +27,13 @@ class Search:
 
     name: str
     study: optuna.Study
-    lost: int  # failed, or interrupted
+    failed: int
     others: int = 0  # searches of the same study that are not drawn
 
     def words(self) -> str:
         """Return the number of samples in words."""
         text = f"{len(self.study.trials)} samples"
-        return text + (f" ({self.lost} failed or interrupted ones are not shown)" if self.lost else "")
+        return text + (f" ({self.failed} failed, not shown)" if self.failed else "")
 
 
 @contextmanager

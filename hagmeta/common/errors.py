@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 MOST_SHOWN = 100  # characters of a value in an error message
 MOST_LISTED = 60  # choices in a message that suggests one of them
@@ -11,6 +12,21 @@ MOST_LISTED = 60  # choices in a message that suggests one of them
 
 class UserError(ValueError):
     """Invalid input. The message says what was given, what was expected and what to do."""
+
+
+class Diverged(UserError):
+    """The loss or the scores of some runs are not finite. These runs have no result.
+
+    Attributes:
+        failures: Why each of them failed, by its position among all runs.
+        finished: The other runs: a `Result` from `hagmeta.run`, a list of records from `hagmeta.pipeline`.
+            None if there are no other runs.
+    """
+
+    def __init__(self, failures: Mapping[int, str], finished: Any = None) -> None:
+        self.failures, self.finished = dict(failures), finished
+        reasons = "; ".join(dict.fromkeys(self.failures[place] for place in sorted(self.failures)))
+        super().__init__(f"{reasons}. Use smaller learning rates or fewer steps.")
 
 
 def shown(value: object) -> str:

@@ -78,6 +78,7 @@ class StudyFolder:
         self.runs = folder / "runs"
         self.failures = folder / "failed"
         self.launches = folder / "launches"
+        self.searches = folder / "searches"  # the samples of each, for reports
         self.embeddings = folder / "embeddings"
         self.predictions = folder / "predictions"
         self.checkpoints = folder / "checkpoints"  # of interrupted trials

@@ -14,6 +14,7 @@ from queue import Queue
 from threading import Thread
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
@@ -136,15 +137,22 @@ class Steps:
         self._pack, self._capture = pack, capture
         self._optimizer = pack.optimizer(rate, weight_decay, own)
         self._fresh = [value for name, value in pack.parameters.items() if not name.startswith(summed)]
+        self._watch_losses()
         for name, value in pack.parameters.items():
             # A replay adds to gradients in place, so they are allocated only once.
             value.grad = torch.zeros_like(value) if name.startswith(summed) else None
 
     def under(self, capture: Capture) -> Steps:
-        """Return further steps of the same optimizer, run by another capture."""
+        """Return further steps of the same optimizer, run by another capture and counted from 1."""
         further = copy(self)
         further._capture = capture
+        further._watch_losses()
         return further
+
+    def _watch_losses(self) -> None:
+        """Prepare `first_not_finite`. The counts stay on the device, so that no step waits for it."""
+        self._finite = torch.ones(self._pack.size, dtype=torch.bool, device=self._pack.device)
+        self._finite_steps = torch.zeros(self._pack.size, dtype=torch.long, device=self._pack.device)
 
     def state(self) -> dict[str, Any]:
         """Return the state that later steps need in addition to the parameters."""
@@ -153,12 +161,15 @@ class Steps:
             for name, value in self._pack.parameters.items()
             if all(value is not fresh for fresh in self._fresh)
         }
-        return {"optimizer": self._optimizer.state_dict(), "summed": summed}
+        losses = {"finite": self._finite, "finite_steps": self._finite_steps}
+        return {"optimizer": self._optimizer.state_dict(), "summed": summed, **losses}
 
     @torch.no_grad()
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from ``state``. Call this before the first step."""
         self._optimizer.load_state_dict(state["optimizer"])
+        self._finite.copy_(state["finite"])
+        self._finite_steps.copy_(state["finite_steps"])
         for name, gradient in state["summed"].items():
             value = self._pack.parameters[name]
             assert value.grad is not None
@@ -178,11 +189,18 @@ class Steps:
 
         def compute(*drawn: Any) -> Tensor:
             losses, logits = self._pack.run(step, shared, *fixed, *drawn)
+            self._finite &= losses.detach().isfinite()
+            self._finite_steps += self._finite
             self._descend(losses)
             return logits.detach()
 
         logits: Tensor = self._capture.run((step, shared, *map(id, tree_leaves(fixed))), compute, drawn)
         return logits
+
+    def first_not_finite(self) -> np.ndarray:
+        """Return the first step of each seed (pack,) whose loss was not finite, from 1, or 0."""
+        finite, steps = self._finite.cpu().numpy(), self._finite_steps.cpu().numpy()
+        return np.where(finite, 0, steps + 1)
 
     def _descend(self, losses: Tensor) -> None:
         """Take one step for every seed. The gradient of the summed loss is separate for each seed."""

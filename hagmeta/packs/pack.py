@@ -84,6 +84,13 @@ class Pack:
             ]
         )
 
+    @torch.no_grad()
+    def finite(self) -> np.ndarray:
+        """Return whether all trained parameters of each seed are finite (pack,)."""
+        trained = [self._leading(value) for value in self.parameters.values() if value.requires_grad]
+        found = [value.isfinite().flatten(1).all(1) for value in trained]
+        return torch.stack(found).all(0).cpu().numpy() if found else np.full(self.size, True)
+
     def slopes(self, losses: Tensor) -> Parameters:
         """Return the gradients of losses (pack,) by the trained parameters, with a leading pack axis."""
         learning = {name: value for name, value in self.parameters.items() if value.requires_grad}
@@ -139,14 +146,19 @@ class EarlyStopping:
         self._state = pack.snapshot()
 
     @property
+    def active(self) -> np.ndarray:
+        """Whether each seed is still training (pack,)."""
+        return self._waited < self._patience
+
+    @property
     def finished(self) -> bool:
-        return bool((self._waited >= self._patience).all())
+        return not self.active.any()
 
     def update(self, score: np.ndarray) -> None:
         """Record one validation score per seed."""
-        better = (score > self.best) & (self._waited < self._patience)
+        better = (score > self.best) & self.active
         self.best = np.where(better, score, self.best)
-        self._waited = np.where(better, 0, self._waited + (self._waited < self._patience))
+        self._waited = np.where(better, 0, self._waited + self.active)
         if better.any():
             self._pack.keep(self._state, better)
 

@@ -33,6 +33,7 @@ class Checkpoints:
     def __init__(
         self, folder: Path, name: str, made_from: Mapping[str, Any], *, least_seconds: float = LEAST_SECONDS
     ) -> None:
+        self._of, self._parts = (folder, name, made_from, least_seconds), list[Checkpoints]()
         whole = json.dumps({**made_from, "torch": torch.__version__, "code": code_version()}, sort_keys=True)
         digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
         self.path = folder / f"{name}-{digest}.pt"
@@ -73,8 +74,17 @@ class Checkpoints:
         self._last = time.monotonic()
         self._cost = self._last - now
 
+    def part(self, kept: Sequence[int]) -> Checkpoints:
+        """Return the checkpoints of some members of the pack, given by their positions."""
+        folder, name, made_from, least_seconds = self._of
+        part = type(self)(folder, name, {**made_from, "part": list(kept)}, least_seconds=least_seconds)
+        self._parts.append(part)
+        return part
+
     def clear(self) -> None:
-        """Delete the checkpoint of a finished run."""
+        """Delete the checkpoints of a finished run."""
+        for part in self._parts:
+            part.clear()
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 

@@ -17,6 +17,7 @@ from hagmeta.packs.pack import EarlyStopping, Pack, Progress, once_each, stack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import Checkpoints, State
 from hagmeta.phases.context import Context
+from hagmeta.phases.divergence import check_losses, check_parameters
 from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.meeting import meet_trained
 from hagmeta.phases.tasks import stacked
@@ -24,6 +25,7 @@ from hagmeta.phases.validation import Validation
 from hagmeta.protocol.episodes import BatchSampler, EpisodeSampler, TaskSampler
 from hagmeta.sparse.graph import View
 
+PHASE = "meta-training"
 Sampler = TypeVar("Sampler")
 
 
@@ -189,6 +191,7 @@ def _train_to_the_best(
     for number, _, _ in _learnt(context, training, steps, done):
         if _is_time_to_tell(number, context):
             accuracy = validation.accuracy()
+            check_losses(context, steps, PHASE, watched=stopping.active)
             stopping.update(accuracy)
             progress("meta-train", number + 1, settings.episodes, {"val": float(accuracy.mean())})
             if stopping.finished:
@@ -197,6 +200,7 @@ def _train_to_the_best(
             make = partial(_state, pack, steps, number + 1, stopping=stopping)
             checkpoints.keep("meta-train", f"episode {number + 1}", make)
     stopping.restore_best()
+    check_parameters(context, pack, PHASE)
     return stopping.best.tolist()
 
 
@@ -244,11 +248,13 @@ def _train_to_the_end(
         for number, episode, logits in _learnt(context, training, steps, done):
             last.append(Answered(episode.task.query, episode.classes, logits.argmax(-1)))
             if _is_time_to_tell(number, context):
+                check_losses(context, steps, PHASE)
                 accuracy = float((last[-1].answer.cpu() == episode.target).float().mean())
                 progress("meta-train", number + 1, context.settings.episodes, {"query": accuracy})
             if checkpoints:
                 make = partial(_state, pack, steps, number + 1, answered=last)
                 checkpoints.keep("meta-train", f"episode {number + 1}", make)
+        check_parameters(context, pack, PHASE)
     if context.meta_training is not MetaTraining.INCREMENTAL:
         key = _dropout_key(context)
         asked = pseudo_episodes if sessions else supervised_episodes

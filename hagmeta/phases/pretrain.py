@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from filelock import FileLock
 from torch import Tensor, nn
 
-from hagmeta.common.errors import UserError
+from hagmeta.common.errors import Diverged, UserError
 from hagmeta.common.files import written_whole
 from hagmeta.nn.encoders import ENCODERS, EncoderSettings, make_encoder
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
@@ -24,10 +24,12 @@ from hagmeta.packs.pack import EarlyStopping, Pack, Parameters, Progress, once_e
 from hagmeta.packs.randomness import fold, keys, seeded
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.context import Context
+from hagmeta.phases.divergence import check_losses, check_parameters
 from hagmeta.phases.settings import PhaseSettings, PretrainSettings
 from hagmeta.protocol.scenario import TRAIN, VAL, Scenario
 from hagmeta.sparse.graph import Graph, View
 
+PHASE = "pre-training"
 EVALUATE_EVERY = 10  # epochs
 CACHE_VERSION = 1  # raise this when pre-training gives other parameters for the same settings
 
@@ -73,7 +75,11 @@ def pretrained_encoders(context: Context, cache: Cache | None, progress: Progres
     alike = [(id(scenario), _settings_of(settings)) for scenario, settings in pairs]
     first = {each: alike.index(each) for each in alike}  # members that need the same encoder share it
     members = list(first.values())
-    made = _cached(context, members, cache, progress) if cache else _pretrain(context, members, progress)
+    try:
+        made = _cached(context, members, cache, progress) if cache else _pretrain(context, members, progress)
+    except Diverged as error:
+        shared = {place: first[each] for place, each in enumerate(alike) if first[each] in error.failures}
+        raise Diverged({place: error.failures[member] for place, member in shared.items()}) from None
     found = dict(zip(members, made, strict=True))
     return [found[first[each]] for each in alike]
 
@@ -105,6 +111,7 @@ def _pretrain(context: Context, members: Sequence[int], progress: Progress) -> l
     pack = context.runtime.pack(modules)
     with context.runtime.capture() as capture:
         _train(context, members, pack, capture, progress)
+    check_parameters(context, pack, PHASE, members=members)
     prefix = "encoder."
     return [
         {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
@@ -141,6 +148,7 @@ def _train(
         steps.take("loss", (graph,), (view, target, train), (fold(key, epoch),))
         if (epoch + 1) % EVALUATE_EVERY == 0 or epoch + 1 == settings.pretrain_epochs:
             accuracy = capture.run("accuracy", accuracies, ()).cpu().numpy()
+            check_losses(context, steps, PHASE, watched=stopping.active, members=members)
             stopping.update(accuracy)
             progress("pre-train", epoch + 1, settings.pretrain_epochs, {"val": float(accuracy.mean())})
             if stopping.finished:

@@ -18,6 +18,7 @@ from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
 from hagmeta.phases.consolidation import consolidate
 from hagmeta.phases.context import Context
+from hagmeta.phases.divergence import check_losses, check_scores
 from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.lessons import (
     AnswersLesson,
@@ -119,7 +120,7 @@ def _state(
 
 class _Learner(ABC):
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
-        self.context, self.streams = context, streams
+        self.context, self.streams, self.purpose = context, streams, purpose
         self.key = keys(context.seeds, f"dropout/{purpose}")
         self.diagnosed: dict[str, np.ndarray] = {}  # diagnostics of the last session: a number per seed
 
@@ -134,6 +135,9 @@ class _Learner(ABC):
     @abstractmethod
     def load(self, state: State) -> None:
         """Continue from a state that `state` returned."""
+
+    def _phase(self, session: int) -> str:
+        return f"session {session} of the {self.purpose} stream"
 
     @torch.no_grad()
     def _diagnose(self, pack: Pack, shared: Shared, view: View, task: Task) -> None:
@@ -218,6 +222,7 @@ class AnsweringAfterLearning(_Learner):
         """
         task, shared = self._task(knowledge, self.streams, session)
         scores = self.read_out.scores(pack, shared, knowledge, task)
+        self._confidence(scores, session)
         logits = self.read_out.logits(scores)
         if issubclass(self.context.method, JudgesFamiliarity):
             logits = pack.run("familiarity", (shared,), knowledge.view, task)
@@ -291,6 +296,7 @@ class AnsweringAfterLearning(_Learner):
                 key = fold(self.key, self.step)
                 steps.take("session_loss", (shared,), (knowledge.view,), (task, target, key))
                 self.step += 1
+            check_losses(self.context, steps, self._phase(session))
         self.lesson.end()
 
     def _task(self, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> tuple[Task, Shared]:
@@ -308,12 +314,13 @@ class AnsweringAfterLearning(_Learner):
         scores = self.read_out.scores(pack, shared, knowledge, task._replace(query=query))
         if fitted:
             scores, of_known = scores.tensor_split([task.query.shape[1]], 1)
+            self._confidence(of_known, session)
             self.temperature = self._fitted_temperature(of_known, fitted)
         assert scores.shape[-1] == task.classes.shape[-1], "a method must score all classes, even kept ones"
         self._diagnose(pack, shared, knowledge.view, task)
         if context.tasks.keeps_prototypes:
             self.kept = pack.run("keep", (shared,), knowledge.view, task)
-        rows, shares = scores.argmax(-1).cpu().numpy(), self.read_out.confidence(scores).cpu().numpy()
+        rows, shares = scores.argmax(-1).cpu().numpy(), self._confidence(scores, session)
         tempered: Sequence[np.ndarray | None] = [None] * len(streams)
         if self.temperature is not None:
             tempered = list(self.read_out.confidence(scores, self.temperature).cpu().numpy())
@@ -327,6 +334,12 @@ class AnsweringAfterLearning(_Learner):
             )
             for asked, stream, row, share, other in zip(queries, streams, rows, shares, tempered, strict=True)
         ]
+
+    def _confidence(self, scores: Tensor, session: int) -> np.ndarray:
+        """Return the probability of each prediction (pack, queries); raise an error if it is not finite."""
+        found = self.read_out.confidence(scores).cpu().numpy()
+        check_scores(self.context, found, self._phase(session))
+        return found
 
     def _known_for_validation(self) -> list[np.ndarray]:
         """Return the validation nodes of the known classes, one array per seed."""
@@ -369,6 +382,7 @@ class _AnsweringWhileLearning(_Learner):
         with self.context.runtime.capture() as capture:
             steps = self.trained.steps.under(capture)
             rows = steps.take("session_loss", (shared,), (knowledge.view,), drawn).argmax(-1).cpu().numpy()
+        check_losses(self.context, steps, self._phase(session))
         self._diagnose(pack, shared, knowledge.view, task)
         answers = zip(queries, meanings, rows, strict=True)
         return [(asked, meaning[row], None, None) for asked, meaning, row in answers]

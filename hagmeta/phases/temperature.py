@@ -12,14 +12,12 @@ FURTHEST = math.log(1000)  # temperatures from 1 / 1000 to 1000
 
 
 def fitted_temperature(log_shares: np.ndarray, target: np.ndarray) -> float:
-    """Return the temperature with the highest likelihood of the labels; NaN if any logarithm is NaN.
+    """Return the temperature with the highest likelihood of the labels.
 
     Args:
         log_shares: Logarithms of probabilities (nodes, classes). Divided by the temperature, they are logits.
         target: The true class of each node (nodes,), as a position.
     """
-    if np.isnan(log_shares).any():
-        return math.nan
     exact = log_shares.astype(np.float64)
     rows = np.arange(len(target))
 

@@ -1,9 +1,9 @@
-"""Keep the searches of a launch, one per configuration: propose samples and store their results.
+"""Keep the searches of a launch, one per configuration: propose samples and score them by their records.
 
 Samples are numbered. The first one has the default values, and the starting points of the search follow. The
 values of any other sample depend only on the search, its number, and the results of samples with lower
-numbers. So a search that was killed continues with the same samples, and searches that run at the same time
-do not affect each other. Test labels are not used.
+numbers. So a search that was killed continues with the same samples: it proposes them again and finds their
+records. Searches that run at the same time do not affect each other. Test labels are not used.
 
 Samples can be proposed in groups, so that each group can run as one pack. The first sample of a group is
 drawn as without groups. The others have the same values of all settings that cannot differ within a pack.
@@ -19,7 +19,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -35,12 +36,13 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from hagmeta.common.differences import differing
 from hagmeta.common.errors import UserError
-from hagmeta.config import IDENTITY, RunConfig, may_differ, resolve, scopes_of, settings_of
+from hagmeta.common.records import RunKey
+from hagmeta.config import IDENTITY, RunConfig, may_differ, pack_key, resolve, scopes_of, settings_of
 from study import data
 from study.naming import short_names, value_text
 from study.plan import Trial
 from study.search import pruning
-from study.search.objective import Score, objective
+from study.search.objective import Score, is_scored, objective, score_of
 from study.space import Dimension, Point, Space
 from study.store import Store
 
@@ -62,7 +64,6 @@ class SearchCell:
     dimensions: tuple[Dimension, ...]
     objective: str
     title: str = field(compare=False)  # for people
-    graph: str = ""  # the fingerprint of the data, if another graph of this name was searched before
     pruner: str = "none"
     group: int = 1
     start: tuple[Point, ...] = ()  # as the space has them, for every search
@@ -73,7 +74,7 @@ class SearchCell:
 
     @cached_property
     def name(self) -> str:
-        """The unique, readable name of the study in Optuna's storage."""
+        """The unique, readable name of the search, which its file has."""
         ranges = [(item.key, item.kind, item.values) for item in self.dimensions]
         whole: list[Any] = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective]
         whole += [self.defaults]
@@ -82,7 +83,7 @@ class SearchCell:
         whole += [{"start": self.given_samples[1:]}] if self.given_samples[1:] else []
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
         words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.config.dataset}-{self.config.method}").strip("-")
-        return f"{words[-80:]}-{identity}" + (f"-{self.graph[:8]}" if self.graph else "")
+        return f"{words[-80:]}-{identity}"
 
     @property
     def question(self) -> str:
@@ -159,21 +160,49 @@ class SearchCell:
         return tuple(found) if different >= self.group else self.dimensions
 
 
+@dataclass(eq=False)
+class Sample:
+    """A drawn sample without a result."""
+
+    number: int
+    config: RunConfig
+    scores: dict[int, Score] = field(default_factory=dict)  # by seed
+    seeds: tuple[int, ...] = ()  # to run next; none while it waits for a rival
+    alone: bool = False  # because a pack with other samples has failed
+
+    @property
+    def keys(self) -> set[RunKey]:
+        return {(self.config.hash(), seed) for seed in self.seeds}
+
+    @property
+    def kind(self) -> Hashable:
+        """Samples of one search and kind may share a pack."""
+        return self.number if self.alone else (pack_key(self.config),)
+
+
+@dataclass
+class News:
+    """What `SearchHistory.update` has found."""
+
+    found: list[float] = field(default_factory=list)  # the objective of each sample that is complete
+    stored: int = 0  # runs whose records were there
+    spared: int = 0  # runs that pruned samples do not need
+    failed: int = 0  # runs that failed samples will not have
+
+
 class SearchHistory:
-    """The results of a search, stored by Optuna as soon as each sample ends."""
+    """The samples of a search and their results, rebuilt from the records of the study."""
 
-    def __init__(self, cell: SearchCell, samples: int, study: optuna.Study | None) -> None:
-        self.cell, self._samples, self._study = cell, samples, study
-        self.found = self._stored(TrialState.COMPLETE)
-        self.pruned = self._stored(TrialState.PRUNED)
-        # Also of running samples.
-        self.values = {number: trial.params for number, trial in (self.found | self.pruned).items()}
-        self.failed: dict[int, str] = {}  # the reasons, in this launch; the next launch tries again
-
-    def _stored(self, state: TrialState) -> dict[int, FrozenTrial]:
-        known = self._study.get_trials(states=[state]) if self._study else []
-        by_number = {trial.user_attrs["sample"]: trial for trial in known}
-        return {number: by_number[number] for number in range(self._samples) if number in by_number}
+    def __init__(self, cell: SearchCell, samples: int, store: Store) -> None:
+        self.cell, self._store = cell, store
+        self.found: dict[int, FrozenTrial] = {}
+        self.pruned: dict[int, FrozenTrial] = {}
+        self.failed: dict[int, str] = {}  # the reasons
+        self.hopeless: set[int] = set()  # those that fail at every launch; the others are tried again
+        self.values: dict[int, dict[str, Any]] = {}  # of all drawn samples
+        self.waiting: list[Sample] = []  # those that do not run
+        self.undrawn = deque(range(samples))
+        self._samples = samples
 
     @property
     def ended(self) -> int:
@@ -182,15 +211,77 @@ class SearchHistory:
 
     @property
     def runs(self) -> int:
-        """The number of runs of samples with a result."""
-        return len(self.found) * len(self.cell.seeds) + sum(
-            len(trial.intermediate_values) for trial in self.pruned.values()
-        )
+        """The number of runs with a record, without those of samples that run."""
+        ended = [trial.intermediate_values for trial in (*self.found.values(), *self.pruned.values())]
+        return sum(map(len, ended)) + self._begun
+
+    @property
+    def runs_left(self) -> int:
+        """The number of runs that samples without a result may need."""
+        return len(self.missing) * len(self.cell.seeds) - self._begun
+
+    @property
+    def _begun(self) -> int:
+        return sum(len(sample.scores) for sample in self.waiting)
 
     @property
     def missing(self) -> list[int]:
-        """The numbers of samples without a result."""
-        return [n for n in range(self._samples) if n not in self.found and n not in self.pruned]
+        """The numbers of samples that have no result and have not failed."""
+        return [number for number in range(self._samples) if not self._have_ended((number,))]
+
+    def update(self) -> News:
+        """Draw the samples that are ready, and end those whose runs are all stored.
+
+        Records in the store count, such as those of an equal sample, or of a launch that was killed.
+        """
+        news = News()
+        self.waiting.sort(key=lambda sample: sample.number)  # a sample may wait for one with a lower number
+        self.waiting = [sample for sample in self.waiting if not self._ends(sample, news)]
+        while self.undrawn and self.is_ready(self.undrawn[0]):
+            number = self.undrawn.popleft()
+            try:
+                sample = Sample(number, self.cell.sample(self.draw(number)))
+            except UserError as error:  # the values are not valid together
+                self.fail(number, str(error), hopeless=True)
+                news.failed += len(self.cell.seeds)
+                continue
+            if not self._ends(sample, news):
+                self.waiting.append(sample)
+        return news
+
+    def _ends(self, sample: Sample, news: News) -> bool:
+        """Find the seeds that a sample runs next; return whether there are none, because it has ended."""
+        while seeds := self.go_on(sample.number, sample.scores):
+            stored = self.stored(sample.config, seeds)
+            sample.scores |= stored
+            news.stored += len(stored)
+            if why := self.why_diverged(sample.config, seeds):
+                self.fail(sample.number, why, hopeless=True)
+                news.failed += len(self.cell.seeds) - len(sample.scores)
+                return True
+            if not stored:
+                break
+        sample.seeds = seeds or ()
+        if sample.number in self.found:
+            news.found.append(self.found[sample.number].value or 0.0)
+        elif sample.number in self.pruned:
+            news.spared += len(self.cell.seeds) - len(sample.scores)
+        return seeds == ()
+
+    def fail(self, number: int, reason: str, *, hopeless: bool = False) -> None:
+        """Keep why a sample failed, and whether it would fail again in another launch."""
+        self.failed[number] = reason
+        self.hopeless |= {number} if hopeless else set()
+
+    def why_diverged(self, config: RunConfig, seeds: Sequence[int]) -> str:
+        """Return why a run of a configuration diverged; nothing if none did."""
+        keys = [(config.hash(), seed) for seed in seeds]
+        return next((why for key in keys if (why := self._store.why_diverged(key))), "")
+
+    def stored(self, config: RunConfig, seeds: Sequence[int]) -> dict[int, Score]:
+        """Return the scores of those runs of a configuration that have a record."""
+        records = {seed: self._store.find((config.hash(), seed)) for seed in seeds}
+        return {seed: score_of(record) for seed, record in records.items() if record and is_scored(record)}
 
     @property
     def most_stages(self) -> int:
@@ -207,7 +298,7 @@ class SearchHistory:
         ahead = max(1, AT_ONCE // group) - 1  # groups before this one that may still be running
         return range(first - ahead * group) if first >= STARTUP else range(0)
 
-    def _have_ended(self, numbers: range) -> bool:
+    def _have_ended(self, numbers: Iterable[int]) -> bool:
         return all(each in self.found or each in self.pruned or each in self.failed for each in numbers)
 
     def draw(self, number: int) -> dict[str, Any]:
@@ -231,7 +322,7 @@ class SearchHistory:
             past.enqueue_trial(self.cell.given_samples[number])
         group = self._before_in_group(number)
         for _ in range(TRIES):
-            self.values[number] = past.ask(_distributions(dimensions)).params
+            self.values[number] = past.ask(distributions(dimensions)).params
             if self.values[number] not in group:
                 break
         return self.values[number]
@@ -257,7 +348,7 @@ class SearchHistory:
         )
 
     def go_on(self, number: int, scores: Mapping[int, Score]) -> tuple[int, ...] | None:
-        """Return the seeds that a drawn sample runs next; store its result if there are none.
+        """Return the seeds that a drawn sample runs next; keep its result if there are none.
 
         Args:
             number: The sample.
@@ -275,7 +366,7 @@ class SearchHistory:
                 if not self._have_ended(self._rivals(number)):
                     return None
                 if self._is_worse(number, so_far):
-                    self._tell_pruned(number, so_far)
+                    self.pruned[number] = self._scored(number, so_far, TrialState.PRUNED)
                     return ()
         self.tell(number, so_far)
         return ()
@@ -298,23 +389,21 @@ class SearchHistory:
         return pruning.is_worse(scores, found)
 
     def tell(self, number: int, scores: Sequence[Score]) -> None:
-        """Store the scores of a sample, one per seed."""
-        self.found[number] = self._keep(
-            number, value=objective(scores), intermediate_values=pruning.by_seed(scores)
+        """Keep the scores of a complete sample, one per seed."""
+        self.found[number] = self._scored(number, scores, TrialState.COMPLETE)
+
+    def _scored(self, number: int, scores: Sequence[Score], state: TrialState) -> FrozenTrial:
+        by_seed = pruning.by_seed(scores)
+        return self._trial(
+            number, self.cell.dimensions, state=state, value=objective(scores), intermediate_values=by_seed
         )
 
-    def _tell_pruned(self, number: int, scores: Sequence[Score]) -> None:
-        self.pruned[number] = self._keep(
-            number,
-            state=TrialState.PRUNED,
-            value=objective(scores),
-            intermediate_values=pruning.by_seed(scores),
-        )
-
-    def tell_failure(self, number: int, reason: str) -> None:
-        """Store that a sample failed, and keep the `reason` for this launch."""
-        self._keep(number, state=TrialState.FAIL)
-        self.failed[number] = reason
+    def trials(self) -> dict[int, FrozenTrial]:
+        """Return the samples that have ended, by number, as trials of Optuna."""
+        failed = {
+            number: self._trial(number, self.cell.dimensions, state=TrialState.FAIL) for number in self.failed
+        }
+        return dict(sorted((self.found | self.pruned | failed).items()))
 
     def best(self) -> tuple[RunConfig, float] | None:
         """Return the sample with the highest objective, the first among equals; None if all failed."""
@@ -324,61 +413,38 @@ class SearchHistory:
         best = max(objectives, key=lambda number: objectives[number])
         return self.cell.sample(self.values[best]), objectives[best]
 
-    def _keep(self, number: int, **how: Any) -> FrozenTrial:
-        assert self._study is not None
-        trial = self._trial(number, self.cell.dimensions, user_attrs={"sample": number}, **how)
-        self._study.add_trial(trial)
-        return trial
-
     def _trial(self, number: int, dimensions: Sequence[Dimension], **how: Any) -> FrozenTrial:
         """Return a sample for Optuna, with its values inside these `dimensions`."""
         values = self.values[number]
         inside = [item for item in dimensions if item.holds(values[item.key])]
         params = {item.key: values[item.key] for item in inside}
-        return create_trial(params=params, distributions=_distributions(inside), **how)
+        return create_trial(
+            params=params, distributions=distributions(inside), user_attrs={"sample": number}, **how
+        )
 
 
-def open_histories(space: Space, store: Store, *, make: bool = True) -> list[SearchHistory]:
-    """Open the history of the search for each configuration, in the study's ``optuna.db``.
-
-    Args:
-        space: The space of the searches.
-        store: The folder of the study.
-        make: Whether to create what does not exist yet.
-    """
+def open_histories(space: Space, store: Store) -> list[SearchHistory]:
+    """Return the history of the search for each configuration, as far as the store has its records."""
     assert space.search is not None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    path = store.folder.resolve() / "optuna.db"
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path}") if make or path.exists() else None
-    there = optuna.get_all_study_names(storage) if storage else []
     whole = [config.canonical() for config in space.resolved]
     named = dict.fromkeys(["dataset", "method", *_differing_within_datasets(space.resolved)])
     short = short_names(str(settings[key]) for settings in whole for key in ("dataset", "method"))
     histories = []
     for config, settings in zip(space.configs, whole, strict=True):
-        title = " ".join(value_text(settings[key], short) for key in named if key in settings)
         cell = SearchCell(
             config,
             space.seeds,
             _dimensions(space, config),
             space.search.objective,
-            title,
+            " ".join(value_text(settings[key], short) for key in named if key in settings),
             pruner=space.search.pruner,
             group=space.search.group,
             start=space.search.start,
         )
-        graph = store.graphs.get(cell.config.dataset, "")
-        if storage and graph and cell.name in there:
-            other = optuna.load_study(study_name=cell.name, storage=storage).user_attrs.get("data", graph)
-            cell = replace(cell, graph=graph if other != graph else "")
-        study = None
-        if make or cell.name in there:
-            study = optuna.create_study(
-                storage=storage, study_name=cell.name, direction="maximize", load_if_exists=True
-            )
-            if graph and make:
-                study.set_user_attr("data", graph)
-        histories.append(SearchHistory(cell, space.search.samples, study))
+        history = SearchHistory(cell, space.search.samples, store)
+        history.update()
+        histories.append(history)
     return histories
 
 
@@ -397,7 +463,8 @@ def _dimensions(space: Space, config: RunConfig) -> tuple[Dimension, ...]:
     return found
 
 
-def _distributions(dimensions: Sequence[Dimension]) -> dict[str, BaseDistribution]:
+def distributions(dimensions: Sequence[Dimension]) -> dict[str, BaseDistribution]:
+    """Return the ranges of a search in terms of Optuna."""
     return {dimension.key: _distribution(dimension) for dimension in dimensions}
 
 

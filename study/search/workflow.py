@@ -16,7 +16,7 @@ from study.options import LaunchOptions
 from study.plan import make_plan
 from study.progress import StudyProgress, average_validation, best_validation
 from study.resources import count_lanes, uses_gpu
-from study.search import confirmation
+from study.search import confirmation, files
 from study.search.confirmation import Choice
 from study.search.history import SearchHistory, open_histories
 from study.search.pruning import LEAST_SEEDS
@@ -37,7 +37,8 @@ def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console:
     _describe(space, histories, console)
     if any(history.missing for history in histories):
         _run_searches(histories, store, options, console)
-    left = sum(len(history.missing) - len(history.failed) for history in histories)
+    files.write(histories, store)
+    left = sum(len(history.missing) for history in histories)
     if left:
         console.print(f"{counted(left, 'sample')} left; continue with: {options.command}", soft_wrap=True)
         return 1
@@ -51,7 +52,7 @@ def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console:
 
 def show(space: Space, store: Store, console: Console) -> None:
     """Print what a launch would search, without making anything."""
-    histories = open_histories(space, store, make=False)
+    histories = open_histories(space, store)
     _describe(space, histories, console)
     for history in histories:
         head = f"{history.cell.title}: {history.ended} done; varies "
@@ -90,7 +91,7 @@ def _run_searches(
     from study.search import running  # imports Ray, which takes seconds: only after the message above
 
     seeds = len(histories[0].cell.seeds)
-    units = [history.cell.unit for history in histories for _ in range(seeds * len(history.missing))]
+    units = [history.cell.unit for history in histories for _ in range(history.runs_left)]
     console.print(f"{counted(seeds, 'seed')} per sample; {resources}")
     tell_of_checkpoints(store, options, console)
     done_before = sum(history.runs for history in histories)
@@ -122,7 +123,8 @@ def _show_failures(
             console.print(line, style="bold red", soft_wrap=True)
     failed = sum(len(history.failed) for history in histories)
     if failed:
-        console.print(f"tracebacks: {store.failures}", soft_wrap=True)
+        console.print(f"logs: {store.failures}", soft_wrap=True)
+    if any(history.failed.keys() - history.hopeless for history in histories):
         console.print(f"run only these again: {options.command}", soft_wrap=True)
     return failed
 
@@ -144,7 +146,8 @@ def _confirm(
     for line in overlapping:
         console.print(f"note: {line}", style="yellow", soft_wrap=True)
     chosen = [choice.config for choice in choices]
-    done = finished(store.scan().done, chosen, store, options.save_embeddings)
+    scan = store.scan()
+    done = finished(scan.done, chosen, store, options.save_embeddings) | scan.diverged
     plan = make_plan(chosen, fresh, done, options.packing())
     summary = confirmation.summary(space, histories, choices, overlapping)
     return carry_out(plan, done, space, store, options, console, summary)

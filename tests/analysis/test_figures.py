@@ -14,7 +14,6 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
-import optuna
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -30,6 +29,10 @@ from analysis.frame import LOOKS, Results, read
 from analysis.statistics import estimate
 from hagmeta.common.metrics import forgotten
 from hagmeta.config import RunConfig, resolve
+from study import space as spaces
+from study.search import files
+from study.search.history import open_histories
+from study.store import Store
 from tests.analysis.conftest import Write, traits
 
 ON_OFF = (True, False)
@@ -450,51 +453,56 @@ def test_cost_is_not_drawn_across_devices(studies: dict[str, Results]) -> None:
 
 
 def search_study(folder: Path, samples: int, searches: int = 1) -> Path:
-    """Searches of which one sample each failed."""
+    """Write searches of which one sample each failed."""
     random = np.random.default_rng(0)
-    for name in range(searches):
-        study = optuna.create_study(
-            storage=f"sqlite:///{folder}.db", study_name=f"search {name}", direction="maximize"
-        )
-        for _ in range(samples):
-            trial = study.ask()
-            trial.suggest_float("learning_rate", 0.0005, 0.05, log=True)
-            hidden = trial.suggest_categorical("hidden", [16, 32, 64])
-            study.tell(trial, 0.5 + 0.001 * hidden + 0.01 * random.random())
-        study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
+    content = {
+        "datasets": ["debian"],
+        "fixed": {"val_classes": "half"},
+        "grid": {"method": ["hag-meta", "cec", "gpn", "proto-gcn"][:searches]},
+        "search": {"algorithm": "optuna", "samples": samples + 1, "objective": "val_accuracy"},
+        "sample": {"learning_rate": {"loguniform": [0.0005, 0.05]}, "hidden": {"choice": [16, 32, 64]}},
+        "seeds": 1,
+    }
     write_study(folder, [{"val_classes": 6}], [0])
-    folder.with_suffix(".db").rename(folder / "optuna.db")
+    store = Store(folder)
+    histories = open_histories(spaces.read(content), store)
+    for history in histories:
+        for number in range(samples):
+            score = 0.5 + 0.001 * history.draw(number)["hidden"] + 0.01 * random.random()
+            history.tell(number, [(score, score)])
+        history.draw(samples)
+        history.failed[samples] = "its run failed"
+    files.write(histories, store)
     return folder
 
 
-def test_a_search_is_drawn_from_its_memory_which_stays_as_it_was(tmp_path: Path) -> None:
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+def test_searches_are_drawn_without_the_journal(tmp_path: Path) -> None:
     folder = search_study(tmp_path / "search", 12)
-    before, style_before = (folder / "optuna.db").read_bytes(), matplotlib.rcParams["axes.facecolor"]
+    (folder / "optuna.log").unlink()
+    before, style_before = set(folder.rglob("*")), matplotlib.rcParams["axes.facecolor"]
     drawings = {drawing.name.split("-")[1]: drawing for drawing in search.draw(read([folder]))}
     assert set(drawings) == {"history", "importances", "slices", "coordinates"}
-    assert (folder / "optuna.db").read_bytes() == before
-    assert {path.name for path in folder.iterdir()} == {"optuna.db", "runs"}
+    assert set(folder.rglob("*")) == before
     assert matplotlib.rcParams["axes.facecolor"] == style_before
     caption = drawings["history"].caption
-    assert "12 samples (1 failed" in caption and "Not drawn" not in caption
+    assert "12 samples (1 failed, not shown)" in caption and "Not drawn" not in caption
     points = drawings["history"].figure.axes[0].collections[0]
     assert len(points.get_offsets()) == 12 and points.get_offsets()[:, 1].min() > 50  # percent
 
 
 def test_of_many_searches_the_first_are_drawn_and_the_others_counted(tmp_path: Path) -> None:
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     folder = search_study(tmp_path / "search", 8, searches=4)
     drawings = drawn(search, read([folder]))
-    assert len(drawings) == 2 * 4 and {each.name.split("search-")[-1] for each in drawings} == {"0", "1"}
+    assert len(drawings) == 2 * 4 and len({each.title.split(": ")[1] for each in drawings}) == 2
     assert all("Not drawn: 2 more searches" in each.caption for each in drawings)
 
 
-def test_a_search_of_few_samples_or_without_a_readable_memory_is_not_drawn(tmp_path: Path) -> None:
+def test_small_or_damaged_searches_are_not_drawn(tmp_path: Path) -> None:
     folder = search_study(tmp_path / "search", 5)
     assert drawn(search, read([folder])) == []
-    (folder / "optuna.db").write_bytes(b"not a database" * 100)
-    with pytest.warns(UserWarning, match=r"optuna\.db"):
+    (path,) = (folder / "searches").iterdir()
+    path.write_text('{"title": "half')
+    with pytest.warns(UserWarning, match=path.name):
         assert drawn(search, read([folder])) == []
 
 

@@ -129,6 +129,22 @@ def test_a_run_that_succeeds_after_all_is_no_failure_any_more(tmp_path: Path) ->
     assert read_record(next(tmp_path.glob("runs/*/0.json"))) == done
 
 
+# It would diverge again, but not if the graph is another one, or if the user has deleted the file.
+def test_diverged_run_does_not_run_again(tmp_path: Path) -> None:
+    store = Store(tmp_path, graphs={"debian": "a" * 64})
+    key, other = [(record(seed)["config_hash"], seed) for seed in (0, 1)]
+    store.write_failure(key, record(0)["config"], "its loss is not finite", diverged=True)
+    store.write_failure(other, record(1)["config"], "Traceback ...")
+    assert store.scan().diverged == {key}
+    assert store.why_diverged(key) == "its loss is not finite" and not store.why_diverged(other)
+    assert not Store(tmp_path, graphs={"debian": "b" * 64}).scan().diverged
+    path = tmp_path / "failed" / key[0] / "0.json"
+    path.write_text(path.read_text()[:50])
+    assert not store.scan().diverged
+    path.unlink()
+    assert not store.scan().diverged
+
+
 @pytest.mark.parametrize("content", [None, b"", b"garbage"])
 def test_a_record_is_whole_whatever_became_of_its_predictions(tmp_path: Path, content: bytes | None) -> None:
     store = Store(tmp_path)

@@ -40,7 +40,7 @@ def test_a_pack_that_does_not_fit_is_halved_and_that_is_said(
     def peak(seeds: range) -> tuple[int, list[dict], str]:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        records, note = run_pack([(config, seed) for seed in seeds], dataset, GPU, no_progress, folder)
+        records, _, note = run_pack([(config, seed) for seed in seeds], dataset, GPU, no_progress, folder)
         return torch.cuda.max_memory_reserved(), records, note
 
     (one, *_), (eight, expected, note) = peak(range(1)), peak(range(8))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,10 +40,6 @@ def test_the_temperature_of_a_model_is_found_again(temperature: float) -> None:
     assert calibration_error(tempered.max(1), right) < 0.015
     if temperature != 1:
         assert calibration_error(np.exp(scaled).max(1), right) > 0.1
-
-
-def test_no_temperature_suits_what_is_no_number() -> None:
-    assert math.isnan(fitted_temperature(np.array([[math.nan, 0.0]]), np.array([0])))
 
 
 def test_certain_and_right_models_have_a_temperature() -> None:

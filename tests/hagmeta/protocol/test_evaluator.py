@@ -66,12 +66,6 @@ def test_the_calibration_error_by_hand() -> None:
     assert calibration_error(np.ones(5), np.ones(5, dtype=bool)) == 0
 
 
-def test_confidence_that_is_no_number_has_no_calibration_error() -> None:
-    evaluator = Evaluator(stream(), LABELS)
-    evaluator.record(np.arange(4), LABELS[:4], np.array([0.5, np.nan, 0.5, 0.5]))
-    assert evaluator.diagnostics() == {"calibration_error": [None]}
-
-
 def test_the_calibration_error_is_told_where_answers_have_a_probability() -> None:
     assert "calibration_error" not in answered().diagnostics()
     evaluator = Evaluator(stream(), LABELS)

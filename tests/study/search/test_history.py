@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pytest
 from optuna.trial import create_trial
 from rich.console import Console
@@ -73,9 +72,10 @@ class Machine:
     ) -> None:
         self.progress = StudyProgress(Console(quiet=True), [], 0)
         packing = packing or Packing(lanes=at_once)
-        self.dealer = Dealer(histories, store, packing, self.progress, lambda trial: {"trial": trial})
+        self.dealer = Dealer(histories, packing, self.progress, lambda trial: {"trial": trial})
         self.store, self.at_once, self.random = store, at_once, random.Random(seed)
         self.running: dict[str, Trial] = {}
+        self.diverging: set[RunKey] = set()
         self.dealt: list[Trial] = []
 
     def run(self, most: int = 10**6, fails: Callable[[Trial], bool] = lambda trial: False) -> Machine:
@@ -101,6 +101,10 @@ class Machine:
         trial = self.running.pop(name)
         if not failed:
             for config, seed in trial.members:
+                if (config.hash(), seed) in self.diverging:
+                    key = config.hash(), seed
+                    self.store.write_failure(key, config.canonical(), f"seed {seed} diverged", diverged=True)
+                    continue
                 score = worth(config, seed)
                 self.store.write(record_of(config, seed, {"gpil": None, "last": score, "average": score}))
             self.dealer.finished(name)
@@ -140,7 +144,7 @@ def test_what_was_found_guides_what_is_drawn_and_methods_do_not_share_draws(
     assert (first[0][0]["learning_rate"], first[0][0]["hidden"]) == (0.005, 32)  # the defaults
     assert first[1][0]["learning_rate"] != second[1][0]["learning_rate"]
     assert set(second[0][0]) == {"learning_rate", "hidden", "cosine_scale"}  # what applies to the method
-    elsewhere = SearchHistory(histories[0].cell, 12, optuna.create_study(direction="maximize"))
+    elsewhere = SearchHistory(histories[0].cell, 12, made(tmp_path / "b"))
     for number in range(12):
         elsewhere.draw(number)
         score = -worth(histories[0].cell.sample(first[number][0]))
@@ -178,7 +182,7 @@ def test_more_samples_extend_a_search_and_other_ranges_or_seeds_are_another(
         searched(settings={"episodes": 7}),
         searched(datasets=["cora-full"]),
     ):
-        names = [history.cell.name for history in open_histories(other, store, make=False) if history.found]
+        names = [history.cell.name for history in open_histories(other, store) if history.found]
         assert not [name for name in names if "hag-meta" in name]
     assert first[0].cell.name.startswith("debian-hag-meta-")
 
@@ -194,7 +198,7 @@ def test_a_sample_whose_records_are_there_is_told_and_not_run(tmp_path: Path, se
     assert ran(machine).isdisjoint(Trial.of(config, (0, 1)).keys) and len(ran(machine)) == 2 * 23
     assert histories[0].found[0].value == pytest.approx(0.6)  # the mean of 0.5 and 0.7
     store.write(record_of(config, 0, {"gpil": None, "stream": 0.9}))  # of a version before
-    again = open_histories(searched(), made(tmp_path / "b"))
+    again = open_histories(searched(), store)
     assert ran(Machine(again, store, at_once=4).run()) == {(config.hash(), 0)}  # all others are there
 
 
@@ -221,6 +225,32 @@ def test_failures_hold_nothing_up_and_are_tried_again_by_the_next_launch(
     machine = Machine(again, store, at_once=3).run()
     assert {trial.config.method for trial in machine.dealt} == {"cec"} and len(ran(machine)) == 24
     assert not again[1].missing
+
+
+# A later sample depends on all results before it, also on that of a second try.
+def test_search_with_a_failure_that_is_gone_ends_as_without_it(tmp_path: Path, searched: Write) -> None:
+    (whole,) = open_histories(searched(ALIKE), made(tmp_path / "a"))
+    Machine([whole], made(tmp_path / "a"), at_once=1).run()
+    bad = whole.cell.sample(whole.values[3])
+    (failed,) = open_histories(searched(ALIKE), made(tmp_path / "b"))
+    Machine([failed], made(tmp_path / "b"), at_once=1).run(fails=lambda trial: bad in trial.configs)
+    assert list(failed.failed) == [3] and values([failed]) != values([whole])
+    (again,) = open_histories(searched(ALIKE), made(tmp_path / "b"))
+    Machine([again], made(tmp_path / "b"), at_once=1).run()
+    assert values([again]) == values([whole])
+
+
+@pytest.mark.parametrize("packing", [Packing(seeds=2), Packing(most=64)])
+def test_diverged_sample_fails_alone_and_for_good(tmp_path: Path, searched: Write, packing: Packing) -> None:
+    (whole,) = open_histories(searched(ALIKE), made(tmp_path / "a"))
+    bad = whole.cell.sample(whole.values[3]).hash()
+    machine = Machine([whole], made(tmp_path / "a"), at_once=1, packing=packing)
+    machine.diverging = {(bad, 1)}
+    machine.run()
+    assert whole.failed == {3: "seed 1 diverged"} and whole.hopeless == {3} and whole.ended == 23
+    assert (bad, 0) in ran(machine)  # it shared a trial with the seed that diverged
+    (again,) = open_histories(searched(ALIKE), made(tmp_path / "a"))
+    assert not again.missing and again.failed == whole.failed and values([again]) == values([whole])
 
 
 def test_values_that_do_not_go_together_are_a_failure_with_its_reason(
@@ -325,7 +355,7 @@ def test_stages_are_large_enough_to_decide(seeds: int, ends: tuple[int, ...]) ->
 def test_a_pruner_makes_another_search_with_the_same_random_samples(tmp_path: Path, searched: Write) -> None:
     store = made(tmp_path / "a")
     (pruned,), (none,), (without,) = (
-        open_histories(searched(ALIKE.replace(", pruner: wilcoxon", text)), store, make=False)
+        open_histories(searched(ALIKE.replace(", pruner: wilcoxon", text)), store)
         for text in (", pruner: wilcoxon", ", pruner: none", "")
     )
     assert none.cell.name == without.cell.name != pruned.cell.name
@@ -374,7 +404,7 @@ def test_the_first_of_each_random_group_is_the_sample_of_a_search_without_groups
 ) -> None:
     store = made(tmp_path / "a")
     (grouped,), (single,), (without,) = (
-        open_histories(searched(GROUPED.replace(", group: 4", text)), store, make=False)
+        open_histories(searched(GROUPED.replace(", group: 4", text)), store)
         for text in (", group: 4", ", group: 1", "")
     )
     assert single.cell.name == without.cell.name != grouped.cell.name
@@ -433,7 +463,7 @@ def test_settings_that_cannot_differ_in_a_pack_are_drawn_as_without_groups(
     kept = [line for line in GROUPED.splitlines() if "rate" not in line and "smooth" not in line]
     text = "\n".join(line for line in kept if "logit" not in line)
     (grouped,), (without,) = (
-        open_histories(searched(each), made(tmp_path / "a"), make=False)
+        open_histories(searched(each), made(tmp_path / "a"))
         for each in (text, text.replace(", group: 4", ""))
     )
     for number in range(STARTUP):
@@ -456,9 +486,7 @@ def test_a_search_takes_the_starting_points_that_differ_for_its_method(
     tmp_path: Path, searched: Write
 ) -> None:
     store = made(tmp_path / "a")
-    (started, _), (plain, _) = (
-        open_histories(searched(STARTED % text), store, make=False) for text in (START, "")
-    )
+    (started, _), (plain, _) = (open_histories(searched(STARTED % text), store) for text in (START, ""))
     own = [each | {"hidden": 64} for each in started.cell.given_samples[:1]]
     assert started.cell.given_samples == [plain.cell.defaults, *own]  # the others are equal for HAG-Meta
     drawn = [started.draw(number) for number in range(4)]
@@ -471,7 +499,7 @@ def test_starting_points_keep_their_order_and_make_another_search(tmp_path: Path
     store = made(tmp_path / "a")
 
     def cec(start: str) -> SearchHistory:
-        return open_histories(searched(STARTED % start, settings={"method": "cec"}), store, make=False)[0]
+        return open_histories(searched(STARTED % start, settings={"method": "cec"}), store)[0]
 
     points = [(each["hidden"], each["cosine_scale"]) for each in cec(START).cell.given_samples]
     default = cec("").cell.defaults["cosine_scale"]

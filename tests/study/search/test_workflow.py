@@ -6,21 +6,22 @@ import os
 import platform
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import optuna
 import pytest
 import torch
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.pipeline import run
 from study import data, space
 from study.launch import main
+from study.search.history import SearchHistory, open_histories
 from study.store import Store
 from tests.waiting import HANG, wait_for
 
@@ -55,20 +56,14 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def complete(folder: Path) -> int:
-    """Samples so far, without getting into the search's way."""
-    path = folder / "results" / "tiny" / "optuna.db"
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-            return int(database.execute("select count(*) from trials where state = 'COMPLETE'").fetchone()[0])
-    except sqlite3.Error:  # it is being made
-        return 0
+def histories(folder: Path) -> list[SearchHistory]:
+    """Return the searches as far as there are records."""
+    return open_histories(space.read(str(folder / "tiny.yaml")), Store(folder / "results" / "tiny"))
 
 
-def told(folder: Path, *states: TrialState) -> list[list[int]]:
-    """By search, the samples that Optuna's own storage has in these states."""
-    path = folder / "results" / "tiny" / "optuna.db"
-    storage = f"sqlite:///{path}"
+def in_journal(folder: Path, *states: TrialState) -> list[list[int]]:
+    """Return the samples of each search that the file for Optuna's dashboard has in these states."""
+    storage = JournalStorage(JournalFileBackend(str(folder / "results" / "tiny" / "optuna.log")))
     studies = [optuna.load_study(study_name=n, storage=storage) for n in optuna.get_all_study_names(storage)]
     return [[trial.user_attrs["sample"] for trial in s.get_trials(states=states)] for s in studies]
 
@@ -78,18 +73,19 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
 ) -> None:
     (tmp_path / "tiny.yaml").write_text(SPACE)
     process = start(tmp_path, "--max-concurrent", "2")  # some are left when two are done
-    wait_for(lambda: complete(tmp_path) >= 2, process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    before = sum(map(len, told(tmp_path, *ENDED)))
-    assert 2 <= before < 6
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    wait_for(lambda: sum(len(history.found) for history in histories(tmp_path)) >= 2, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = sum(history.ended for history in histories(tmp_path))
+    assert 2 <= before < 6
+    (tmp_path / "results" / "tiny" / "optuna.log").write_bytes(b"no journal")  # nothing reads it
     assert main(["--space", "tiny.yaml", "--max-concurrent", "1"]) == 0
     output = capsys.readouterr().out
     assert f"2 searches of 3 samples, with 1 starting point: {before} done, {6 - before} to go" in output
-    assert [sorted(samples) for samples in told(tmp_path, *ENDED)] == [[0, 1, 2]] * 2  # none lost, none twice
-    pruned = told(tmp_path, TrialState.PRUNED)
+    assert in_journal(tmp_path, *ENDED) == [[0, 1, 2]] * 2  # none lost, none twice
+    pruned = in_journal(tmp_path, TrialState.PRUNED)
     assert 2 in pruned[0]  # it hardly learns; it ran four seeds of six
     count = sum(map(len, pruned))
     runs = 36 - 2 * count
