@@ -408,6 +408,12 @@ def test_smoothing_logit_adjustment_and_prior_off_leave_every_hash_as_it_was() -
     assert len({RunConfig(**each).hash() for each in changes}) == 4
 
 
+def test_revision_of_a_setting_counts_where_the_setting_is_in_effect() -> None:
+    assert RunConfig(smoothing=0.5).revisions() == {"protocol": 2, "smoothing": 2}
+    for config in (RunConfig(), RunConfig(smoothing=0)):
+        assert config.revisions() == {"protocol": 2}
+
+
 def test_a_revision_above_the_first_changes_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     config, cec = RunConfig(), RunConfig(method="cec")
     plain = [config.hash(), cec.hash()]

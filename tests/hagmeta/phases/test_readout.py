@@ -14,6 +14,7 @@ from scipy.special import softmax
 from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
+from hagmeta.nn import smoothing
 from hagmeta.nn.class_shares import CONFIDENCE
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
@@ -112,6 +113,15 @@ def test_each_changes_scores_without_the_other(tiny_graph: Dataset, tiny: Tiny, 
     assert not torch.equal(found[1], logits) and not torch.equal(found[0], found[2])
 
 
+def scale_at(logits: np.ndarray, confidence: float = smoothing.CONFIDENCE) -> float:
+    """The factor of logits (nodes, classes) at which the largest probability has this mean."""
+
+    def above(exponent: float) -> float:
+        return float(softmax(2**exponent * logits, -1).max(-1).mean()) - confidence
+
+    return float(2 ** brentq(above, -20, 20))
+
+
 def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, tiny: Tiny) -> None:
     # From logits of every node, asked for as queries, by the formula.
     context = prepare(tiny(method="proto-gcn", **BOTH), SEEDS, tiny_graph, CPU)
@@ -133,9 +143,9 @@ def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, 
         truth = np.eye(8)[positions[scenario.labels]]
         held = np.concatenate([known, stream.support[:2].ravel()])
         adjusted = logits[seed].double() - torch.from_numpy(np.log(counts / counts.sum()))
-        first = adjusted.softmax(-1).numpy()
-        first[held] = truth[held]
         seen = context.protocol.visible(scenario, stream, 2).astype(float)
+        first = softmax(adjusted.numpy() * scale_at(adjusted.numpy()[seen > 0]), -1)
+        first[held] = truth[held]
         adjacency = context.graph.loops.toarray() * np.outer(seen, seen)
         degree = np.maximum(adjacency.sum(1), 1)
         now = first
@@ -212,15 +222,32 @@ def test_shares_are_those_of_visible_nodes_without_labels(
 
 
 def test_smoothing_comes_after_class_shares(tiny_graph: Dataset, tiny: Tiny) -> None:
-    # A weight of almost nothing for neighbours: smoothed scores are the probabilities of re-weighted logits.
+    # With almost no weight for neighbours, smoothed scores are probabilities of re-weighted logits, scaled.
     found = []
-    for smoothing in (0.0, 1e-7):
-        config = tiny(method="proto-gcn", smoothing=smoothing, **ESTIMATED)
+    for share in (0.0, 1e-7):
+        config = tiny(method="proto-gcn", smoothing=share, **ESTIMATED)
         context = prepare(config, SEEDS, tiny_graph, CPU)
         logits, scores = read_out(context, pretrain(context, None, no_progress), 2)
-        found.append(scores if smoothing else scores.softmax(-1))
-    torch.testing.assert_close(*found, rtol=0, atol=2e-6)
-    assert not torch.allclose(found[0], logits.softmax(-1), rtol=0, atol=2e-5)
+        found.append([part.double().numpy() for part in (scores, logits)])
+    for weighted, scores, logits in zip(found[0][0], found[1][0], found[1][1], strict=True):
+        likely, unweighted = (
+            softmax(scale_at(each, scores.max(-1).mean()) * each, -1) for each in (weighted, logits)
+        )
+        np.testing.assert_allclose(scores, likely, rtol=0, atol=1e-4)
+        assert not np.allclose(scores, unweighted, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_smoothing_does_not_depend_on_the_scale_of_logits(
+    tiny_graph: Dataset, tiny: Tiny, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Cosines are small numbers, and squared distances large ones.
+    config = tiny(method="sgc-ncm", smoothing=0.5)
+    before = run(config, SEEDS, dataset=tiny_graph, device=CPU)
+    classify = METHODS["sgc-ncm"].classify
+    monkeypatch.setattr(METHODS["sgc-ncm"], "classify", lambda *given: factor * classify(*given))
+    after = run(config, SEEDS, dataset=tiny_graph, device=CPU)
+    assert [record["matrix"] for record in after] == [record["matrix"] for record in before]
 
 
 def test_nodes_that_self_training_adds_still_count_in_class_shares(
