@@ -29,6 +29,7 @@ test-all: setup  ## also the slow tests and all notebooks of examples/
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 
 test-cluster: setup  ## five minutes, as root: `ray up` to `ray down` on machines made of namespaces; Slurm
+	$(BIN)/python -m tests.cluster.prepare
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -s
 
 lint: setup

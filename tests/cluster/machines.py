@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,6 +17,20 @@ ROOT = Path(__file__).resolve().parents[2]
 MACHINE = Path(__file__).with_name("machine.sh")
 SSHD = "/usr/sbin/sshd"
 LAPTOP = "10.77.0.1"
+# Programs, and the Debian packages that have them.
+PROGRAMS = {
+    SSHD: "openssh-server",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "rsync": "rsync",
+    "ip": "iproute2",
+    "ps": "procps",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+}
+SLURM = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
+PACKAGES = PROGRAMS | SLURM
 # What Python needs to be seen: the environment, what it links to, and what made it.
 PYTHON = sorted(
     {sys.prefix, os.path.realpath(sys.prefix), sys.base_prefix, os.path.realpath(sys.base_prefix)}
@@ -31,12 +45,15 @@ PidFile none
 """
 
 
-def lacking() -> str | None:
-    """Why machines cannot be made here, or None."""
-    programs = [SSHD, "ssh", "ssh-keygen", "rsync", "ip", "unshare", "nsenter", "setpriv"]
-    missing = [program for program in programs if not shutil.which(program)]
-    if missing:
-        return f"machines need {', '.join(missing)}"
+def missing(programs: Iterable[str]) -> list[str]:
+    """Return those of some programs that are not installed."""
+    return [program for program in programs if not shutil.which(program)]
+
+
+def lacking(programs: Iterable[str] = PROGRAMS) -> str | None:
+    """Return why machines with these programs cannot be made here, or None."""
+    if not_there := missing(programs):
+        return f"machines need {', '.join(not_there)}"
     if os.geteuid():
         return "machines need root, to make namespaces"
     tried = subprocess.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.machines import ROOT, Machine, lacking, machines
+from tests.cluster.machines import PACKAGES, ROOT, Machine, lacking, machines
 from tests.waiting import HANG
 
-MISSING = [name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name)]
-reason = lacking() or (f"Slurm needs {', '.join(MISSING)}: apt-get install slurm-wlm" if MISSING else None)
+reason = lacking(PACKAGES)
 pytestmark = pytest.mark.skipif(reason is not None, reason=str(reason))
 
 CONFIG = """

@@ -90,3 +90,17 @@ cluster.shutdown()
     assert list((tmp_path / "home" / "pretrained").glob("*.pt")) and not (tmp_path / "another").exists()
     assert stranger.returncode == 2 and "Traceback" not in refused, refused
     assert "If the cluster uses a token" in refused.splitlines()[-1]
+
+
+# Without this, all tests of clusters are skipped, and `make test-cluster` succeeds.
+def test_cluster_tests_name_what_is_missing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cluster.prepare"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": "/nowhere", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the cluster tests cannot run: install the packages ")
+    assert "rsync" in done.stderr and done.stderr.count("\n") == 1
