@@ -184,7 +184,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--set", "hidden=8", "--set", "hidden=9"], "--set hidden is given twice: 8 and 9"),
     ([*TINY, "--encoder", "gccn"], "Did you mean 'gcn'?"),
     ([*TINY, "--set", "inputs=tfidf"], "Did you mean 'tf-idf'?"),
-    ([*TINY, "--set", "inputs=svd", "--dataset", f"{GRAPH},dense=1"], "dense=1 are not counts"),
+    ([*TINY, "--set", "inputs=tf-idf", "--dataset", f"{GRAPH},dense=1"], "dense=1 are not counts"),
     ([*TINY, "--protocol", "loose"], "unknown protocol 'loose'"),
     ([*TINY, "--classes", "a", "b", "c"], "classes is ['a', 'b', 'c']"),
     ([*TINY, "--classes", "3", "2"], "expected 3 arguments"),
