@@ -38,6 +38,7 @@ DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
 ONLY_WITH = {
     "instead_of_gpil": ("gpil", False)
 }  # later settings that apply only with a value of another setting
+REVISED = ("dataset", "method", "protocol")
 REVISION = "revision"  # separates results of different code, as a setting of the task does
 RELEASED_QUERIES = 20  # queries per class under the released protocol
 # Always named, or defaults of the dataset, which records do not contain.
@@ -113,8 +114,9 @@ def _system(record: OpenRecord) -> tuple[Any, Any]:
 
 
 def _revision(record: OpenRecord) -> str:
-    revisions = record.get("revisions") or {}
-    return " and ".join(f"{name} {number}" for name, number in sorted(revisions.items())) or "first"
+    """Return the revisions of dataset, method and protocol. Those of settings differ with their values."""
+    found = [(name, n) for name, n in sorted((record.get("revisions") or {}).items()) if name in REVISED]
+    return " and ".join(f"{name} {number}" for name, number in found) or "first"
 
 
 def given_before(config: dict[str, Any]) -> list[str]:

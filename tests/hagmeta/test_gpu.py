@@ -23,7 +23,7 @@ from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.meta_training import EPISODES
 from hagmeta.phases.readout import ReadOut
 from hagmeta.pipeline import Member, prepare, prepare_members, pretrain, run
-from tests.hagmeta.test_features import KINDS, ONE_OF_EACH_KIND, with_features
+from tests.hagmeta.test_feature_kinds import KINDS, ONE_OF_EACH_KIND, with_features
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 Small = Callable[..., RunConfig]

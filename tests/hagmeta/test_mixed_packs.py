@@ -88,7 +88,7 @@ def lived(members: list[Member], dataset: Dataset) -> list[Any]:
     context = prepare_members([(resolve(config), seed) for config, seed in members], dataset, CPU)
     pack = pretrain(context, None, no_progress)
     evaluators, validation = live(context, pack)
-    made = [(vars(e.predictions), e.diagnostics()) for e in evaluators]
+    made = [(dict(vars(e.predictions)), e.diagnostics()) for e in evaluators]
     states = [{name: value.numpy() for name, value in state.items()} for state in pack.states()]
     return list(zip(states, made, validation, strict=True))
 
@@ -103,6 +103,8 @@ def assert_same(given: Any, expected: Any) -> None:
         np.testing.assert_equal(given, expected)
         return
     (state, (predictions, _), validation), (known, (theirs, _), scores) = given, expected
+    for one, other in zip(predictions.pop("confidence"), theirs.pop("confidence"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-4)
     np.testing.assert_equal((predictions, validation), (theirs, scores))
     for name, value in state.items():
         if name not in ("encoder.bias", "encoder.second.bias"):

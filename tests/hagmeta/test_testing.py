@@ -190,8 +190,8 @@ class DiffersInAFloat(SgcRidge):
 
 def test_what_depends_on_the_settings_of_other_members_is_found() -> None:
     with pytest.raises(AssertionError, match=r"other values of ridge; store each number with .*hold"):
-        check_packs(DiffersInAFloat, features="propagated", smoothing=0.5)
-    check_packs("sgc-ridge", features="propagated", smoothing=0.5)
+        check_packs(DiffersInAFloat, features="propagated", logit_adjustment=0.5)
+    check_packs("sgc-ridge", features="propagated", logit_adjustment=0.5)
 
 
 @pytest.mark.parametrize(("difference", "is_rounding"), [(1e-4, True), (2e-4, False)])

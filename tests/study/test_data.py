@@ -68,7 +68,7 @@ def outcome(name: str) -> list[Any]:
         "checkpoints": str(home() / "checkpoints"),
         "metrics": [],
     }
-    records, _ = trial._run(spec, no_progress)
+    records, *_ = trial._run(spec, no_progress)
     return [(r["config_hash"], r["seed"], r["accuracy"], r["matrix"], r["validation"]) for r in records]
 
 
