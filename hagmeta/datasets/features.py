@@ -88,12 +88,13 @@ def as_matrix(values: Any, source: str, key: str) -> Any:
     if str(getattr(values, "layout", "torch.strided")) == "torch.strided":
         return as_array(values, source, key, dtype=float if hasattr(values, "columns") else None)
     values = values.detach().cpu().to_sparse_coo()
-    if values.is_floating_point():
-        values = values.float()  # half precision cannot be coalesced everywhere
     if values.dense_dim():
         raise UserError(f"{source}: {key!r} is a sparse tensor with dense dimensions; expected a matrix.")
-    rows, columns = values._indices().numpy()
-    return scipy.sparse.coo_array((values._values().numpy(), (rows, columns)), shape=tuple(values.shape))
+    # Half precision and booleans cannot be coalesced everywhere.
+    values = (values if values.is_complex() else values.float()).coalesce()
+    return scipy.sparse.coo_array(
+        (values.values().numpy(), values.indices().numpy()), shape=tuple(values.shape)
+    )
 
 
 def kind_of(features: Features) -> Kind:
