@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from analysis.archives import CURVES
 from analysis.comparable import Refusal, matching, refusal_of, why_not
 from analysis.cost import charged
 from analysis.frame import Gathered, Panel, Results, gather, results_of
 from analysis.inference import AHEAD, MARGIN, Difference, Family, families
 from analysis.labels import compares_methods, named_by_method
-from analysis.references import CURVES, DEFAULTS, References, as_results, read_references
+from analysis.references import DEFAULTS, References, as_results, read_references
 from analysis.statistics import adjusted_means, ranks_of
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import OpenRecord

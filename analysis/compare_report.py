@@ -94,10 +94,11 @@ def _as_text(pasted: Pasted) -> str:
 
 def facts(placed: Placed) -> list[Fact]:
     """Return the facts at the top of the page."""
-    header, standings = placed.references.header, placed.standings
+    standings = placed.standings
     methods = len(set().union(*(each.rivals for each in standings)))
     seeds = sorted({each.lead.seeds for each in standings})
-    commits = {each["commit"][:12] for each in header["environments"] if each["commit"]}
+    theirs = placed.references.of(placed.kind, [each.dataset for each in standings])
+    commits = {record["environment"]["commit"][:12] for record in theirs}
     tests = ""
     if placed.tests.total:
         tests = (
@@ -112,7 +113,6 @@ def facts(placed: Placed) -> list[Fact]:
         Fact("accuracy", placed.results.metric),
         Fact("how they were run", about_references(placed)),
         Fact("tests", tests),
-        Fact("made by", header["command"]),
         Fact("commit of the references", ", ".join(sorted(commits))),
     ]
     return [fact for fact in found if fact.value]

@@ -168,7 +168,7 @@ def graph_table(standing: Standing) -> Table:
 def about_references(placed: Placed) -> str:
     """Return how the references were configured."""
     if placed.kind == TUNED:
-        searches = " ".join(f"{each.rstrip('.')}." for each in placed.references.header["searches"])
+        searches = " ".join(f"{each.rstrip('.')}." for each in placed.references.searches)
         return (
             f"The references were tuned for each graph by a search on validation streams. {searches}".strip()
         )

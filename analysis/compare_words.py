@@ -140,7 +140,7 @@ def citations(placed: Placed, label: str) -> list[str]:
 
 def _citation(placed: Placed, method: str) -> str:
     """Return the citation of a reference, or an empty string."""
-    for each in placed.references.header["configurations"]:
+    for each in placed.references.records:
         if each["config"]["method"] == method:
             return str(each["traits"].get("citation", ""))
     return ""

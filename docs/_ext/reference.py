@@ -248,8 +248,7 @@ def reference_table() -> str:
     for dataset, own in tasks(found.records):
         config = own[0]["config"]
         counts = [
-            str(len({record["config"]["method"] for record in own if kind in record["kinds"]}))
-            for kind in KINDS
+            str(len({record["config"]["method"] for record in found.of(kind, [dataset])})) for kind in KINDS
         ]
         task = f"{config['n_way']}-way {config['k_shot']}-shot"
         rows.append([_code(dataset), task, *counts, spanned(sorted({record["seed"] for record in own}))])

@@ -23,7 +23,7 @@ from analysis.compare_words import citations, landing, paragraph, sentences
 from analysis.references import DEFAULTS, References, read_references
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import config_hash
-from study.build_references import build
+from study import archive
 from study.carry_out import compare_with_references
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
@@ -65,13 +65,15 @@ def references(folder: Path) -> References:
     """Three methods on a small graph, ten seeds, as if their settings were the defaults."""
     for method in METHODS:
         hagmeta.run(method, GRAPH, seeds=10, **TASK).save(folder / "tuned")
-    (folder / "tuned" / "best.yaml").write_text("cases: []\n")
-    path = folder / "references.npz"
-    path.write_bytes(build([folder / "tuned"])[0])
-    found = read_references(path)
-    for each in found.header["configurations"]:
-        each["kinds"] = ["defaults"]
-    return found
+    return stored(folder / "tuned", folder / "archives", "defaults")
+
+
+def stored(study: Path, folder: Path, kind: str) -> References:
+    """Return the runs of a study as references."""
+    folder.mkdir()
+    about = ["--title", "t", "--code", "2026-01-01", "--command", "c", "--commit", "abc", "--kind", kind]
+    assert archive.main(["all-1", str(study), *about, "--out", str(folder)]) == 0
+    return read_references(folder)
 
 
 @pytest.fixture(scope="module")
@@ -320,9 +322,8 @@ def test_six_graphs_have_ratings(own: Callable[..., Path], folder: Path, tmp_pat
         graph = {"dataset": GRAPH.replace("300", str(300 + number))}
         changed(folder / "tuned", tmp_path / "tuned", graph, data=str(number) * 64)
         changed(own("Poor", POOR), tmp_path / "mine", graph, data=str(number) * 64)
-    (tmp_path / "tuned" / "best.yaml").write_text("cases: []\n")
-    (tmp_path / "six.npz").write_bytes(build([tmp_path / "tuned"])[0])
-    placed = place([tmp_path / "mine"], kind="tuned", references=read_references(tmp_path / "six.npz"))
+    references = stored(tmp_path / "tuned", tmp_path / "archives", "tuned")
+    placed = place([tmp_path / "mine"], kind="tuned", references=references)
     tables = {table.name: table for table in compare_tables(placed)}
     assert [row[0].text for row in tables["over-datasets"].rows][-1] == "Poor"
     assert len(tables["landing-poor"].rows) == 6

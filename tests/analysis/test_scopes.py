@@ -28,7 +28,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.records import OpenRecord, Record, config_hash
 from hagmeta.common.scopes import BEFORE
 from hagmeta.config import SETTINGS, RunConfig, resolve
-from study import build_references
+from study import archive
 from tests.analysis.conftest import about, figures
 
 Write = Callable[..., Path]
@@ -200,7 +200,7 @@ def test_references_of_one_graph_have_one_task(key: str) -> None:
         for seed, (values, method) in enumerate([(first, "sgc-ncm"), (second, "sgc-ridge")])
     ]
     with pytest.raises(UserError, match=r"debian: .* is .* and .*; references need one task per graph"):
-        build_references._check_tasks(records)
+        archive.check_tasks(records)
 
 
 def test_methods_under_different_labels_are_not_compared(tmp_path: Path) -> None:

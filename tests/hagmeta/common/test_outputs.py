@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.references import PATH
 from hagmeta import Learner
 from hagmeta.__main__ import RECORDS, main, write_json
 from hagmeta.common.errors import UserError
@@ -21,7 +20,6 @@ from hagmeta.datasets.command import GRAPH, PAGE
 from hagmeta.datasets.page import render
 from hagmeta.learner.command import PREDICTIONS
 from hagmeta.learner.storage import LEARNER
-from study.build_references import REFERENCES
 from tests.hagmeta.learner.playing import clear_graph
 
 NOTE = Kind("a note", lambda path: path.read_bytes().startswith(b"note"))
@@ -71,7 +69,6 @@ def test_own_files_are_recognised(tmp_path: Path) -> None:
     assert RECORDS.recognises(path)
     path.write_text(render([], "hagmeta datasets"))
     assert PAGE.recognises(path)
-    assert REFERENCES.recognises(PATH)
 
 
 @pytest.mark.parametrize("kind", [GRAPH, LEARNER, PAGE, PREDICTIONS, RECORDS])
