@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class References:
             if datasets is None or record["config"]["dataset"] in datasets
         ]
 
-    @property
+    @cached_property
     def records(self) -> list[OpenRecord]:
         """Return the records of all kinds; those of several kinds once."""
         both = [pair for pairs in self.by_kind.values() for pair in pairs]
@@ -72,6 +73,10 @@ class References:
         """Return the commands that made the results."""
         return list(dict.fromkeys(line for each in self.archives for line in each.header["commands"]))
 
+    @cached_property
+    def _orders(self) -> Mapping[tuple[str, int], tuple[Mapping[str, Any], list[int]]]:
+        return {(r["config"]["dataset"], r["seed"]): (r["config"], r["classes_met"]) for r in self.records}
+
     def answers(self, dataset: str, key: RunKey) -> dict[str, np.ndarray] | None:
         """Return queries, predictions and true classes of a run at the last session, or None."""
         for archive in reversed(self.archives):
@@ -87,8 +92,7 @@ class References:
 
     def known(self, dataset: str, seed: int) -> frozenset[int]:
         """Return the classes that are known at session 0."""
-        record = next(r for r in self.records if (r["config"]["dataset"], r["seed"]) == (dataset, seed))
-        config, met = record["config"], record["classes_met"]
+        config, met = self._orders[dataset, seed]
         return frozenset(met[: len(met) - config["sessions"] * config["n_way"]])
 
 

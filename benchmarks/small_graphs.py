@@ -3,7 +3,7 @@
     python benchmarks/small_graphs.py
 
 Makes debian-small.npz, metamath-small.npz and wordnet-small.npz in the current folder, for
-docs/results/regimes.yaml.
+archives/regimes.yaml.
 """
 
 from __future__ import annotations

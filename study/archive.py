@@ -3,8 +3,8 @@
     python -m study.archive NAME STUDY [STUDY ...] --title TEXT --code DATE --command TEXT
 
 The file has the configurations, seeds and metrics by session of all test runs without leaks, and the
-predictions of the last session. The same folders give the same bytes. An archive is never overwritten: results
-of a later revision get an archive of their own.
+predictions of the last session. The same folders give the same bytes. An archive is never overwritten:
+results of a later revision get an archive of their own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,8 @@ def write_archive(path: Path, about: Mapping[str, Any], sources: Sequence[Source
     header, arrays = _columns(records)
     header["predicted"], predicted, missing = _predictions(sources)
     content = _file({**header, **about, "format": FORMAT, "hagmeta": __version__}, {**arrays, **predicted})
-    with writing("--out", path), written_whole(path) as partial:
-        partial.write_bytes(content)
+    with writing("--out", path), written_whole(path) as unfinished:
+        unfinished.write_bytes(content)
     return [f"no predictions of the last session: {missing} of {len(sources)} runs"] * (missing > 0)
 
 
@@ -105,9 +106,13 @@ def _sources(gathered: Gathered, without: Sequence[str], commit: str | None) -> 
             raise UserError(f"{path}: its code is unknown; give its --commit.")
         file = StudyFolder(path.parents[2]).predictions_of((record["config_hash"], record["seed"]))
         if not {record["config"]["dataset"], "all"}.isdisjoint(without) or not file.exists():
-            yield record | {"environment": environment}, lambda: None
+            yield record | {"environment": environment}, _nothing
         else:
-            yield record | {"environment": environment}, lambda file=file: _last_session(file)
+            yield record | {"environment": environment}, partial(_last_session, file)
+
+
+def _nothing() -> None:
+    return None
 
 
 def _last_session(path: Path) -> Answers:

@@ -45,7 +45,7 @@ def test_no_phrase_that_needs_a_second_look() -> None:
 
 
 def test_the_readme_is_one_screen() -> None:
-    text = README.read_text()
+    text = re.sub(r"<!--.*?-->", "", README.read_text())  # marks of stored values are not shown
     assert len(text.splitlines()) <= 120
     assert len(text.split()) <= 900
 

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import reference
+import stored_results
 from sphinx.application import Sphinx
 
 MARK = re.compile(r"^<!-- generate: (?P<name>[\w-]+)(?: (?P<argument>.+?))? -->$", re.MULTILINE)
@@ -13,14 +14,15 @@ MARK = re.compile(r"^<!-- generate: (?P<name>[\w-]+)(?: (?P<argument>.+?))? -->$
 
 def expanded(page: str) -> str:
     """Return the text of a page with every mark replaced by what it names."""
-    return MARK.sub(lambda mark: GENERATORS[mark["name"]](*filter(None, [mark["argument"]])), page)
+    made = MARK.sub(lambda mark: GENERATORS[mark["name"]](*filter(None, [mark["argument"]])), page)
+    return stored_results.VALUE.sub(lambda mark: stored_results.value(mark["argument"]), made)
 
 
-GENERATORS = reference.GENERATORS
+GENERATORS = {**reference.GENERATORS, "results": stored_results.results, "archives": stored_results.archives}
 
 
 def _on_source_read(app: Sphinx, name: str, source: list[str]) -> None:
-    if MARK.search(source[0]):
+    if MARK.search(source[0]) or stored_results.VALUE.search(source[0]):
         app.env.metadata[name]["generated"] = True
     source[0] = expanded(source[0])
 

@@ -200,7 +200,7 @@ def test_archives_without_a_kind_are_no_references(study: Path, tmp_path: Path) 
 
 
 def test_unknown_archives_are_named() -> None:
-    with pytest.raises(UserError, match="unknown archive 'planned'.*planned-tuned"):
+    with pytest.raises(UserError, match=r"unknown archive 'planned'.*planned-tuned"):
         archive_of("planned")
 
 
