@@ -20,7 +20,7 @@ from study.options import read_options
 from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("hagmeta", "study", "analysis", "search_spaces")
+FOLDERS = ("hagmeta", "study", "analysis", "search_spaces", "archives")
 GRAPH = "synthetic:nodes=401,edges=1500,features=60,classes=10,seed=1"
 SPACE = f"""
 description: one tiny configuration
