@@ -599,7 +599,7 @@ def _tables(
             curves.setdefault(key, []).extend(values)
     runs = pd.DataFrame(rows)
     # Selecting rows is slow with many string columns; columns of objects share one block.
-    runs = runs.astype(dict.fromkeys(runs.select_dtypes("str"), object)).copy()
+    runs = runs.astype(dict.fromkeys([name for name in runs if runs[name].dtype == "str"], object)).copy()
     runs.columns = runs.columns.astype(object)
     runs = labelled(runs, naming(keys, runs["study"], searches), scopes)
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]

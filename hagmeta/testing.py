@@ -17,9 +17,10 @@ first.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,9 @@ Reference = str | type[Method]
 Answers = list[list[np.ndarray]]  # by seed and session
 
 
-def check_no_leak(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
+def check_no_leak(
+    method: Reference, *, dataset: Dataset | None = None, base: Base | None = None, **settings: Any
+) -> None:
     """Check that hidden information does not change parameters or predictions, bit for bit.
 
     The check replaces labels of test nodes and of unlabelled nodes of new classes. Then it replaces features
@@ -96,14 +99,14 @@ def check_no_leak(method: Reference, *, dataset: Dataset | None = None, **settin
     Args:
         method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
         dataset: The graph to run on. The default is a small random graph.
+        base: Runs that the checks of a method share. The default is to run again.
         **settings: Settings of the run, such as ``classes`` and ``n_way`` for your graph.
 
     Raises:
         AssertionError: The method leaks. The message names the difference.
     """
-    dataset, config = _prepared(method, dataset, settings)
-    context = prepare(config, [SEED], dataset, CPU)
-    pack, answers = live(context)
+    base = base or Base(method, dataset, settings)
+    dataset, context, (pack, answers) = base.dataset, base.context, base.lived
 
     others = with_other_labels(context, "permuted")
     with _labels_in_place(dataset, others.scenarios[0].labels):
@@ -124,24 +127,28 @@ def check_no_leak(method: Reference, *, dataset: Dataset | None = None, **settin
     _report(method, found, "when features and edges of nodes that arrive later are replaced")
 
 
-def check_deterministic(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
+def check_deterministic(
+    method: Reference, *, dataset: Dataset | None = None, base: Base | None = None, **settings: Any
+) -> None:
     """Check that two runs with the same seed give the same record, bit for bit.
 
     Args:
         method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
         dataset: The graph to run on. The default is a small random graph.
+        base: Runs that the checks of a method share. The default is to run again.
         **settings: Settings of the run.
 
     Raises:
         AssertionError: The records differ. The message names the keys.
     """
-    dataset, config = _prepared(method, dataset, settings)
-    first, second = (results(config, [SEED], dataset)[SEED] for _ in range(2))
-    found = _unequal(first, second)
+    base = base or Base(method, dataset, settings)
+    found = _unequal(base.record, results(base.config, [SEED], base.dataset)[SEED])
     _report(method, found, "when the same seed runs again; seed every random number that it draws")
 
 
-def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
+def check_packs(
+    method: Reference, *, dataset: Dataset | None = None, base: Base | None = None, **settings: Any
+) -> None:
     """Check that the record of a seed does not depend on the other members of its pack.
 
     These are other seeds, and other values of the settings that the method lists in `differs`. Records are
@@ -150,13 +157,15 @@ def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings
     Args:
         method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
         dataset: The graph to run on. The default is a small random graph.
+        base: Runs that the checks of a method share. The default is to run again.
         **settings: Settings of the run.
 
     Raises:
         AssertionError: The records differ. The message names the keys.
     """
-    dataset, config = _prepared(method, dataset, settings)
-    alone, packed = (results(config, seeds, dataset)[SEED] for seeds in ([SEED], PACK))
+    base = base or Base(method, dataset, settings)
+    dataset, config, alone = base.dataset, base.config, base.record
+    packed = results(config, PACK, dataset)[SEED]
     why = (
         f"when seed {SEED} runs in a pack with others; predict each query from its own row, "
         "because other rows of queries may be padding"
@@ -180,21 +189,24 @@ def check_packs(method: Reference, *, dataset: Dataset | None = None, **settings
         _report(method, _unequal(alone, _timeless(record), PACKED), why)
 
 
-def check_plain(method: Reference, *, dataset: Dataset | None = None, **settings: Any) -> None:
+def check_plain(
+    method: Reference, *, dataset: Dataset | None = None, base: Base | None = None, **settings: Any
+) -> None:
     """Check that plain mode works and matches the packed run up to rounding.
 
     Args:
         method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
         dataset: The graph to run on. The default is a small random graph.
+        base: Runs that the checks of a method share. The default is to run again.
         **settings: Settings of the run.
 
     Raises:
         AssertionError: Plain mode fails, or its parameters or predictions differ.
     """
-    dataset, config = _prepared(method, dataset, settings)
-    packed, answers = live(prepare(config, [SEED], dataset, CPU))
+    base = base or Base(method, dataset, settings)
+    packed, answers = base.lived
     try:
-        plain, plain_answers = live(prepare(config, [SEED], dataset, CPU, plain=True))
+        plain, plain_answers = live(prepare(base.config, [SEED], base.dataset, CPU, plain=True))
     except Exception as error:
         raise AssertionError(f"{_shown(method)} fails in plain mode: {error!r}") from error
     found = _beyond_rounding(packed, plain) or _changed(answers, plain_answers, share=ACCURACY)
@@ -215,8 +227,9 @@ def check_method(method: Reference, *, dataset: Dataset | None = None, **setting
     Raises:
         AssertionError: A check fails. The message names the difference.
     """
+    base = Base(method, dataset, settings)
     for check in CHECKS:
-        check(method, dataset=dataset, **settings)
+        check(method, base=base)
 
 
 def parametrize_with_checks(methods: Sequence[Reference]) -> Any:
@@ -231,11 +244,49 @@ def parametrize_with_checks(methods: Sequence[Reference]) -> Any:
     import pytest  # not needed by the commands, so it is not a dependency of the package
 
     pairs = [
-        pytest.param(method, check, id=f"{_shown(method)}-{check.__name__}")
+        pytest.param(method, partial(_checked, check, base), id=f"{_shown(method)}-{check.__name__}")
         for method in methods
+        for base in [Base(method, None, {})]
         for check in CHECKS
     ]
     return pytest.mark.parametrize(("method", "check"), pairs)
+
+
+def _checked(check: Callable[..., None], base: Base, method: Reference, **changes: Any) -> None:
+    """Run a check on shared runs, unless the test asks for another graph or other settings."""
+    check(method, **(changes or {"base": base}))
+
+
+class Base:
+    """The runs of a method alone, with one seed, on which its checks are based. They start when needed."""
+
+    def __init__(self, method: Reference, dataset: Dataset | None, settings: dict[str, Any]) -> None:
+        """Name the method, its graph and its settings."""
+        self._given = method, dataset, settings
+
+    @cached_property
+    def _prepared(self) -> tuple[Dataset, RunConfig]:
+        return _prepared(*self._given)
+
+    @property
+    def dataset(self) -> Dataset:
+        return self._prepared[0]
+
+    @property
+    def config(self) -> RunConfig:
+        return self._prepared[1]
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        return results(self.config, [SEED], self.dataset)[SEED]
+
+    @cached_property
+    def context(self) -> Context:
+        return prepare(self.config, [SEED], self.dataset, CPU)
+
+    @cached_property
+    def lived(self) -> tuple[Pack, Answers]:
+        return live(self.context)
 
 
 def live(context: Context) -> tuple[Pack, Answers]:

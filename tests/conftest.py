@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -25,3 +26,10 @@ def no_plug_in_stays() -> Iterator[None]:
                 del registry[identity]
     if "hagmeta.common.plugins" in sys.modules:
         sys.modules["hagmeta.common.plugins"]._loaded.clear()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def signals_are_not_ignored() -> None:
+    """As in a terminal, wherever the tests run: studies ignore what nohup or a background job does."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

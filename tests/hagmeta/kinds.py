@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from hagmeta.methods import METHODS
-from hagmeta.methods import parts as parts_module
-from hagmeta.methods.base import MetaTraining, Method, SessionLearning
 
-PARTS = [part for part in vars(parts_module).values() if isinstance(part, type) and issubclass(part, Method)]
+# How they learn in training and in sessions. test_contract.py has all methods under the default protocol.
+KINDS = ("hag-meta", "er-gnn", "sgc-lda", "posterior-means")
 
 
-def one_of_each_kind(
-    methods: Iterable[str] = METHODS, also: Callable[[str], Iterable[Any]] = lambda name: ()
-) -> list[Any]:
-    """Return `methods` as parameters of a test. Those that show nothing new to the phases are marked as slow.
-
-    The phases see when a method learns and from what, whether its encoder is frozen, whether it is an oracle,
-    and which extra steps it has. Each of these comes at least once in methods that are not slow, and so does
-    all that `also` names of a method. These are few: first the method that shows most, then the one that adds
-    most to it, and so on.
-    """
-    shown = {name: _shown(METHODS[name]) | set(also(name)) for name in methods}
-    left, quick = set[Any]().union(*shown.values()), set()
-    while left:
-        most = max(shown, key=lambda name: len(shown[name] & left))
-        quick.add(most)
-        left -= shown[most]
-    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in shown]
+def one_of_each_kind(methods: Iterable[str] = METHODS, *, kinds: Collection[str] = KINDS) -> list[Any]:
+    """Return `methods` as parameters of a test; all but those of `kinds` are slow."""
+    return [pytest.param(name, marks=() if name in kinds else pytest.mark.slow) for name in methods]
 
 
 def each_once(methods: Sequence[str], values: Sequence[str], *, fully: Collection[str]) -> list[Any]:
@@ -45,11 +30,17 @@ def each_once(methods: Sequence[str], values: Sequence[str], *, fully: Collectio
     ]
 
 
-def _shown(method: type[Method]) -> set[Any]:
-    """Return what the phases see of a method."""
-    trained, learns = method.meta_training, method.session_learning
-    untrained, frozen = trained is MetaTraining.NONE, method.freezes_encoder
-    shown: set[Any] = {trained, learns, ("frozen", frozen), ("oracle", method.traits.oracle)}
-    shown.add(("frozen but trained", frozen and not untrained))
-    shown.add(("never learns", untrained and learns is SessionLearning.NONE))
-    return shown | {part for part in PARTS if issubclass(method, part)}
+def kinds_with(
+    values: Iterable[str], *, fully: Collection[str] = ("hag-meta",), methods: Iterable[str] = METHODS
+) -> list[Any]:
+    """Return all pairs as parameters of a test.
+
+    One of each kind comes with the first value, and those of `fully` with each value. Other pairs are slow.
+    """
+    first, *others = values
+    quick = {(method, first) for method in KINDS} | {(method, value) for method in fully for value in others}
+    return [
+        pytest.param(method, value, marks=() if (method, value) in quick else pytest.mark.slow)
+        for method in methods
+        for value in (first, *others)
+    ]

@@ -29,6 +29,7 @@ from tests.waiting import HANG
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 TASK: dict[str, Any] = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3}
 PLAIN: dict[str, Any] = {**TASK, "features": "propagated"}  # nothing to pre-train
+QUICK_FROZEN: dict[str, Any] = {**TASK, "pretrain_epochs": 2}
 QUICK: dict[str, Any] = {**TASK, "pretrain_epochs": 2, "episodes": 2, "finetune_steps": 1}
 
 
@@ -179,10 +180,12 @@ def test_a_run_config_of_another_graph_is_refused() -> None:
 
 def test_the_cache_may_be_a_text_or_a_path(tmp_path: Path, home: Path) -> None:
     for cache in (str(tmp_path / "one"), tmp_path / "two", True):
-        hagmeta.run("hag-meta", GRAPH, seeds=1, cache=cache, **QUICK)
+        hagmeta.run("frozen", GRAPH, seeds=1, cache=cache, **QUICK_FROZEN)
     for folder in (tmp_path / "one", tmp_path / "two", home / "pretrained"):
         assert any(folder.rglob("*"))
-    one, two = (hagmeta.run("hag-meta", GRAPH, seeds=1, cache=c, **QUICK) for c in (tmp_path / "one", False))
+    one, two = (
+        hagmeta.run("frozen", GRAPH, seeds=1, cache=c, **QUICK_FROZEN) for c in (tmp_path / "one", False)
+    )
     assert one.records[0]["accuracy"] == two.records[0]["accuracy"]
 
 
@@ -236,7 +239,14 @@ def test_episodes_are_expected_of_methods_that_are_meta_trained() -> None:
     assert episodes(method="hag-meta", gpil=False) == episodes(method="frozen") == 0
 
 
-@pytest.mark.parametrize("phase", ["pre-train", "meta-train", "test"])
+@pytest.mark.parametrize(
+    "phase",
+    [
+        pytest.param("pre-train", marks=pytest.mark.slow),
+        "meta-train",
+        pytest.param("test", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_leaves_nothing_half_written(phase: str, home: Path) -> None:
     def interrupt(now: str, *_: Any) -> None:
         if now == phase:
@@ -253,6 +263,7 @@ def test_an_interrupt_leaves_nothing_half_written(phase: str, home: Path) -> Non
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_call_and_keeps_earlier_results() -> None:
     code = f"""
 import hagmeta

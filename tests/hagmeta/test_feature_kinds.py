@@ -15,6 +15,7 @@ from hagmeta import datasets, testing
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.testing import GRAPH, TASK, check_no_leak, check_packs, check_plain
+from tests.hagmeta.kinds import each_once
 
 ONE_OF_EACH_KIND = ("sgc-lda", "posterior-means", "hag-meta", "er-gnn", "frozen")
 KINDS = ("counts", "sparse reals", "100 dense columns", "768 dense columns", "3000 dense columns")
@@ -49,8 +50,7 @@ def check_on(check: Callable[..., None], method: str, kind: str) -> None:
     check(method, dataset=dataset, **TASK)
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
-@pytest.mark.parametrize("method", ONE_OF_EACH_KIND)
+@pytest.mark.parametrize(("method", "kind"), each_once(ONE_OF_EACH_KIND, KINDS[1:], fully=[]))
 def test_method_learns_nothing_hidden_from_features_of_any_kind(method: str, kind: str) -> None:
     check_on(check_no_leak, method, kind)
 

@@ -111,16 +111,14 @@ def assert_same(given: Any, expected: Any) -> None:
             np.testing.assert_allclose(value, known[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    "method", one_of_each_kind(also=lambda method: may_differ(resolve(RunConfig(method=method))))
-)
+@pytest.mark.parametrize("method", one_of_each_kind(kinds=("hag-meta", "er-gnn", "posterior-means")))
 def test_a_member_is_the_same_to_the_bit_in_a_mixed_pack_and_in_one_of_seeds(
     tiny_graph: Dataset, tiny: Tiny, method: str
 ) -> None:
     members = mixed(tiny(method=method, pretrain_epochs=3, episodes=2))
     assert len({config.hash() for config, _ in members}) == 3
     together = lived(members, tiny_graph)
-    place = 2  # not the first, whose values the others would have if they had not their own
+    place = 2  # not the first, as below
     # At the same place of a pack, because the last few numbers of an array may be rounded differently.
     of_seeds = lived([(members[place][0], seed) for seed in SEEDS], tiny_graph)
     assert_same(together[place], of_seeds[place])
@@ -129,9 +127,9 @@ def test_a_member_is_the_same_to_the_bit_in_a_mixed_pack_and_in_one_of_seeds(
 @pytest.mark.parametrize(
     "case",
     [
-        {"encoder": "mlp", "protocol": "released", "tla_gradients": "summed"},
+        pytest.param({"encoder": "mlp", "protocol": "released"}, marks=pytest.mark.slow),
         {"encoder": "sage", "inputs": "svd", "rehearsal": "none"},
-        {"encoder": "sgc", "tla_vectors": "relu", "self_training": 2, "prior": "estimated"},
+        {"encoder": "sgc", "self_training": 2, "prior": "estimated"},
     ],
     ids=lambda case: case["encoder"],
 )
@@ -140,8 +138,8 @@ def test_so_it_is_with_other_encoders_and_protocols(
 ) -> None:
     members = mixed(tiny(episodes=2, **case))
     together = lived(members, tiny_graph)
-    for place, (config, _) in enumerate(members):
-        of_seeds = lived([(config, seed) for seed in SEEDS], tiny_graph)
+    for place in (1, 2):  # not the first, whose values the others would have if they had not their own
+        of_seeds = lived([(members[place][0], seed) for seed in SEEDS], tiny_graph)
         assert_same(together[place], of_seeds[place])
 
 

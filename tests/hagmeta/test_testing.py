@@ -28,7 +28,6 @@ from hagmeta.testing import (
     check_no_leak,
     check_packs,
     check_plain,
-    parametrize_with_checks,
 )
 
 LABELS = np.zeros(0, dtype=np.int64)  # those of the graph that is checked, as a method might keep them
@@ -124,9 +123,8 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Dataset:
     return graph
 
 
-@parametrize_with_checks(["hag-meta", "sgc-lda", Shifted])
-def test_an_honest_method_passes(method: Any, check: Any) -> None:
-    check(method)
+def test_an_honest_method_passes() -> None:
+    check_method(Shifted)
 
 
 def test_labels_are_as_they_were_after_a_check(graph: Dataset) -> None:
@@ -152,8 +150,6 @@ def test_labels_are_as_they_were_after_a_check(graph: Dataset) -> None:
 def test_a_leak_is_found(graph: Dataset, method: type[Method], words: str) -> None:
     with pytest.raises(AssertionError, match=f"{method.__name__}: .*{words}"):
         check_no_leak(method, dataset=graph, **TASK)
-    check_deterministic(method, dataset=graph, **TASK)
-    check_packs(method, dataset=graph, **TASK)
 
 
 def test_a_protocol_that_leaks_is_found() -> None:

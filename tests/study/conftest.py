@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import HANG
-
-
-@pytest.fixture(autouse=True, scope="session")
-def signals_are_not_ignored() -> None:
-    """As in a terminal, wherever the tests run: studies ignore what nohup or a background job does."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -22,6 +22,8 @@ from ray.autoscaler.tags import (  # noqa: E402
     TAG_RAY_USER_NODE_TYPE,
 )
 
+pytestmark = pytest.mark.slow  # a minute
+
 ROOT = Path(__file__).parents[2]
 REGION = "us-west-2"
 IMAGE = "ami-0123456789abcdef0"

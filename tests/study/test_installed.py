@@ -96,6 +96,7 @@ def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
     assert f"hagmeta-{hagmeta.__version__}-" in wheel.name
 
 
+@pytest.mark.slow
 def test_embedded_data_and_search_spaces_are_found(run: Run, tmp_path: Path) -> None:
     short = ("--method", "frozen", "--set", "pretrain_epochs=2", "--seeds", "1", "--device", "cpu")
     run("hagmeta", *short, "--json", "records.json")

@@ -677,7 +677,7 @@ def mutated_tree(tree: Any, rng: random.Random) -> Any:
     return others | rng.choice([*changes, changes[2], changes[2]])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(SMALLER), seed=st.integers(0, 2**32), structural=st.booleans())
 def test_mutated_files_give_a_space_or_one_line(
     tmp_path: Path, name: str, seed: int, structural: bool

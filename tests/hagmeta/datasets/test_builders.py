@@ -489,6 +489,7 @@ npz.save(Path(out), build[name](*texts))
         ("wordnet", [NOUNS, VERBS, ADJECTIVES]),
     ],
 )
+@pytest.mark.slow
 def test_equal_bytes_whatever_the_order_of_sets(name: str, texts: list[str], tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):

@@ -66,7 +66,7 @@ def test_what_is_prepared_is_what_was_read(name: str, tmp_path: Path) -> None:
             assert ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("name", [WORDS, DENSE])
+@pytest.mark.parametrize("name", [WORDS, pytest.param(DENSE, marks=pytest.mark.slow)])
 def test_a_run_is_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
     config = RunConfig(
         dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=10, episodes=4, finetune_steps=2
@@ -99,6 +99,7 @@ def test_arrays_are_mapped_and_a_graph_takes_them_so(name: str, tmp_path: Path) 
     assert before == {path: path.read_bytes() for path in folders(tmp_path)[0].iterdir()}
 
 
+@pytest.mark.slow
 def test_processes_that_come_first_together_prepare_once(tmp_path: Path) -> None:
     program = """
 print("ready", flush=True)
@@ -118,7 +119,9 @@ print(datasets.fingerprint(datasets.load(sys.argv[1], Path(sys.argv[2]))))
     assert len(folders(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("array", [3, 99])  # while it is written; when all is there but the rename
+@pytest.mark.parametrize(
+    "array", [3, pytest.param(99, marks=pytest.mark.slow)]
+)  # while it is written; when all is there but the rename
 def test_what_a_killed_process_leaves_is_not_believed(array: int, tmp_path: Path) -> None:
     program = f"""
 import numpy, pathlib, signal

@@ -72,8 +72,8 @@ def expect_counts_of(graph: Dataset, name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("coauthor-cs", "coauthor-cs"),
-        ("amazon-computers", "amazon-computers"),
+        pytest.param("coauthor-cs", "coauthor-cs", marks=pytest.mark.slow),
+        pytest.param("amazon-computers", "amazon-computers", marks=pytest.mark.slow),
         ("cora-ml", "cora-ml-geometer"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hagmeta.__main__ import main
 from hagmeta.config import RunConfig
 from study import space
 from tests.waiting import HANG
@@ -32,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cosine_mean.py").write_text(f"{WITH_SETTINGS}\n{steps}")
     (tmp_path / "test_cosine_mean.py").write_text(TEST)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
     return tmp_path
 
 
@@ -47,7 +49,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def record_of(folder: Path, *arguments: str) -> Any:
     words = [*SMALL.split(), "--set", "pretrain_epochs=2", "--json", "records.json", *arguments]
-    run(folder, "hagmeta", *words)
+    assert main(words) == 0
     (record,) = json.loads((folder / "records.json").read_text())
     return record
 
@@ -60,11 +62,17 @@ def test_ten_lines_are_a_method(folder: Path) -> None:
     assert "hagmeta.run" in IN_PYTHON
 
 
-def test_the_settings_and_the_title_of_the_page_are_recorded(folder: Path) -> None:
+def test_the_settings_and_the_title_of_the_page_are_recorded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     record = record_of(folder, "--method", "cosine_mean.py:CosineMean", "--set", "cosine_start=5")
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
     assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
-    shown = run(folder, "hagmeta", "--method", "cosine_mean.py:CosineMean", "--help").stdout
+    monkeypatch.setenv("COLUMNS", "80")
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["--method", "cosine_mean.py:CosineMean", "--help"])
+    shown = capsys.readouterr().out
     assert re.search(
         r"settings of CosineMean:\n  cosine_start +scale of the logits before\s+training \[10\.0\]", shown
     )

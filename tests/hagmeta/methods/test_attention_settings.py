@@ -30,6 +30,7 @@ Tiny = Callable[..., RunConfig]
 NLA = ("softmax", "share", "plain", "permuted", "degree", "oracle")
 TLA = ("learnt", "uniform", "stopped", "flipped", "sizes")
 VARIANTS = [{"nla_weights": form} for form in NLA[1:]] + [{"tla_weights": form} for form in TLA[1:]]
+QUICK = [VARIANTS[0], VARIANTS[4], VARIANTS[5]]
 VARIANTS += [{"nla_rate": 0.05}, {"nla_decay": 0.0}, {"nla_rate": 0.0005, "nla_decay": 0.1}]
 
 
@@ -68,7 +69,11 @@ def usual() -> dict[str, Parameters]:
     return {}
 
 
-@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in VARIANTS],
+    ids=str,
+)
 def test_every_setting_makes_another_run_alike_in_packs_and_in_plain_mode(
     tiny_graph: Dataset, tiny: Tiny, usual: dict[str, Parameters], changes: dict[str, Any]
 ) -> None:

@@ -74,8 +74,9 @@ def test_meta_training_passes_over_the_graph_once_for_each_setting(
     assert count(protocol="released", gpil=False) == 3
 
 
-@pytest.mark.parametrize("encoder", ["gcn", "gat"])
-@pytest.mark.parametrize("changes", [{}, {"val_classes": 2}, {"protocol": "released"}])
+@pytest.mark.parametrize(
+    ("encoder", "changes"), [("gat", {}), ("gcn", {"val_classes": 2}), ("gcn", {"protocol": "released"})]
+)
 def test_records_are_those_of_a_pass_in_every_step(
     dataset: Dataset, small: Small, encoder: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -334,12 +334,12 @@ def usual_answers() -> list[Any]:
 def test_every_part_counts(
     tiny_graph: Dataset, tiny: Tiny, usual_answers: list[Any], off: dict[str, float]
 ) -> None:
-    usual = {"method": "posterior-means", "finetune_steps": 20}
+    usual = {"method": "posterior-means", "finetune_steps": 6}
     usual_answers[:] = usual_answers or answers(tiny(**usual), tiny_graph)
     assert answers(tiny(**usual | off), tiny_graph) != usual_answers
 
 
-@pytest.mark.parametrize("features", ["both", "propagated"])  # the encoder learns, and there is none
+@pytest.mark.parametrize("features", ["both", pytest.param("propagated", marks=pytest.mark.slow)])
 def test_points_that_are_computed_again_are_the_same_to_the_bit(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, features: str
 ) -> None:

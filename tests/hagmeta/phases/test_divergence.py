@@ -51,7 +51,7 @@ def diverging(tiny: Tiny) -> Tiny:
     return make
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_diverged_seed_fails_and_others_keep_their_records(
     diverging: Tiny, tiny_graph: Dataset, plain: bool
 ) -> None:
@@ -91,6 +91,7 @@ def test_pack_without_a_finite_member_has_no_records(diverging: Tiny, tiny_graph
     assert error.value.failures == {0: REASON} and error.value.finished is None
 
 
+@pytest.mark.slow
 def test_diverged_run_is_found_after_every_interruption(
     diverging: Tiny, tiny_graph: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def test_an_svd_is_computed_once_and_what_is_read_is_what_was_computed(
         inputs([0, 1], cache)
 
 
+@pytest.mark.slow
 def test_two_processes_that_need_the_same_encoders_compute_them_once(tmp_path: Path) -> None:
     program = f"""
 import sys, torch

@@ -49,7 +49,7 @@ from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.scenario import Scenario, Stream
 from hagmeta.sparse.graph import Graph, View
-from tests.hagmeta.kinds import one_of_each_kind
+from tests.hagmeta.kinds import kinds_with
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -213,8 +213,7 @@ WAYS["without old labels"] = {"rehearsal": "none"}
 WAYS["re-weighted"] = {"smoothing": 0.5, "logit_adjustment": 1.0, "prior": "estimated"}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("method", one_of_each_kind())
+@pytest.mark.parametrize(("method", "way"), kinds_with(WAYS))
 def test_a_method_cannot_tell_when_a_node_arrived(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, way: str
 ) -> None:
@@ -230,7 +229,9 @@ def test_nor_where_nodes_arrive_in_all_sessions(
     check_arrival_is_not_used(tiny(method=method, protocol="growing"), tiny_graph, monkeypatch)
 
 
-@pytest.mark.parametrize("way", [{"rehearsal": "1"}, {"visibility": "whole"}], ids=str)
+@pytest.mark.parametrize(
+    "way", [{"rehearsal": "1"}, pytest.param({"visibility": "whole"}, marks=pytest.mark.slow)], ids=str
+)
 def test_nor_by_exemplars_or_by_the_encoder_of_session_0(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, way: dict[str, str]
 ) -> None:

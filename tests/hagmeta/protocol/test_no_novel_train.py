@@ -21,7 +21,7 @@ from hagmeta.protocol.scenario import TRAIN, Scenario, training_groups
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
 from hagmeta.testing import live, same_answers, same_parameters, trained, with_noise_at, with_other_labels
-from tests.hagmeta.kinds import one_of_each_kind
+from tests.hagmeta.kinds import kinds_with, one_of_each_kind
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -82,8 +82,7 @@ def test_test_streams_are_those_of_the_same_seed_with_other_counts(tiny_graph: D
         assert np.array_equal(without.test.support.ravel(), other.test.support.ravel()[:4])
 
 
-@pytest.mark.parametrize("protocol", ["strict", "released"])
-@pytest.mark.parametrize("method", one_of_each_kind())
+@pytest.mark.parametrize(("method", "protocol"), kinds_with(["strict", "released"]))
 def test_every_method_runs(tiny_graph: Dataset, tiny: Tiny, method: str, protocol: str) -> None:
     config = tiny(classes=(4, 0, 5), method=method, protocol=protocol, episodes=2)
     told: list[Predictions] = []
@@ -101,8 +100,7 @@ def test_every_method_runs(tiny_graph: Dataset, tiny: Tiny, method: str, protoco
         assert len(plain[0]["accuracy"]) == 3
 
 
-@pytest.mark.parametrize("protocol", ["strict", "released"])
-@pytest.mark.parametrize("method", one_of_each_kind())
+@pytest.mark.parametrize(("method", "protocol"), kinds_with(["strict", "released"]))
 def test_too_few_base_classes_for_episodes_stop_methods_that_need_them(
     tiny_graph: Dataset, tiny: Tiny, method: str, protocol: str
 ) -> None:

@@ -64,7 +64,7 @@ def test_new_classes_have_second_prototypes_unless_told_otherwise(method: str) -
 
 def test_a_second_prototype_costs_accuracy_in_sessions_alone(dataset: Dataset, small: Small) -> None:
     def accuracy(**changes: Any) -> np.ndarray:
-        config = small(protocol="released", pretrain_epochs=60, episodes=40, **changes)
+        config = small(protocol="released", pretrain_epochs=60, **changes)
         records = run(config, [0, 3, 7], dataset=dataset, device=CPU)
         return np.array([record["accuracy"] for record in records])
 

@@ -99,7 +99,12 @@ def is_changed_by_other_queries(dataset: Dataset, config: RunConfig) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("method", "settings"), READERS.values(), ids=READERS)
+# The others are slow.
+QUICK = ("EM, coupling and the encoder", "distillation", "smoothing, shares and guesses")
+CASES = [pytest.param(*READERS[n], id=n, marks=() if n in QUICK else pytest.mark.slow) for n in READERS]
+
+
+@pytest.mark.parametrize(("method", "settings"), CASES)
 def test_all_unlabelled_nodes_are_used_unless_they_are_refused(
     tiny_graph: Dataset, tiny: Tiny, method: str, settings: dict[str, Any]
 ) -> None:

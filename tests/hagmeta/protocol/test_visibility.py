@@ -197,7 +197,7 @@ def with_noise_at(dataset: Dataset, noisy: np.ndarray) -> Dataset:
 
 
 @pytest.mark.parametrize("protocol", OPEN)
-@pytest.mark.parametrize("method", one_of_each_kind())
+@pytest.mark.parametrize("method", one_of_each_kind(kinds=("hag-meta", "sgc-lda")))
 def test_nodes_of_classes_to_come_count_where_all_is_visible_and_nowhere_else(
     tiny_graph: Dataset, tiny: Tiny, method: str, protocol: str
 ) -> None:
