@@ -326,8 +326,8 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
         ... )
         >>> comparison.pairs[0].last.seeds
         6
-        >>> comparison.frame()["verdict"].isin(["ahead", "behind", "equivalent", "undecided"]).all()
-        np.True_
+        >>> bool(comparison.frame()["verdict"].isin(["ahead", "behind", "equivalent", "undecided"]).all())
+        True
     """
     from analysis.claims import claims
     from analysis.inference import family

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hagmeta.__main__ import main
+import hagmeta
 from hagmeta.config import RunConfig
 from study import space
 from tests.waiting import HANG
@@ -22,6 +22,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 PAGE = (PROJECT / "docs" / "guides" / "your_method.md").read_text()
 GRAPH = "synthetic:nodes=400,edges=1500,features=40,classes=8,seed=1"
 SMALL = f"--dataset {GRAPH} --classes 3 2 3 --n-way 1 --k-shot 2 --episodes 2 --seeds 0-0 --device cpu"
+TASK: dict[str, Any] = {"classes": (3, 2, 3), "n_way": 1, "k_shot": 2}
 TEN_LINES, IN_PYTHON, WHOLE, WITH_SETTINGS, TEST = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
@@ -49,30 +50,26 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def record_of(folder: Path, *arguments: str) -> Any:
     words = [*SMALL.split(), "--set", "pretrain_epochs=2", "--json", "records.json", *arguments]
-    assert main(words) == 0
+    run(folder, "hagmeta", *words)
     (record,) = json.loads((folder / "records.json").read_text())
     return record
 
 
 def test_ten_lines_are_a_method(folder: Path) -> None:
     assert len([line for line in TEN_LINES.splitlines() if line]) <= 10
-    record = record_of(folder, "--method", "nearest_mean.py:NearestMean", "--set", "features=propagated")
+    record = hagmeta.run(
+        "nearest_mean.py:NearestMean", GRAPH, seeds=1, features="propagated", **TASK
+    ).records[0]
     assert record["config"]["method"].startswith("NearestMean@")
     assert record["traits"]["title"] == "NearestMean"
     assert "hagmeta.run" in IN_PYTHON
 
 
-def test_the_settings_and_the_title_of_the_page_are_recorded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_settings_and_the_title_of_the_page_are_recorded(folder: Path) -> None:
     record = record_of(folder, "--method", "cosine_mean.py:CosineMean", "--set", "cosine_start=5")
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
     assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
-    monkeypatch.setenv("COLUMNS", "80")
-    capsys.readouterr()
-    with pytest.raises(SystemExit):
-        main(["--method", "cosine_mean.py:CosineMean", "--help"])
-    shown = capsys.readouterr().out
+    shown = run(folder, "hagmeta", "--method", "cosine_mean.py:CosineMean", "--help").stdout
     assert re.search(
         r"settings of CosineMean:\n  cosine_start +scale of the logits before\s+training \[10\.0\]", shown
     )
