@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup ablation test test-all test-cluster lint docs clean
+.PHONY: setup ablation test test-all test-oldest test-cluster lint docs clean
 
 setup: $(READY)
 
@@ -28,6 +28,15 @@ test: setup  ## real studies come first: they wait for Ray half of their time, w
 test-all: setup  ## also the slow tests and all notebooks of examples/
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 
+# What most users touch: runs from Python, one real study, a report.
+SMOKE := tests/hagmeta/test_api.py tests/study/test_launch.py::test_a_study_runs_once tests/analysis/test_report.py
+OLDEST := .venv-oldest
+test-oldest:  ## two minutes of tests with the oldest versions that pyproject.toml allows
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python tests/oldest.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/pip install -qq --constraint $(OLDEST)/constraints.txt --editable . pytest psutil
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -m "not slow" $(SMOKE)
+
 test-cluster: setup  ## five minutes, as root: `ray up` to `ray down` on machines made of namespaces; Slurm
 	$(BIN)/python -m tests.cluster.prepare
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -s
@@ -41,4 +50,4 @@ docs: setup  ## the documentation site, in docs/_build/html; a warning is an err
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
 
 clean:
-	rm -rf docs/_build $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	rm -rf docs/_build $(VENV) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache *.egg-info
