@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup ablation test test-all test-cluster lint docs clean
+.PHONY: setup ablation test test-all test-cluster faults lint docs clean
 
 setup: $(READY)
 
@@ -31,6 +31,9 @@ test-all: setup  ## also the slow tests and all notebooks of examples/
 test-cluster: setup  ## five minutes, as root: `ray up` to `ray down` on machines made of namespaces; Slurm
 	$(BIN)/python -m tests.cluster.prepare
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -s
+
+faults: setup  ## known faults, put into copies of the code one at a time: each must fail a test
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
 
 lint: setup
 	$(BIN)/ruff check .
