@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup ablation test test-all test-oldest test-cluster lint docs clean
+.PHONY: setup ablation test test-all test-oldest test-cluster faults lint docs clean
 
 setup: $(READY)
 
@@ -40,6 +40,9 @@ test-oldest:  ## two minutes of tests with the oldest versions that pyproject.to
 test-cluster: setup  ## five minutes, as root: `ray up` to `ray down` on machines made of namespaces; Slurm
 	$(BIN)/python -m tests.cluster.prepare
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -s
+
+faults: setup  ## known faults, put into copies of the code one at a time: each must fail a test
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
 
 lint: setup
 	$(BIN)/ruff check .

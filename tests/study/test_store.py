@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,19 @@ def test_written_records_are_found_again(tmp_path: Path) -> None:
         store.write(each)
     assert store.scan().done == {(each["config_hash"], each["seed"]) for each in records}
     assert sorted(store.records(), key=str) == sorted(records, key=str)
+
+
+def test_a_full_disk_leaves_the_old_record(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(record(0))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            store.write(record(0) | {"pd": 0.4})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert store.records() == [record(0)]
 
 
 def test_two_folders_copied_together_are_one_study(tmp_path: Path) -> None:

@@ -219,6 +219,10 @@ def test_features_are_known_by_name(graph: Dataset) -> None:
     expected = probabilities(learner, with_words, asked)
     order = np.random.default_rng(0).permutation(graph.num_features)
     counts = scipy.sparse.csr_matrix(graph.features)
+    turned = replace(
+        with_words, features=counts[:, order], feature_names=tuple(words[column] for column in order)
+    )
+    assert probabilities(learner, turned, asked) == pytest.approx(expected, abs=1e-6)
     more = scipy.sparse.csr_matrix(scipy.sparse.hstack([counts[:, order], counts[:, :1]]))
     names = (*(words[column] for column in order), "unheard")
     other = replace(with_words, features=more, feature_names=names)

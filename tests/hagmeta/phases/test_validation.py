@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.pack import no_progress
 from hagmeta.phases.validation import Validation
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import prepare, pretrain, rehearse, run
+from hagmeta.protocol.scenario import TEST
 
 Small = Callable[..., RunConfig]
 CPU = torch.device("cpu")
@@ -38,6 +40,17 @@ def test_validation_counts_every_class_the_same(dataset: Dataset, small: Small, 
         by_hand.append(np.mean(sessions))
     with context.runtime.capture() as capture:
         assert Validation(context, pack, capture).accuracy() == pytest.approx(by_hand)
+
+
+def test_scores_of_a_search_ignore_test_labels(dataset: Dataset, small: Small) -> None:
+    config = small(method="sgc-ncm", features="propagated", val_classes=2)
+    context = prepare(config, [0], dataset, CPU)
+    (scenario,) = context.scenarios
+    labels, nodes = scenario.labels.copy(), np.flatnonzero(scenario.split.role == TEST)
+    labels[nodes] = np.random.default_rng(0).permutation(labels[nodes])
+    other = replace(context, scenarios=[replace(scenario, labels=labels)])
+    scores = [rehearse(each, pretrain(each, None, no_progress), no_progress) for each in (context, other)]
+    assert scores[0] == scores[1]
 
 
 def test_a_run_scored_on_validation_nodes_has_the_scores_of_its_streams(

@@ -102,7 +102,8 @@ def test_a_task_is_among_two_classes_at_least(dataset: Dataset, small: Small, n_
     context = prepare(small(method="gpn", n_way=n_way), [0, 5], dataset, CPU)
     episode = next(few_shot_episodes(context, context.knowledge.training()))
     assert episode.shared.task_sizes == (ways,)
-    assert episode.task.support.shape[1] == ways and set(episode.target[0].tolist()) == set(range(ways))
+    assert episode.task.support.shape[1:] == (ways, K)
+    assert set(episode.target[0].tolist()) == set(range(ways))
 
 
 def test_how_a_model_learns_changes_no_episode(dataset: Dataset, small: Small) -> None:

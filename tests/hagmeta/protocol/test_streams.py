@@ -102,6 +102,7 @@ def test_validation_rehearses_the_novel_train_classes(dataset: Dataset, small: S
     assert scenario.meta_classes.tolist() == split.novel_train.tolist()
     assert stream.known.tolist() == split.base.tolist()
     assert stream.sessions == 2 and set(stream.arriving.ravel()) < set(split.novel_train)
+    assert all((split.role[asked] == VAL).all() for asked in stream.queries)
     # They were all met in training, so all are visible from the start.
     for session in range(3):
         expected = np.isin(dataset.labels, [*split.base, *split.novel_train])

@@ -19,6 +19,7 @@ from study.packing import Packing
 from study.plan import Trial
 from study.progress import StudyProgress
 from study.search.history import AT_ONCE, STARTUP, SearchHistory, open_histories
+from study.search.objective import score_of
 from study.search.pruning import FIRST_STAGE, is_worse, stages
 from study.search.running import Dealer
 from study.space import Space
@@ -109,6 +110,11 @@ class Machine:
                 self.store.write(record_of(config, seed, {"gpil": None, "last": score, "average": score}))
             self.dealer.finished(name)
         self.dealer.on_trial_complete(name, None if failed else {}, failed)
+
+
+def test_a_score_is_of_validation_streams_alone() -> None:
+    record = record_of(RunConfig(), 0, {"gpil": 0.9, "last": 0.4, "average": 0.6})
+    assert score_of(record | {"macro_accuracy": [0.8, 0.7], "average_accuracy": 0.75}) == (0.4, 0.6)
 
 
 def values(histories: list[SearchHistory]) -> list[dict[int, Any]]:
