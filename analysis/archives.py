@@ -26,7 +26,7 @@ FORMAT = 2
 SCORES = tuple(each.name for each in BUILT_IN if each.score)  # one value per session
 CURVES = (*SCORES, *(each.name for each in DIAGNOSTICS if each.shown), "forgetting")
 OF_CONFIGURATION = (
-    *("config", "config_hash", "data", "given", "unhashed", "births", "scopes", "revisions"),
+    *("config", "config_hash", "data", "given", "unhashed", "scopes", "revisions"),
     *("leaks", "oracle", "traits"),
 )
 

@@ -11,6 +11,7 @@ from analysis.traits import ROLES
 from analysis.words import listed
 from hagmeta.common.command import as_typed
 from hagmeta.common.identity import is_identity, short_name, without_hash
+from hagmeta.common.left_out import LEFT_OUT_AT
 from hagmeta.common.records import OpenRecord
 from hagmeta.common.scopes import scopes_in
 
@@ -61,18 +62,17 @@ def _task(own: OpenRecord, theirs: Sequence[OpenRecord]) -> Iterable[str]:
     for key in scopes_in([own, *theirs]).both:
         if key == "dataset":
             continue
-        value = _setting(own, key, theirs)
-        others = {_text(each) for record in theirs if (each := _setting(record, key, [own])) is not None}
+        value = _setting(own, key)
+        others = {_text(each) for record in theirs if (each := _setting(record, key)) is not None}
         if value is not None and others and _text(value) not in others:
             yield f"{key} is {_text(value)}, the references have {listed(sorted(others))}"
         if value is not None and not others and key in own["given"]:
             yield f"{key} is {_text(value)}, the references do not have this setting"
 
 
-def _setting(record: OpenRecord, key: str, others: Sequence[OpenRecord]) -> Any:
-    """Return a setting; one that is younger than the record has the value that was implied before."""
-    births = (each.get("births", {}).get(key) for each in others)
-    return record["config"].get(key, next((birth for birth in births if birth is not None), None))
+def _setting(record: OpenRecord, key: str) -> Any:
+    """Return a setting, or the value at which hashes leave it out if the record lacks it."""
+    return record["config"].get(key, LEFT_OUT_AT.get(key))
 
 
 def _text(value: Any) -> str:

@@ -19,7 +19,7 @@ import pandas as pd
 
 from analysis.inference import MARGIN
 from analysis.labels import comparable, is_absent, labelled, readable, slug, varied_settings
-from analysis.old_records import REVISION, completed, with_later_settings, with_short_names
+from analysis.old_records import REVISION, completed, with_fixed_settings, with_short_names
 from analysis.searches import Searches, confirms, naming, newest_searches, together
 from analysis.traits import told_apart, undescribed, with_traits
 from analysis.words import a_look, datasets_words
@@ -400,7 +400,7 @@ def results_of(gathered: Gathered, metric: str | None = None) -> Results:
     lost = {each.words: each for launch in gathered.launches for each in _missing(launch, planned)}
     names, records = zip(*found.values(), strict=True)
     metric = _metric(records, metric)
-    today = with_traits(with_short_names(with_later_settings(records)), gathered.launches)
+    today = with_traits(with_short_names(with_fixed_settings(records)), gathered.launches)
     others, today = _additional(today)
     task, labels = scopes_in(today)
     scopes = Scopes((*task, REVISION), labels)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
+from hagmeta.common.left_out import LEFT_OUT_AT
 from hagmeta.common.records import OpenRecord
 from hagmeta.common.scopes import scopes_in
 
@@ -35,9 +36,6 @@ DEFAULTS_BEFORE_GIVEN: dict[str, Any] = {
     "queries_per_class": 50,
     "val_classes": 0,
 }
-ONLY_WITH = {
-    "instead_of_gpil": ("gpil", False)
-}  # later settings that apply only with a value of another setting
 REVISED = ("dataset", "method", "protocol")
 REVISION = "revision"  # separates results of different code, as a setting of the task does
 RELEASED_QUERIES = 20  # queries per class under the released protocol
@@ -69,20 +67,17 @@ def with_short_names(records: Sequence[OpenRecord]) -> list[OpenRecord]:
     ]
 
 
-def with_later_settings(records: Sequence[OpenRecord]) -> list[OpenRecord]:
-    """Return the records with the birth values of settings that older records lack.
+def with_fixed_settings(records: Sequence[OpenRecord]) -> list[OpenRecord]:
+    """Return the records with the settings of the task and of the labels that a protocol or a method fixes.
 
-    If a protocol or a method fixes a setting, its records lack it. They also get the birth values of settings
-    of the task and of the labels. Oracles get none of the labels, because these do not limit them.
+    Records lack such settings. Oracles get none of the labels, because these do not limit them.
     If a configuration ran before and after a revision, the setting `revision` separates the two.
     """
     task, labels = scopes_in(records)
-    births: dict[str, Any] = {}
-    concerned: set[tuple[str, Any, Any]] = set()
+    there = {name for record in records for name in record["config"]}
+    fixed = {name: value for name, value in LEFT_OUT_AT.items() if name in there}
     revisions: dict[tuple[Any, ...], set[str]] = {}
     for record in records:
-        births |= record.get("births", {})
-        concerned |= {(name, *_system(record)) for name in record.get("births", {})}
         revisions.setdefault((record["config"].get("dataset"), *_system(record)), set()).add(
             _revision(record)
         )
@@ -91,22 +86,15 @@ def with_later_settings(records: Sequence[OpenRecord]) -> list[OpenRecord]:
         record
         | {
             "config": {
-                name: birth
-                for name, birth in births.items()
-                if name in task
-                or (name in labels and not record["oracle"])
-                or ((name, *_system(record)) in concerned and _has_use(record, name))
+                name: value
+                for name, value in fixed.items()
+                if name in record["config"] or name in task or (name in labels and not record["oracle"])
             }
             | record["config"]
             | ({REVISION: _revision(record)} if revised else {})
         }
         for record in records
     ]
-
-
-def _has_use(record: OpenRecord, name: str) -> bool:
-    other, value = ONLY_WITH.get(name, ("", None))
-    return bool(record["config"].get(other) == value)
 
 
 def _system(record: OpenRecord) -> tuple[Any, Any]:

@@ -75,7 +75,6 @@ def _write_run(store: StudyFolder, config: RunConfig, dataset: str, seed: int, s
         "data": f"{dataset:0<64}".encode().hex()[:64],
         "given": config.given(),
         "unhashed": config.unhashed(),
-        "births": config.births(),
         "scopes": config.scopes(),
         "revisions": config.revisions(),
         "leaks": False,

@@ -12,9 +12,10 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.home import home
 from hagmeta.common.identity import is_identity, without_hash
+from hagmeta.common.left_out import ABSENT_IF_IDLE, KEPT_IF_IDLE, LEFT_OUT_AT, left_out
 from hagmeta.common.records import config_hash
 from hagmeta.common.scopes import METHOD, Scopes, scopes_in
-from hagmeta.common.settings import ALWAYS, BY_METHOD, Settings, written
+from hagmeta.common.settings import BY_METHOD, Settings, written
 from hagmeta.datasets import DatasetSettings
 from hagmeta.datasets.prepared import file_identity
 from hagmeta.methods import METHODS, MetaTraining, SessionLearning
@@ -81,11 +82,6 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
                 choose("setting", key, all_settings())
         return cls(**values)
 
-    @classmethod
-    def from_record(cls, config: Mapping[str, Any]) -> RunConfig:
-        """Return the configuration of a record. Settings that were added later get their birth values."""
-        return cls(**(_births(settings_of(cls)) | dict(config)))
-
     def __reduce__(self) -> Any:
         return _restored, (getattr(type(self), "without_plugins", type(self)), _values(self))
 
@@ -104,11 +100,11 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         This is the only place that decides whether a setting applies.
         """
         standings = dict(_standings_with(type(self), self.method, self.protocol))
-        decided, settings = _decided(self), settings_of(type(self))
+        decided = _decided(self)
         for name, because in self._as_decided().idle.items():
             if not standings[name].why_not:
                 value = written(decided.get(because, getattr(self, because)))
-                recorded = settings[name].metadata["recorded_idle"] and because not in decided
+                recorded = name not in ABSENT_IF_IDLE and because not in decided
                 why = f"`{name}` has no effect with `{because}: {value}`"
                 standings[name] = Standing(recorded, why)
         return standings
@@ -135,13 +131,8 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         return config_hash(resolved.canonical(), resolved.unhashed(), resolved.revisions())
 
     def unhashed(self) -> list[str]:
-        """Return later settings that have their birth values. They are left out of the hash."""
-        return [name for name, birth in self.births().items() if getattr(self, name) == birth]
-
-    def births(self) -> dict[str, Any]:
-        """Return the birth values of later settings that apply, for readers of older records."""
-        births = _births(settings_of(type(self)))
-        return {name: birth for name, birth in births.items() if self.applies(name)}
+        """Return the settings that the hash leaves out (`hagmeta.common.left_out`)."""
+        return left_out(self.canonical())
 
     def scopes(self) -> dict[str, str]:
         """Return the settings of the task and of the labels, each with its scope."""
@@ -155,9 +146,9 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
             "method": METHODS[self.method].traits.revision,
             "protocol": PROTOCOLS[self.protocol].revision,
         }
-        for name, birth in self.births().items():
-            if getattr(self, name) != birth:
-                found[name] = settings_of(type(self))[name].metadata["revision"]
+        config = self.canonical()
+        for name in (LEFT_OUT_AT.keys() & config.keys()) - {*left_out(config)}:
+            found[name] = settings_of(type(self))[name].metadata["revision"]
         return {name: revision for name, revision in found.items() if revision > 1}
 
     def given(self) -> list[str]:
@@ -382,16 +373,16 @@ def _settled(config: RunConfig) -> RunConfig:
     changes: dict[str, Any] = {}
     for name, item in settings_of(type(config)).items():
         by_method, value, standing = item.default is BY_METHOD, values[name], standings[name]
-        idle = standing.why_not and not (standing.recorded and _is_kept(config, name, item))
+        idle = standing.why_not and not (standing.recorded and _is_kept(config, name))
         left_open = value is BY_METHOD or (by_method and value is None)
         if idle or left_open:
             changes[name] = own.get(name) if by_method else own.get(name, item.default)
     return _with(config, changes | _decided(config))
 
 
-def _is_kept(config: RunConfig, name: str, item: Field[Any]) -> bool:
+def _is_kept(config: RunConfig, name: str) -> bool:
     """Return whether a setting without effect keeps the given value."""
-    return item.metadata["kept_with"] is not None and config.idle.get(name) == item.metadata["kept_with"]
+    return name in KEPT_IF_IDLE and config.idle.get(name) == KEPT_IF_IDLE[name]
 
 
 def _with(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
@@ -423,11 +414,6 @@ def _values(config: RunConfig) -> dict[str, Any]:
 def _decided(config: RunConfig) -> dict[str, Any]:
     """Return the settings that the method and the protocol fix."""
     return {**METHODS[config.method].decides, **PROTOCOLS[config.protocol].decides}
-
-
-def _births(settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    births = {name: item.metadata["birth"] for name, item in settings.items()}
-    return {name: birth for name, birth in births.items() if birth is not ALWAYS}
 
 
 def runs_in_packs(config: RunConfig) -> bool:

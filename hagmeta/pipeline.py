@@ -218,7 +218,6 @@ def _about(config: RunConfig, dataset: Dataset, context: Context) -> dict[str, A
         "config_hash": config.hash(),
         "given": config.given(),
         "unhashed": config.unhashed(),
-        "births": config.births(),
         "scopes": config.scopes(),
         "revisions": config.revisions(),
         "leaks": context.protocol.leaks,

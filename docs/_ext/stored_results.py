@@ -23,6 +23,7 @@ from analysis.over_datasets import OverDatasets
 from analysis.references import KINDS, as_results, read_references
 from analysis.statistics import estimate
 from analysis.words import listed
+from hagmeta.common.left_out import LEFT_OUT_AT
 from hagmeta.common.records import OpenRecord
 
 OURS = "posterior-means"
@@ -114,7 +115,7 @@ def _meets(record: OpenRecord, key: str, values: str) -> bool:
         return _graph(record) in values.split(",") or _file(config["dataset"]) in values.split(",")
     if key == "methods":
         return config["method"] in values.split(",")
-    return str(config.get(key, record["births"].get(key))) == values
+    return str(config.get(key, LEFT_OUT_AT.get(key))) == values
 
 
 def _file(dataset: str) -> str:

@@ -35,7 +35,6 @@ class Record(TypedDict, total=False):
     data: str
     given: list[str]
     unhashed: list[str]
-    births: dict[str, Any]
     scopes: dict[str, str]  # settings of the task and of the labels; see `hagmeta.common.scopes`
     revisions: dict[str, int]
     traits: dict[str, Any]  # traits of the method; see `hagmeta.common.traits`

@@ -23,15 +23,14 @@ class _Mark(Enum):
     """Special values that users cannot give."""
 
     BY_METHOD = "the method's default"
-    ALWAYS = "always there"
+    NOT_VALID = "not valid"
 
     def __repr__(self) -> str:
         return f"<{self.value}>"
 
 
 BY_METHOD: Any = _Mark.BY_METHOD  # default of a setting whose default depends on the method
-ALWAYS: Any = _Mark.ALWAYS  # birth value of a setting that existed from the start
-
+NOT_VALID: Any = _Mark.NOT_VALID  # no value equals it
 
 PLAIN = (bool, int, float, str, type(None))  # hashable types, for which checks are cached
 MOST_NODES = 10**9  # maximum of settings that count nodes; all graphs are smaller
@@ -55,10 +54,7 @@ def setting(
     at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    recorded_idle: bool = True,
-    kept_with: str | None = None,
     branches: tuple[float, ...] = (),
-    birth: Any = ALWAYS,
     revision: int = 1,
 ) -> Any:
     """Declare a setting: a dataclass field with a default, a help text and a range.
@@ -77,20 +73,13 @@ def setting(
         at_most: the largest number allowed.
         above: a limit that the number must exceed.
         below: a limit that the number must not reach.
-        recorded_idle: whether the record contains the default of a setting without effect
-            (`Settings.without_effect`), or omits the setting.
-        kept_with: the other setting with which this one keeps its given value although it has no effect. Use
-            it only for settings that were always recorded this way; for others it would change hashes.
         branches: values for which the code takes another path. A pack has no other values together with them.
-        birth: for a setting that was added later, the value that describes the behaviour before. With this
-            value a configuration keeps its old hash, so that older records stay valid.
         revision: increase it when the setting gives other results. It enters the hash where the setting has
-            another value than its birth value.
+            another value than in `hagmeta.common.left_out`.
     """
     limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
-    metadata |= {"fractions": fractions, "recorded_idle": recorded_idle, "kept_with": kept_with}
-    metadata |= {"branches": branches, "birth": birth, "scope": scope, "revision": revision}
+    metadata |= {"fractions": fractions, "branches": branches, "scope": scope, "revision": revision}
     return field(default=default, metadata=metadata)
 
 
@@ -170,8 +159,8 @@ def check_settings(kind: str, owner: Any, base: type[Settings]) -> None:
 
 @cache
 def _valid_defaults(group: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """Return the fields of `group`, each with its default, or with `ALWAYS` if the default needs a check."""
-    return [(item, item.default if _is_valid_default(item) else ALWAYS) for item in fields(group)]
+    """Return the fields of `group`, each with its default, or `NOT_VALID` if the default needs a check."""
+    return [(item, item.default if _is_valid_default(item) else NOT_VALID) for item in fields(group)]
 
 
 def _is_valid_default(item: dataclasses.Field[Any]) -> bool:

@@ -258,7 +258,7 @@ def _state(header: Mapping[str, Any]) -> State:
     """Return the state of a header, without arrays."""
     count, names, sparse, kind = header["columns"]
     return State(
-        config=resolve(RunConfig.from_record(header["settings"])),
+        config=resolve(RunConfig.from_mapping(header["settings"])),
         seed=header["seed"],
         evidence=Evidence(
             class_names=header["class_names"],

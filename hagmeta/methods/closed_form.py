@@ -49,7 +49,6 @@ class ClosedFormSettings(MethodSettings):
         BY_METHOD,
         "recompute the SVD basis in every session and append graph eigenvectors",
         scope="method",
-        birth=False,
     )
     tukey: float = setting(
         BY_METHOD,
@@ -58,7 +57,6 @@ class ClosedFormSettings(MethodSettings):
         above=0,
         at_most=1,
         branches=(0.5, 1),
-        birth=1.0,
     )
     random_features: int = setting(
         BY_METHOD,
@@ -67,7 +65,6 @@ class ClosedFormSettings(MethodSettings):
         scope="method",
         at_least=0,
         at_most=4096,
-        birth=0,
     )
 
     def without_effect(self) -> Mapping[str, str]:

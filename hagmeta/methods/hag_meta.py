@@ -40,8 +40,6 @@ class HagMetaSettings(MethodSettings):
         " GPIL would use (supervised)",
         scope="method",
         choices=("nothing", "supervised"),
-        recorded_idle=False,
-        birth="nothing",
     )
     nla: bool = setting(True, "weight support nodes by node-level attention (NLA)", scope="method")
     tla: bool = setting(True, "weight the loss by task-level attention (TLA)", scope="method")
@@ -57,7 +55,6 @@ class HagMetaSettings(MethodSettings):
         " graph) (whole)",
         scope="method",
         choices=("visible", "whole"),
-        birth="visible",
     )
     nla_weights: str = setting(
         "softmax",
@@ -67,7 +64,6 @@ class HagMetaSettings(MethodSettings):
         " closest to the mean of all train nodes of the class (oracle)",
         scope="method",
         choices=("softmax", "share", "plain", "permuted", "degree", "oracle"),
-        birth="softmax",
     )
     nla_rate: str = setting(
         "common",
@@ -78,7 +74,6 @@ class HagMetaSettings(MethodSettings):
         fractions=True,
         above=0,
         at_most=HIGHEST_RATE,
-        birth="common",
     )
     nla_decay: str = setting(
         "common",
@@ -88,7 +83,6 @@ class HagMetaSettings(MethodSettings):
         fractions=True,
         at_least=0,
         at_most=HIGHEST_RATE,
-        birth="common",
     )
     tla_weights: str = setting(
         "learnt",
@@ -97,35 +91,30 @@ class HagMetaSettings(MethodSettings):
         " the number of classes in the task (sizes)",
         scope="method",
         choices=("learnt", "uniform", "stopped", "flipped", "sizes"),
-        birth="learnt",
     )
     tla_layers: str = setting(
         "three",
         "number of linear layers that TLA applies to the base-class prototypes",
         scope="method",
         choices=("three", "two"),
-        birth="three",
     )
     tla_tasks: str = setting(
         "transposed",
         "how TLA arranges the prototypes of earlier tasks: transposed, or reshaped, which scrambles them",
         scope="method",
         choices=("transposed", "reshaped"),
-        birth="transposed",
     )
     tla_vectors: str = setting(
         "linear",
         "TLA's task vectors: linear, or with ReLU and dropout (relu), drawn twice for the newest task",
         scope="method",
         choices=("linear", "relu"),
-        birth="linear",
     )
     tla_gradients: str = setting(
         "fresh",
         "gradients of TLA: of the current step (fresh), or accumulated over all steps so far (summed)",
         scope="method",
         choices=("fresh", "summed"),
-        birth="fresh",
     )
 
     def without_effect(self) -> Mapping[str, str]:

@@ -73,19 +73,16 @@ class PosteriorMeansSettings(ClosedFormSettings):
         "choose the shrinkage of the covariance at session 0, by playing known classes as new ones; without,"
         " or with fewer than four known classes, it depends on the number of labels",
         scope="method",
-        birth=False,
     )
     background: bool = setting(
         True,
         "let unlabelled nodes belong to none of the classes, if a class without labels explains them better",
         scope="method",
-        birth=False,
     )
     limited_penalty: bool = setting(
         True,
         "limit the penalty for an uncertain class mean if unlabelled nodes vary less than the covariance",
         scope="method",
-        birth=False,
     )
 
     def without_effect(self) -> Mapping[str, str]:

@@ -27,7 +27,6 @@ class GatSettings(LayerSettings):
         scope="method",
         at_least=1,
         at_most=4096,
-        kept_with="encoder",
     )
 
     def without_effect(self) -> Mapping[str, str]:

@@ -56,7 +56,6 @@ class PretrainSettings(TrainingSettings):
         "pre-training head: linear, or cosine with label smoothing and class-balanced loss",
         scope="method",
         choices=("linear", "cosine"),
-        birth="linear",
     )
 
 
@@ -111,7 +110,6 @@ class SelfTrainingSettings(Settings):
         scope="method",
         at_least=0,
         at_most=MOST_NODES,
-        birth=0,
     )
 
     @classmethod
@@ -130,7 +128,6 @@ class PrototypeSettings(Settings):
         BY_METHOD,
         "under released: give each new class a second prototype; predicting it counts as an error",
         scope="method",
-        birth=True,
     )
 
     @classmethod
@@ -160,7 +157,6 @@ class ReadOutSettings(Settings):
         at_least=0,
         at_most=1,
         branches=(0,),
-        birth=0.0,
         revision=2,
     )
     logit_adjustment: float = setting(
@@ -170,14 +166,12 @@ class ReadOutSettings(Settings):
         at_least=0,
         at_most=HIGHEST_WEIGHT,
         branches=(0,),
-        birth=0.0,
     )
     prior: str = setting(
         "equal",
         "class shares that predictions assume: equal, or estimated from visible unlabelled nodes by EM",
         scope="method",
         choices=("equal", "estimated"),
-        birth="equal",
     )
 
 

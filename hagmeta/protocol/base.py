@@ -43,7 +43,6 @@ class TaskSettings(Settings):
         "dataset (fixed)",
         scope="task",
         choices=("drawn", "fixed"),
-        birth="drawn",
     )
     drop_small: bool = setting(
         False, "leave out classes with too few nodes instead of stopping", scope="task"
@@ -98,14 +97,12 @@ class TaskSettings(Settings):
         "as long as the test's",
         scope="task",
         choices=("test", "validation"),
-        birth="test",
     )
     visibility: str = setting(
         "arriving",
         "show nodes and edges when their class arrives (arriving), or all from the start (whole)",
         scope="task",
         choices=("arriving", "whole"),
-        birth="arriving",
     )
     mislabelled: int = setting(
         0,
@@ -113,7 +110,6 @@ class TaskSettings(Settings):
         scope="task",
         at_least=0,
         at_most=MOST_NODES,
-        birth=0,
     )
     unlabelled_nodes: str = setting(
         "all",
@@ -121,7 +117,6 @@ class TaskSettings(Settings):
         "that nothing is learnt from queries",
         scope="task",
         choices=("all", "training"),
-        birth="all",
     )
 
     def check(self) -> None:
@@ -165,7 +160,6 @@ class LabelSettings(TaskSettings):
         "(default: known, unless episodes of the method train the encoder on novel-train classes)",
         scope="method",
         choices=("base", "known"),
-        birth="base",
     )
     rehearsal: str = setting(
         "all",
@@ -174,7 +168,6 @@ class LabelSettings(TaskSettings):
         words=("all", "none"),
         at_least=1,
         at_most=MOST_NODES,
-        birth="all",
     )
 
     @property

@@ -60,7 +60,6 @@ class GraphSettings(InputSettings):
         "degrees that normalise propagation: those of the visible graph, or of the whole graph",
         scope="method",
         choices=("visible", "whole"),
-        birth="visible",
     )
 
 

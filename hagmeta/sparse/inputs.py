@@ -39,7 +39,6 @@ class InputSettings(Settings):
         "features as given (raw), their SVD (svd) or, for word counts, tf-idf, fitted on the initial nodes",
         scope="method",
         choices=("raw", "tf-idf", "svd"),
-        birth="raw",
     )
 
 

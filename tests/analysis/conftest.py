@@ -43,7 +43,6 @@ def about(config: RunConfig) -> dict[str, Any]:
         "leaks": PROTOCOLS[config.protocol].leaks,
         "given": config.given(),
         "unhashed": config.unhashed(),
-        "births": config.births(),
         "scopes": config.scopes(),
         "revisions": config.revisions(),
         "traits": traits(config.canonical()),

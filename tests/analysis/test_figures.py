@@ -82,7 +82,6 @@ def record(config: RunConfig, seed: int, quality: float) -> dict[str, Any]:
         "config": config.canonical(),
         "config_hash": config.hash(),
         "unhashed": config.unhashed(),
-        "births": config.births(),
         "scopes": config.scopes(),
         "revisions": config.revisions(),
         "traits": traits(config.canonical()),

@@ -111,7 +111,6 @@ def test_a_setting_that_some_records_lack_parts_panels_by_name(write: Write) -> 
     record = json.loads(path.read_text())
     del record["config"]["drop_small"]
     record |= {
-        "births": {},
         "config_hash": config_hash(record["config"], record["unhashed"], record["revisions"]),
     }
     path.unlink()

@@ -11,6 +11,7 @@ import pytest
 from hagmeta import datasets
 from hagmeta.common.command import parse_seeds
 from hagmeta.common.errors import UserError
+from hagmeta.common.left_out import KEPT_IF_IDLE, LEFT_OUT_AT
 from hagmeta.common.settings import BY_METHOD, Settings, setting
 from hagmeta.config import SETTINGS, RunConfig, resolve
 from hagmeta.methods import METHODS, Method
@@ -263,7 +264,7 @@ def test_the_hash_changes_with_every_field_that_applies_and_with_no_other(method
         if item.name in ("method", "dataset"):  # they decide what others are
             continue
         changed = replace(plain, **{item.name: other_value(item, METHODS[method])})
-        counts = plain.applies(item.name) and (not plain.why_not(item.name) or item.metadata["kept_with"])
+        counts = plain.applies(item.name) and (not plain.why_not(item.name) or item.name in KEPT_IF_IDLE)
         assert (changed.hash() != plain.hash()) == bool(counts), item.name
 
 
@@ -330,28 +331,26 @@ FROZEN = json.loads(Path(__file__).with_name("hashes.json").read_text())
 def test_hashes_of_a_frozen_list_of_configurations_are_what_they_were(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Results on disk are found by these. A setting that comes later declares its birth value, and a change of
+    # Results on disk are found by these. A later setting gets an entry in LEFT_OUT_AT, and a change of
     # behaviour raises a revision: neither is a reason to change a line of the file.
-    then = {"queries_per_class": 50}  # the default
+    then = {"queries_per_class": 50, **LEFT_OUT_AT}
     for frozen in FROZEN:
-        assert resolve(RunConfig.from_record(then | frozen["settings"])).hash() != frozen["hash"]
+        assert resolve(RunConfig.from_mapping(then | frozen["settings"])).hash() != frozen["hash"]
     for protocol in PROTOCOLS.values():
         monkeypatch.setattr(protocol, "revision", 1)  # as it was then
     for method in METHODS.values():
         monkeypatch.setattr(method, "traits", replace(method.traits, revision=1))
     for frozen in FROZEN:
-        config = RunConfig.from_record(then | frozen["settings"])
+        config = RunConfig.from_mapping(then | frozen["settings"])
         assert resolve(config).hash() == frozen["hash"], frozen["settings"]
         assert config.hash() == frozen["hash"], frozen["settings"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaterSettings(Settings):
-    """As if there were a newer version with one more setting, by default other than at its birth."""
+    """As if there were a newer version with one more setting."""
 
-    pooling: str = setting(
-        "sum", "a setting that came later", scope="method", choices=("sum", "mean"), birth="mean"
-    )
+    pooling: str = setting("sum", "a setting that came later", scope="method", choices=("sum", "mean"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,25 +358,14 @@ class LaterConfig(RunConfig, LaterSettings):
     """Put together with it."""
 
 
-OLDER = RunConfig(hidden=64).canonical()  # as a record of before has it
-OLDER_HASH = RunConfig(hidden=64).hash()
-
-
-def test_a_later_setting_is_hashed_only_where_it_differs_from_its_birth() -> None:
-    later = LaterConfig
-    as_before, other = later(hidden=64, pooling="mean"), later(hidden=64)
-    assert as_before.hash() == OLDER_HASH != other.hash()
+def test_a_later_setting_is_hashed_unless_it_has_the_value_of_earlier_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(LEFT_OUT_AT, "pooling", "mean")  # type: ignore[misc]
+    as_before, other = LaterConfig(hidden=64, pooling="mean"), LaterConfig(hidden=64)
+    assert as_before.hash() == RunConfig(hidden=64).hash() != other.hash()
     assert set(as_before.unhashed()) - set(other.unhashed()) == {"pooling"}
-    assert as_before.canonical()["pooling"] == "mean"  # a record tells it all the same
-
-
-def test_an_older_record_is_read_with_what_was_done_at_its_time() -> None:
-    later = LaterConfig
-    read = later.from_record(OLDER)
-    assert resolve(read) == resolve(later(hidden=64, pooling="mean")) and read.hash() == OLDER_HASH
-    assert later.from_mapping({"hidden": 64}) == later(
-        hidden=64, pooling="sum"
-    )  # a user's file has today's default
+    assert as_before.canonical()["pooling"] == "mean"  # the record has it all the same
 
 
 def test_what_is_done_instead_of_gpil_is_a_setting_only_without_gpil() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from hagmeta.common.left_out import LEFT_OUT_AT
 from hagmeta.config import SETTINGS, RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
@@ -29,7 +30,7 @@ LEAKING = {"normalisation": "whole", "nla_degree": "whole"}  # they tell of node
 def test_the_authors_form_is_fixed_and_differs_from_every_default() -> None:
     fixed = resolve(RunConfig(protocol="released", nla_weights="softmax", tla_layers="three"))
     for name, value in FORM.items():
-        assert getattr(fixed, name) == value != SETTINGS[name].default == SETTINGS[name].metadata["birth"]
+        assert getattr(fixed, name) == value != SETTINGS[name].default == LEFT_OUT_AT[name]
     assert fixed == resolve(RunConfig(protocol="released"))
 
 
