@@ -119,7 +119,8 @@ with tempfile.TemporaryDirectory() as folder:
     plan = make_plan([config], range(trials), set(), Packing(seeds=1))
     with StudyProgress(Console(quiet=True), plan.trials, 0) as progress:
         store, resources = Store(Path(folder)), Resources(1, 0, 2)
-        tuning.run_plan(plan, store, resources, progress, retries=0, time_budget=None, loggers=[Watch()])
+        options = tuning.TrialOptions()
+        tuning.StudyRunner(store, resources, progress, options, [Watch()]).run(plan.trials)
     written = sum(path.stat().st_size for path in Path(folder, "tune").rglob("*") if path.is_file())
 first = min(mark for mark in marks if mark > trials // 10)
 last = max(marks)

@@ -112,19 +112,15 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, co
     console.print(f"{counted(len(plan.trials), 'trial')}; {resources}")
     tell_of_checkpoints(store, options, console)
     with StudyProgress(console, plan.trials, plan.total - plan.missing) as progress:
-        tuning.run_plan(
-            plan,
-            store,
-            resources,
-            progress,
+        how = tuning.TrialOptions(
             retries=options.retries,
             time_budget=options.time_budget,
             snapshot=options.save_embeddings,
             eager=options.eager,
             metrics=options.metrics,
             lent=lent(plan.configs, options),
-            loggers=loggers,
         )
+        tuning.StudyRunner(store, resources, progress, how, loggers).run(plan.trials)
     return plan
 
 

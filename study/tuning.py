@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from hagmeta.packs.environment import commit
 from study import data
 from study.connection import check_alive, node_resources, why_nothing_runs
 from study.cost import trial_seconds
-from study.plan import Plan, Trial, session_number
+from study.plan import Trial, session_number
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
@@ -185,111 +187,6 @@ def _one_line(text: str) -> str:
     return line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]}..."
 
 
-def run_plan(
-    plan: Plan,
-    store: Store,
-    resources: Resources,
-    progress: StudyProgress,
-    *,
-    retries: int,
-    time_budget: float | None,
-    snapshot: int | None = None,
-    eager: bool = False,
-    metrics: Sequence[str] = (),
-    lent: Mapping[str, Dataset] | None = None,
-    loggers: Sequence[tune.Callback] = (),
-) -> None:
-    """Run the trials of a plan; the store then has their records or failures.
-
-    A lost worker may fail several tasks of its trial. Tune gives up a trial that fails again before it has
-    restarted, even if it has retries left. Such trials run again after the others. So do the configurations
-    of a failed trial, one by one: then a configuration that fails takes no other one with it.
-
-    Args:
-        plan: The trials to run.
-        store: Receives records and failures.
-        resources: What each trial may use.
-        progress: Shows the progress.
-        retries: How often a failed trial runs again.
-        time_budget: Seconds until Tune stops all trials; None for no limit.
-        snapshot: The session after which embeddings are saved; None for no embeddings.
-        eager: Whether to disable CUDA graphs.
-        metrics: Identities of additional metrics.
-        lent: Graphs that workers cannot load.
-        loggers: Callbacks of experiment trackers.
-    """
-    end = None if time_budget is None else time.monotonic() + time_budget
-    trials: Sequence[Trial] = plan.trials
-    while trials and (end is None or time.monotonic() < end):
-        recorder = Recorder(store, trials, progress, retries)
-        _run_trials(
-            trials,
-            store,
-            resources,
-            [recorder, *loggers],
-            retries=retries,
-            time_budget=None if end is None else end - time.monotonic(),
-            snapshot=snapshot,
-            eager=eager,
-            metrics=metrics,
-            lent=lent,
-        )
-        trials, retries = recorder.again, max(0, retries - 1)
-
-
-def _run_trials(
-    trials: Sequence[Trial],
-    store: Store,
-    resources: Resources,
-    callbacks: Sequence[tune.Callback],
-    *,
-    retries: int,
-    time_budget: float | None,
-    snapshot: int | None,
-    eager: bool,
-    metrics: Sequence[str],
-    lent: Mapping[str, Dataset] | None,
-) -> None:
-    # Longest first: a long trial that starts last keeps one worker busy while the others idle.
-    trials = sorted(trials, key=trial_seconds, reverse=True)
-    specs = (make_spec(trial, store, resources, snapshot, eager=eager, metrics=metrics) for trial in trials)
-    run_tuner(
-        run_trial,
-        InOrder(specs),
-        len(trials),
-        store,
-        resources,
-        callbacks,
-        retries=retries,
-        time_budget=time_budget,
-        lent=lent,
-    )
-
-
-def make_spec(
-    trial: Trial,
-    store: Store,
-    resources: Resources,
-    snapshot: int | None,
-    *,
-    eager: bool,
-    metrics: Sequence[str] = (),
-) -> TrialSpec:
-    """Return the description of `trial` for a worker."""
-    places = {config.hash(): place for place, config in enumerate(trial.configs)}
-    return {
-        "name": trial.name,
-        "configs": [config.canonical() for config in trial.configs],
-        "members": [(places[config.hash()], seed) for config, seed in trial.members],
-        "threads": max(1, int(resources.cpus)),
-        "gpu_share": resources.gpu_share(trial.config),
-        "snapshot": None if snapshot is None else session_number(trial.config, snapshot),
-        "eager": eager,
-        "checkpoints": str(store.checkpoints.resolve()),
-        "metrics": list(metrics),
-    }
-
-
 class Supply(Searcher):
     """Gives Tune its trials one at a time; Tune would copy a whole grid for each trial."""
 
@@ -319,66 +216,141 @@ class InOrder(Supply):
         return self.FINISHED if spec is None else {"spec": spec}
 
 
-def run_tuner(
-    trainable: Callable[[TrialSpec], None],
-    supply: Supply,
-    most: int,
-    store: Store,
-    resources: Resources,
-    callbacks: Sequence[tune.Callback],
-    *,
-    retries: int = 0,
-    time_budget: float | None = None,
-    lent: Mapping[str, Dataset] | None = None,
-) -> None:
-    """Run Ray Tune, without its console output.
+@dataclass(frozen=True, kw_only=True)
+class TrialOptions:
+    """How the trials of a launch run.
 
-    Args:
-        trainable: Runs one trial in a worker.
-        supply: Yields the trials.
-        most: The largest number of trials that `supply` yields.
-        store: The folder of the study, in which Tune keeps its files.
-        resources: What each trial may use.
-        callbacks: The first one is a `Recorder`.
+    Attributes:
         retries: How often a failed trial runs again.
         time_budget: Seconds until Tune stops all trials; None for no limit.
+        snapshot: The session after which embeddings are saved; None for no embeddings.
+        eager: Whether to disable CUDA graphs.
+        metrics: Identities of additional metrics.
         lent: Graphs that workers cannot load, because their machines do not have the files.
     """
-    cpus = resources.cpus  # so that only this number is sent to workers with the function
 
-    def request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": config["spec"]["gpu_share"]}])
+    retries: int = 0
+    time_budget: float | None = None
+    snapshot: int | None = None
+    eager: bool = False
+    metrics: Sequence[str] = ()
+    lent: Mapping[str, Dataset] = field(default_factory=dict)
 
-    def given(config: dict[str, Any]) -> None:
-        trainable(config["spec"])
 
-    def given_data(config: dict[str, Any], graphs: dict[str, Dataset]) -> None:
-        data.lend(graphs)
-        trainable(config["spec"])
+class StudyRunner:
+    """Runs trials with Ray Tune; the store then has their records or failures."""
 
-    function = tune.with_parameters(given_data, graphs=dict(lent)) if lent else given
-    tune.Tuner(
-        tune.with_resources(function, request),
-        tune_config=tune.TuneConfig(
-            search_alg=supply,
-            num_samples=most,
-            max_concurrent_trials=resources.slots,
-            reuse_actors=True,
-            time_budget_s=time_budget,
-            trial_name_creator=trial_name,
-            trial_dirname_creator=trial_name,
-        ),
-        run_config=tune.RunConfig(
-            name="tune",
-            storage_path=str(store.folder.resolve()),
-            failure_config=tune.FailureConfig(max_failures=retries),
-            callbacks=list(callbacks),
-            # The reporter that Tune chooses in a notebook clears the cell's output. Elsewhere it wants none.
-            progress_reporter=tune.CLIReporter() if get_console().is_jupyter else None,
-            verbose=0,
-            log_to_file=True,
-        ),
-    ).fit()
+    def __init__(
+        self,
+        store: Store,
+        resources: Resources,
+        progress: StudyProgress,
+        options: TrialOptions,
+        loggers: Sequence[tune.Callback] = (),
+    ) -> None:
+        """Prepare to run trials.
+
+        Args:
+            store: Receives records and failures; its folder also has the files of Tune.
+            resources: What each trial may use.
+            progress: Shows the progress.
+            options: How trials run.
+            loggers: Callbacks of experiment trackers.
+        """
+        self._store, self._resources, self._progress = store, resources, progress
+        self._options, self._loggers = options, loggers
+
+    def run(self, trials: Sequence[Trial]) -> None:
+        """Run trials, the longest first.
+
+        A lost worker may fail several tasks of its trial. Tune gives up a trial that fails again before it
+        has restarted, even if it has retries left. Such trials run again after the others. So do the
+        configurations of a failed trial, one by one: then one that fails takes no other one with it.
+        """
+        retries, seconds = self._options.retries, self._options.time_budget
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while trials and time.monotonic() < end:
+            recorder = Recorder(self._store, trials, self._progress, retries)
+            left = None if seconds is None else end - time.monotonic()
+            self._run_once(trials, recorder, replace(self._options, retries=retries, time_budget=left))
+            trials, retries = recorder.again, max(0, retries - 1)
+
+    def _run_once(self, trials: Sequence[Trial], recorder: Recorder, options: TrialOptions) -> None:
+        # A long trial that starts last keeps one worker busy while the others idle.
+        longest_first = sorted(trials, key=trial_seconds, reverse=True)
+        supply = InOrder(map(self.spec_of, longest_first))
+        self.supplied(run_trial, supply, len(trials), recorder, options)
+
+    def spec_of(self, trial: Trial) -> TrialSpec:
+        """Return the description of `trial` for a worker."""
+        places = {config.hash(): place for place, config in enumerate(trial.configs)}
+        session = self._options.snapshot
+        return {
+            "name": trial.name,
+            "configs": [config.canonical() for config in trial.configs],
+            "members": [(places[config.hash()], seed) for config, seed in trial.members],
+            "threads": max(1, int(self._resources.cpus)),
+            "gpu_share": self._resources.gpu_share(trial.config),
+            "snapshot": None if session is None else session_number(trial.config, session),
+            "eager": self._options.eager,
+            "checkpoints": str(self._store.checkpoints.resolve()),
+            "metrics": list(self._options.metrics),
+        }
+
+    def supplied(
+        self,
+        trainable: Callable[[TrialSpec], None],
+        supply: Supply,
+        most: int,
+        recorder: tune.Callback,
+        options: TrialOptions | None = None,
+    ) -> None:
+        """Run the trials of a supply with Ray Tune, without its console output.
+
+        Args:
+            trainable: Runs one trial in a worker.
+            supply: Yields the trials.
+            most: The largest number of trials that `supply` yields.
+            recorder: Writes the records.
+            options: How trials run, if not as usual.
+        """
+        options = options or self._options
+        cpus = self._resources.cpus  # so that only this number is sent to workers with the function
+
+        def request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
+            return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": config["spec"]["gpu_share"]}])
+
+        def given(config: dict[str, Any]) -> None:
+            trainable(config["spec"])
+
+        def given_data(config: dict[str, Any], graphs: dict[str, Dataset]) -> None:
+            data.lend(graphs)
+            trainable(config["spec"])
+
+        lent = dict(options.lent)
+        function = tune.with_parameters(given_data, graphs=lent) if lent else given
+        tune.Tuner(
+            tune.with_resources(function, request),
+            tune_config=tune.TuneConfig(
+                search_alg=supply,
+                num_samples=most,
+                max_concurrent_trials=self._resources.slots,
+                reuse_actors=True,
+                time_budget_s=options.time_budget,
+                trial_name_creator=trial_name,
+                trial_dirname_creator=trial_name,
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str(self._store.folder.resolve()),
+                failure_config=tune.FailureConfig(max_failures=options.retries),
+                callbacks=[recorder, *self._loggers],
+                # In a notebook, Tune's own choice clears the cell's output. Elsewhere it wants none.
+                progress_reporter=tune.CLIReporter() if get_console().is_jupyter else None,
+                verbose=0,
+                log_to_file=True,
+            ),
+        ).fit()
 
 
 def trial_name(trial: Any) -> str:

@@ -6,57 +6,33 @@ pack, if their settings allow that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from ray import tune
-
 from hagmeta.common.records import Record
-from hagmeta.datasets.base import Dataset
 from study.packing import Packing
 from study.plan import Trial
 from study.progress import StudyProgress
-from study.resources import Resources
 from study.search.history import Sample, SearchHistory
 from study.store import Store
 from study.trial import TrialSpec, members_of, run_sample
-from study.tuning import Recorder, Supply, make_spec, run_tuner
+from study.tuning import Recorder, StudyRunner, Supply
 
 
 def run_searches(
     histories: Sequence[SearchHistory],
+    runner: StudyRunner,
     store: Store,
-    resources: Resources,
     packing: Packing,
     progress: StudyProgress,
-    *,
-    retries: int,
-    time_budget: float | None,
-    eager: bool = False,
-    lent: Mapping[str, Dataset] | None = None,
-    loggers: Sequence[tune.Callback] = (),
 ) -> None:
     """Run all missing samples; `histories` receive their results and `store` their records."""
-
-    def spec_of(trial: Trial) -> TrialSpec:
-        return make_spec(trial, store, resources, None, eager=eager)
-
-    dealer = Dealer(histories, packing, progress, spec_of)
+    dealer = Dealer(histories, packing, progress, runner.spec_of)
     # Each stage of a sample is a trial at most, and so is a sample whose pack has failed.
     most = sum(len(history.missing) * (history.most_stages + 1) for history in histories)
-    run_tuner(
-        run_sample,
-        dealer,
-        most,
-        store,
-        resources,
-        [_SampleRecorder(store, dealer, progress), *loggers],
-        retries=retries,
-        time_budget=time_budget,
-        lent=lent,
-    )
+    runner.supplied(run_sample, dealer, most, _SampleRecorder(store, dealer, progress))
 
 
 class Dealer(Supply):

@@ -89,6 +89,7 @@ def _run_searches(
     largest = [history.cell.largest(most) for history in histories if history.missing]
     resources = share_out(largest, cluster, options, console)
     from study.search import running  # imports Ray, which takes seconds: only after the message above
+    from study.tuning import StudyRunner, TrialOptions
 
     seeds = len(histories[0].cell.seeds)
     units = [history.cell.unit for history in histories for _ in range(history.runs_left)]
@@ -97,18 +98,14 @@ def _run_searches(
     done_before = sum(history.runs for history in histories)
     in_words = best_validation if len(histories) == 1 else average_validation
     with StudyProgress(console, units, done_before, in_words) as progress:
-        running.run_searches(
-            histories,
-            store,
-            resources,
-            packing,
-            progress,
+        how = TrialOptions(
             retries=options.retries,
             time_budget=options.time_budget,
             eager=options.eager,
-            lent=lent([history.cell.config for history in histories], options),
-            loggers=loggers,
+            lent=lent(configs, options),
         )
+        runner = StudyRunner(store, resources, progress, how, loggers)
+        running.run_searches(histories, runner, store, packing, progress)
 
 
 def _show_failures(

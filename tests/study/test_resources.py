@@ -185,7 +185,8 @@ shares = [1.0] * 2 + [0.5] * 4
 resources = choose_resources({{"CPU": 2, "GPU": 1}}, {{("a", "b"): 1.0, ("c", "d"): 0.5}}, None, None)
 specs = [{{"gpu_share": s, "name": str(n), "counted": Counted()}} for n, s in enumerate(shares)]
 store = Store(Path({str(tmp_path)!r}))
-tuning.run_tuner(nothing, tuning.InOrder(specs), len(specs), store, resources, [Lines()])
+runner = tuning.StudyRunner(store, resources, None, tuning.TrialOptions())
+runner.supplied(nothing, tuning.InOrder(specs), len(specs), Lines())
 print("copies", Counted.copies)
 """
     done = subprocess.run(

@@ -8,22 +8,20 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
 from rich.console import Console
 
 from hagmeta.config import RunConfig, resolve
-from study import tuning
 from study.packing import Packing
-from study.plan import Plan, Trial, make_plan
+from study.plan import Trial, make_plan
 from study.progress import StudyProgress
 from study.resources import Resources
 from study.store import Store
+from study.tuning import Recorder, StudyRunner, TrialOptions
 
 TRIAL = Trial.of(resolve(RunConfig(dataset="debian", method="frozen")), (0,))
-PLAN = Plan((TRIAL.config,), (0,), (TRIAL,))
 UNAVAILABLE = ActorUnavailableError("Socket closed", b"0123456789abcdef")
 
 
@@ -44,20 +42,21 @@ def test_a_trial_that_tune_gives_up_too_early_runs_again(
     store = Store(tmp_path / "study")
     ran = []
 
-    def run_trials(trials: list[Trial], store: Store, resources: Any, callbacks: Any, **how: Any) -> None:
+    def run_once(self: StudyRunner, trials: list[Trial], recorder: Recorder, options: TrialOptions) -> None:
         ran.append([trial.name for trial in trials])
         given_up = SimpleNamespace(
             trial_id="1",
             config={"spec": {"name": TRIAL.name}},
             error_file=str(tmp_path / "error.txt"),
             pickled_error_file=str(tmp_path / "error.pkl"),
-            num_failures=how["retries"] + 1 if used_up else max(1, how["retries"]),
+            num_failures=options.retries + 1 if used_up else max(1, options.retries),
         )
-        callbacks[0].on_trial_error(0, [], given_up)
+        recorder.on_trial_error(0, [], given_up)
 
-    monkeypatch.setattr(tuning, "_run_trials", run_trials)
+    monkeypatch.setattr(StudyRunner, "_run_once", run_once)
     progress = StudyProgress(Console(quiet=True), [TRIAL], 0)
-    tuning.run_plan(PLAN, store, Resources.__new__(Resources), progress, retries=2, time_budget=None)
+    runner = StudyRunner(store, Resources.__new__(Resources), progress, TrialOptions(retries=2))
+    runner.run([TRIAL])
     assert ran == [[TRIAL.name]] * tries
 
 
@@ -69,21 +68,20 @@ def test_configurations_of_a_trial_that_failed_run_separately(
     (shared,) = make_plan([bad, good], (0, 1), set(), Packing()).trials
     store, ran = Store(tmp_path / "study"), []
 
-    def run_trials(trials: list[Trial], store: Store, resources: Any, callbacks: Any, **how: Any) -> None:
+    def run_once(self: StudyRunner, trials: list[Trial], recorder: Recorder, options: TrialOptions) -> None:
         for trial in trials:
             ran.append([(config.learning_rate, seed) for config, seed in trial.members])
             started = SimpleNamespace(trial_id=trial.name, config={"spec": {"name": trial.name}})
-            callbacks[0].on_trial_start(0, [], started)
+            recorder.on_trial_start(0, [], started)
             if bad in trial.configs:
-                callbacks[0].on_trial_result(0, [], started, {"failed": "no", "traceback": "no: 3"})
+                recorder.on_trial_result(0, [], started, {"failed": "no", "traceback": "no: 3"})
             else:
                 progress.finished(trial.name, [0.5])
 
-    monkeypatch.setattr(tuning, "_run_trials", run_trials)
+    monkeypatch.setattr(StudyRunner, "_run_once", run_once)
     said = io.StringIO()
     progress = StudyProgress(Console(file=said, width=1000), [shared], 0)
-    plan = Plan((bad, good), (0, 1), (shared,))
-    tuning.run_plan(plan, store, Resources.__new__(Resources), progress, retries=2, time_budget=None)
+    StudyRunner(store, Resources.__new__(Resources), progress, TrialOptions(retries=2)).run([shared])
     assert ran == [[(0.1, 0), (0.2, 0), (0.1, 1), (0.2, 1)], [(0.1, 0), (0.1, 1)], [(0.2, 0), (0.2, 1)]]
     assert "failed: no; its 2 configurations will run separately" in said.getvalue()
     assert (progress.done, progress.running, progress.failed) == (2, 0, 2)

@@ -30,8 +30,8 @@ START = "         start: [{learning_rate: 0.0000001, finetune_steps: 0}]"
 SPACE = """
 description: searches of seconds
 datasets: ["synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"]
-fixed: {classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8, pretrain_epochs: 5,
-        episodes: 8, validate_every: 4, val_classes: half}
+fixed: {classes: [4, 5, 5], n_way: 2, k_shot: 3, hidden: 16, embedding: 8, pretrain_epochs: 10,
+        episodes: 20, validate_every: 10, val_classes: half}
 grid: {method: [hag-meta, frozen]}
 search: {algorithm: optuna, samples: 3, objective: val_accuracy, pruner: wilcoxon,
 START}
@@ -120,7 +120,7 @@ def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best
 @pytest.mark.slow
 def test_each_group_of_samples_runs_as_one_pack_with_the_records_of_single_runs(tmp_path: Path) -> None:
     text = SPACE.replace("samples: 3", "samples: 8").replace(f"pruner: wilcoxon,\n{START}", "group: 4")
-    text = text.replace("pretrain_epochs: 5", "pretrain_epochs: 3").replace("episodes: 8", "episodes: 4")
+    text = text.replace("pretrain_epochs: 10", "pretrain_epochs: 3").replace("episodes: 20", "episodes: 4")
     text = text.replace("hidden: 16, ", "").replace("seeds: 6", "seeds: 2")
     text = text.replace(
         "  dropout:", "  hidden: {choice: [8, 16]}\n  smoothing: {choice: [0.0, 0.5]}\n  dropout:"
