@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# Tests start many processes: what one of them compiled, the others read.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .PHONY: setup ablation test test-all test-oldest test-cluster faults lint docs clean
 
@@ -23,10 +25,10 @@ ablation: setup  ## what NLA, TLA and GPIL are worth, on an embedded dataset: a 
 	$(BIN)/python study/launch.py --space ablation --quick
 
 test: setup  ## real studies come first: they wait for Ray half of their time, while other tests compute
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+	$(PYTEST) $(PARALLEL) -m "not slow"
 
 test-all: setup  ## also the slow tests and all notebooks of examples/
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
+	$(PYTEST) $(PARALLEL)
 
 # What most users touch: runs from Python, one real study, a report.
 SMOKE := tests/hagmeta/test_api.py tests/study/test_launch.py::test_a_study_runs_once tests/analysis/test_report.py
@@ -39,7 +41,7 @@ test-oldest:  ## two minutes of tests with the oldest versions that pyproject.to
 
 test-cluster: setup  ## five minutes, as root: `ray up` to `ray down` on machines made of namespaces; Slurm
 	$(BIN)/python -m tests.cluster.prepare
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -s
+	$(PYTEST) tests/cluster -s
 
 faults: setup  ## known faults, put into copies of the code one at a time: each must fail a test
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
