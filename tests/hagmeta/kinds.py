@@ -10,7 +10,7 @@ import pytest
 from hagmeta.methods import METHODS
 
 # How they learn in training and in sessions. test_contract.py has all methods under the default protocol.
-KINDS = ("hag-meta", "er-gnn", "sgc-lda", "posterior-means")
+KINDS = ("hag-meta", "er-gnn", "sgc-lda")
 
 
 def one_of_each_kind(methods: Iterable[str] = METHODS, *, kinds: Collection[str] = KINDS) -> list[Any]:

@@ -39,11 +39,13 @@ def call(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG, check=False)
 
 
-def test_a_run_writes_a_record_a_seed_and_shows_a_table(tmp_path: Path, home: Path) -> None:
+def test_a_run_writes_a_record_a_seed_and_shows_a_table(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "records.json"
-    done = call(*TINY, "--seeds", "1,4", "--set", "dropout=0.25", "--no-nla", "--json", str(path))
-    assert done.returncode == 0, done.stderr
-    assert "session" in done.stdout and "PD" in done.stdout
+    assert main([*TINY, "--seeds", "1,4", "--set", "dropout=0.25", "--no-nla", "--json", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "session" in shown and "PD" in shown
     records = json.loads(path.read_text())
     assert [record["seed"] for record in records] == [1, 4]
     for record in records:

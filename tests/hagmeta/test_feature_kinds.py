@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,8 @@ from hagmeta import datasets, testing
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.testing import GRAPH, TASK, check_no_leak, check_packs, check_plain
-from tests.hagmeta.kinds import each_once
 
-ONE_OF_EACH_KIND = ("sgc-lda", "posterior-means", "hag-meta", "er-gnn", "frozen")
+QUICK = [("sgc-lda", "sparse reals"), ("sgc-lda", "768 dense columns"), ("er-gnn", "100 dense columns")]
 KINDS = ("counts", "sparse reals", "100 dense columns", "768 dense columns", "3000 dense columns")
 
 
@@ -50,7 +50,13 @@ def check_on(check: Callable[..., None], method: str, kind: str) -> None:
     check(method, dataset=dataset, **TASK)
 
 
-@pytest.mark.parametrize(("method", "kind"), each_once(ONE_OF_EACH_KIND, KINDS[1:], fully=[]))
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow)
+        for each in product(("sgc-lda", "posterior-means", "hag-meta", "er-gnn", "frozen"), KINDS[1:])
+    ],
+)
 def test_method_learns_nothing_hidden_from_features_of_any_kind(method: str, kind: str) -> None:
     check_on(check_no_leak, method, kind)
 

@@ -23,7 +23,7 @@ from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.meta_training import EPISODES
 from hagmeta.phases.readout import ReadOut
 from hagmeta.pipeline import Member, prepare, prepare_members, pretrain, run
-from tests.hagmeta.test_feature_kinds import KINDS, ONE_OF_EACH_KIND, with_features
+from tests.hagmeta.test_feature_kinds import KINDS, with_features
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 Small = Callable[..., RunConfig]
@@ -135,7 +135,7 @@ def test_a_whole_run_agrees_with_the_cpu_on_average(
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-@pytest.mark.parametrize("method", ONE_OF_EACH_KIND)
+@pytest.mark.parametrize("method", ["sgc-lda", "posterior-means", "hag-meta", "er-gnn", "frozen"])
 def test_run_on_other_features_agrees_with_the_cpu(method: str, kind: str, small: Small) -> None:
     dataset = with_features(kind)
     config = small(method=method, dataset=dataset, classes=(2, 2, 5), k_shot=2)

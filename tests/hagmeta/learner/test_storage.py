@@ -271,7 +271,7 @@ def test_learner_that_cannot_be_loaded_is_not_saved(graph: Dataset, tmp_path: Pa
 
 def test_encoder_that_a_method_decides_is_known(graph: Dataset, tmp_path: Path) -> None:
     path = (
-        Learner("proto-gat", device="cpu", **{**SMALL, "k_shot": 2})
+        Learner("proto-gat", device="cpu", **{**SMALL, "k_shot": 2, "pretrain_epochs": 1, "episodes": 1})
         .fit(graph, labels_of(graph))
         .save(tmp_path / "learner")
     )

@@ -48,13 +48,6 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def record_of(folder: Path, *arguments: str) -> Any:
-    words = [*SMALL.split(), "--set", "pretrain_epochs=2", "--json", "records.json", *arguments]
-    run(folder, "hagmeta", *words)
-    (record,) = json.loads((folder / "records.json").read_text())
-    return record
-
-
 def test_ten_lines_are_a_method(folder: Path) -> None:
     assert len([line for line in TEN_LINES.splitlines() if line]) <= 10
     record = hagmeta.run(
@@ -66,16 +59,35 @@ def test_ten_lines_are_a_method(folder: Path) -> None:
 
 
 def test_the_settings_and_the_title_of_the_page_are_recorded(folder: Path) -> None:
-    record = record_of(folder, "--method", "cosine_mean.py:CosineMean", "--set", "cosine_start=5")
+    result = hagmeta.run("cosine_mean.py:CosineMean", GRAPH, seeds=1, episodes=2, cosine_start=5, **TASK)
+    (record,) = result.records
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
     assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
-    shown = run(folder, "hagmeta", "--method", "cosine_mean.py:CosineMean", "--help").stdout
+
+
+@pytest.mark.slow
+def test_the_command_of_the_page_knows_its_settings(folder: Path) -> None:
+    mine = ["--method", "cosine_mean.py:CosineMean"]
+    run(folder, "hagmeta", *SMALL.split(), *mine, "--set", "cosine_start=5", "--json", "records.json")
+    assert json.loads((folder / "records.json").read_text())[0]["config"]["cosine_start"] == 5
+    shown = run(folder, "hagmeta", *mine, "--help").stdout
     assert re.search(
         r"settings of CosineMean:\n  cosine_start +scale of the logits before\s+training \[10\.0\]", shown
     )
 
 
 def test_the_whole_method_passes_the_checks_of_the_page(folder: Path) -> None:
+    page: dict[str, Any] = {}
+    exec(TEST, page)
+    (test,) = (value for name, value in page.items() if name.startswith("test_"))
+    (cases,) = (mark.args[1] for mark in test.pytestmark)
+    assert len(cases) == 4
+    for case in cases:
+        test(*case.values)
+
+
+@pytest.mark.slow
+def test_the_file_of_the_page_passes_in_pytest(folder: Path) -> None:
     done = run(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_cosine_mean.py")
     assert "4 passed" in done.stdout
 

@@ -212,7 +212,7 @@ def answers(context: Context) -> list[np.ndarray]:
     return [np.concatenate(evaluator.answers) for evaluator in evaluators]
 
 
-@pytest.mark.parametrize("rehearsal", ["all", "2"])
+@pytest.mark.parametrize("rehearsal", ["all", pytest.param("2", marks=pytest.mark.slow)])
 def test_oracle_weights_read_train_labels_of_classes_met_and_no_others(
     tiny_graph: Dataset, tiny: Tiny, rehearsal: str
 ) -> None:

@@ -75,7 +75,10 @@ def test_supervised_instead_of_gpil_teaches_the_encoder_and_tla_and_leaves_nla_a
 HELD_OUT: dict[str, Any] = {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2}
 
 
-@pytest.mark.parametrize("settings", [{"rehearsal": "none", **HELD_OUT}, {"protocol": "released"}])
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param({"rehearsal": "none", **HELD_OUT}, marks=pytest.mark.slow), {"protocol": "released"}],
+)
 def test_supervised_instead_of_gpil_runs_alone_in_a_pack_and_plain(
     tiny_graph: Dataset, tiny: Tiny, settings: dict[str, Any]
 ) -> None:

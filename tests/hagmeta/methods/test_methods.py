@@ -84,8 +84,7 @@ def test_methods_differ_in_their_hash_and_hag_meta_keeps_its_own() -> None:
     }
 
 
-@pytest.mark.parametrize("protocol", ["strict", "released"])
-@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize(("encoder", "protocol"), [("gcn", "strict"), ("gat", "released")])
 def test_proto_is_hag_meta_with_all_parts_off(
     dataset: Dataset, small: Small, encoder: str, protocol: str
 ) -> None:
@@ -139,6 +138,7 @@ def test_joint_learns_from_train_nodes_of_every_class_met(dataset: Dataset, smal
     assert record["oracle"] is True
 
 
+@pytest.mark.slow
 def test_joint_is_above_frozen(dataset: Dataset, small: Small) -> None:
     settings: dict[str, Any] = {"pretrain_epochs": 60, "episodes": 40, "finetune_steps": 10}
     joint, frozen = (
@@ -214,4 +214,4 @@ def test_gpn_trains_otherwise_than_hag_meta(dataset: Dataset, small: Small) -> N
 
 def test_replacing_the_method_keeps_what_applies(small: Small) -> None:
     config = replace(small(), method="gpn")
-    assert config.episodes == 12 and config.applies("episodes") and not config.applies("tla")
+    assert config.episodes == 6 and config.applies("episodes") and not config.applies("tla")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.inputs import make_inputs
 from hagmeta.testing import results
+from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 KNOWN, WIDTH = 6, 9
@@ -168,7 +169,7 @@ def test_the_limit_changes_predictions_but_not_what_teaches_if_nodes_of_classes_
         for it_is in (True, False)
     )
     monkeypatch.setattr(posterior_means, "EXCESS", 0.0)
-    assert answers(with_limit, tiny_graph) != answers(without, tiny_graph)
+    assert answers(with_limit, tiny_graph, [0, 3]) != answers(without, tiny_graph, [0, 3])
     shares, others = (recalled(config, tiny_graph, 0.8)[0] for config in (with_limit, without))
     assert torch.equal(shares, others) != in_targets
 
@@ -307,8 +308,8 @@ def test_the_spectrum_is_that_of_the_visible_graph(tiny_graph: Dataset, visible:
     same_span(spectrum(graph, seen(graph, visible), 6, rounds=40), expected, visible)
 
 
-def answers(config: RunConfig, dataset: Dataset) -> list[Any]:
-    records = run(config, [0, 3], dataset=dataset, device=CPU)
+def answers(config: RunConfig, dataset: Dataset, seeds: Sequence[int] = (0,)) -> list[Any]:
+    records = run(config, seeds, dataset=dataset, device=CPU)
     return [(record["matrix"], record["calibration_error"]) for record in records]
 
 
@@ -344,9 +345,9 @@ def test_points_that_are_computed_again_are_the_same_to_the_bit(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, features: str
 ) -> None:
     config = tiny(method="posterior-means", features=features)
-    stored = results(config, [0, 1], tiny_graph)
+    stored = results(config, [1], tiny_graph)
     monkeypatch.setattr(posterior_means, "_forgets", lambda graph: True)  # as on a GPU
-    assert results(config, [0, 1], tiny_graph) == stored
+    assert results(config, [1], tiny_graph) == stored
 
 
 def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
@@ -379,7 +380,7 @@ def test_without_labels_to_read_again_neither_basis_nor_encoder_changes(
     assert config.hash() == resolve(tiny(method="posterior-means", rehearsal="none")).hash()
 
 
-@pytest.mark.parametrize(("rehearsal", "moves"), [("all", True), ("50", True), ("2", False), ("none", False)])
+@pytest.mark.parametrize(("rehearsal", "moves"), [("50", True), ("2", False)])
 def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     tiny_graph: Dataset, tiny: Tiny, rehearsal: str, moves: bool
 ) -> None:
@@ -392,7 +393,7 @@ def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     assert changed == learnt | {"share"}  # which is chosen at session 0
 
 
-@pytest.mark.parametrize("protocol", ["strict", "released"])
+@pytest.mark.parametrize("protocol", ["strict", pytest.param("released", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "features", [{"features": "propagated"}, {"features": "encoder", "random_features": 0}], ids=str
 )
@@ -476,7 +477,9 @@ def test_some_nodes_do_not_teach_under_whole_visibility_alone(
     assert silent.any() == some
 
 
-@pytest.mark.parametrize("head", ["sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac", "fecam"])
+@pytest.mark.parametrize(
+    "head", one_of_each_kind(["sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac", "fecam"], kinds=("sgc-lda",))
+)
 def test_other_heads_can_be_put_on_its_features(
     tiny_graph: Dataset, tiny: Tiny, visible: np.ndarray, head: str
 ) -> None:

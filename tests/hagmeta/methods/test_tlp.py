@@ -59,7 +59,14 @@ def test_probabilities_are_those_of_scikit_learn(
     np.testing.assert_allclose(given, expected, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("changes", [{}, {"rehearsal": 2}, {"probe_penalty": 0.1, "encoder": "gat"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        pytest.param({"rehearsal": 2}, marks=pytest.mark.slow),
+        pytest.param({"probe_penalty": 0.1, "encoder": "gat"}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_session_is_scored_by_a_regression_on_all_readable_labels(
     dataset: Dataset, small: Small, changes: dict[str, Any]
 ) -> None:

@@ -26,6 +26,7 @@ from hagmeta.pipeline import run
 from hagmeta.sparse.graph import View
 from hagmeta.sparse.inputs import Inputs
 from hagmeta.sparse.plain import PlainGraph
+from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 NODES, FEATURES = 40, 6
@@ -332,7 +333,7 @@ def test_widths_that_do_not_fit_are_refused_in_one_line() -> None:
         adapted(Heads)(FEATURES, SETTINGS)
 
 
-@pytest.mark.parametrize("method", ["hag-meta", "meta-gnn", "posterior-means"])
+@pytest.mark.parametrize("method", one_of_each_kind(["hag-meta", "meta-gnn", "posterior-means"]))
 def test_a_run_with_a_model_repeats(tiny_graph: Dataset, tiny: Any, method: str) -> None:
     config = tiny(method=method, encoder=f"pyg:{__file__}:Own")
     assert "one seed at a time" in " ".join(remarks(resolve(config)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from hagmeta.packs.optimizers import Adam
@@ -39,5 +40,6 @@ def test_steps_are_those_of_torch() -> None:
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_no_compiler_is_imported() -> None:
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)

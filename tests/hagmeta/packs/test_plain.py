@@ -34,13 +34,10 @@ OTHERS = [
     for method, protocol in (("hag-meta", "strict"), ("meta-gnn", "strict"), ("cec", "released"))
     for encoder in ("gat", "sage", "sgc")
 ]
-SOME = one_of_each_kind(kinds=("hag-meta", "er-gnn", "posterior-means"))
-QUICK = [OTHERS[0], OTHERS[1], OTHERS[3], OTHERS[6]]
+SOME = one_of_each_kind(kinds=("hag-meta", "er-gnn"))
+QUICK = [("cec", "released", "gat")]
 VARIANTS: list[Any] = [
-    *(
-        pytest.param(*each.values, "released", "gcn", CPU, marks=each.marks)
-        for each in one_of_each_kind(kinds=("hag-meta", "er-gnn", "posterior-means"))
-    ),
+    *(pytest.param(*each.values, "released", "gcn", CPU, marks=each.marks) for each in SOME),
     *(pytest.param(*each, CPU, marks=() if each in QUICK else pytest.mark.slow) for each in OTHERS),
     # Under strict, tests/hagmeta/test_contract.py has all methods on a CPU.
     *(
@@ -129,7 +126,13 @@ def test_a_plain_run_is_the_packed_run_of_its_seed(
 
 
 @pytest.mark.parametrize(
-    ("method", "rehearsal"), [("hag-meta", "2"), ("hag-meta", "none"), ("icarl", "none"), ("cec", "2")]
+    ("method", "rehearsal"),
+    [
+        ("hag-meta", "none"),
+        ("icarl", "none"),
+        pytest.param("hag-meta", "2", marks=pytest.mark.slow),
+        pytest.param("cec", "2", marks=pytest.mark.slow),
+    ],
 )
 def test_so_it_is_with_fewer_labels(runs: Runs, encoders: Path, method: str, rehearsal: str) -> None:
     plain, packed = (
@@ -141,7 +144,7 @@ def test_so_it_is_with_fewer_labels(runs: Runs, encoders: Path, method: str, reh
 
 @pytest.mark.parametrize(
     ("method", "encoder", "inputs"),
-    [("hag-meta", "gcn", "tf-idf"), ("cec", "gat", "svd")],
+    [("hag-meta", "gcn", "tf-idf"), pytest.param("cec", "gat", "svd", marks=pytest.mark.slow)],
 )
 def test_so_it_is_with_other_inputs(
     runs: Runs, encoders: Path, method: str, encoder: str, inputs: str
@@ -151,6 +154,7 @@ def test_so_it_is_with_other_inputs(
     assert_same(plain, packed)
 
 
+@pytest.mark.slow
 def test_dense_features_make_no_difference_to_that(
     small: Small, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +173,12 @@ def forbid(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("method", "encoder"),
-    [("hag-meta", "gcn"), ("icarl", "sage"), ("meta-gnn", "sgc"), ("cec", "gat")],
+    [
+        ("hag-meta", "gcn"),
+        ("cec", "gat"),
+        pytest.param("icarl", "sage", marks=pytest.mark.slow),
+        pytest.param("meta-gnn", "sgc", marks=pytest.mark.slow),
+    ],
 )
 def test_neither_vmap_nor_captures_nor_custom_products_are_used(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, method: str, encoder: str, device: torch.device

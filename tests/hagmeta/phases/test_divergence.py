@@ -190,6 +190,7 @@ OWN = {"inner_rate": RATE, "inner_steps": 5, "episodes": 4, "validate_every": 1,
 OWN |= {"n_way": 2, "k_shot": 2, "hidden": 8, "embedding": 4, "finetune_steps": 2}
 
 
+@pytest.mark.slow
 def test_run_raises_an_error_that_has_the_other_seeds(tiny_graph: Dataset) -> None:
     with pytest.raises(hagmeta.Diverged, match=REASON) as error:
         hagmeta.run("meta-gnn", tiny_graph, seeds=2, classes=(2, 2, 5), cache=False, **OWN)

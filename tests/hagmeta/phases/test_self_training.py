@@ -17,7 +17,6 @@ from hagmeta.phases.context import Context
 from hagmeta.phases.readout import ReadOut
 from hagmeta.phases.tasks import TaskMaker
 from hagmeta.pipeline import prepare, pretrain, run
-from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -70,13 +69,10 @@ def test_guesses_are_visible_nodes_without_labels_that_score_highest(
 @pytest.mark.parametrize(
     ("method", "rehearsal"),
     [
-        *(
-            pytest.param(*each.values, "all", marks=each.marks)
-            for each in one_of_each_kind(ABLE, kinds=("hag-meta",))
-        ),
+        *(pytest.param(method, "all", marks=pytest.mark.slow) for method in ABLE),
         ("proto-gcn", "2"),
         ("sgc-lda", "2"),
-        ("proto-gcn", "none"),
+        pytest.param("proto-gcn", "none", marks=pytest.mark.slow),
     ],
 )
 def test_every_method_learns_from_its_guesses_alike_in_every_pack(

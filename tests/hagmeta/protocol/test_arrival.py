@@ -213,7 +213,7 @@ WAYS["without old labels"] = {"rehearsal": "none"}
 WAYS["re-weighted"] = {"smoothing": 0.5, "logit_adjustment": 1.0, "prior": "estimated"}
 
 
-@pytest.mark.parametrize(("method", "way"), kinds_with(WAYS))
+@pytest.mark.parametrize(("method", "way"), kinds_with(WAYS, fully=("sgc-lda",)))
 def test_a_method_cannot_tell_when_a_node_arrived(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, way: str
 ) -> None:

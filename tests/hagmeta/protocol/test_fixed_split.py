@@ -89,7 +89,9 @@ def test_base_classes_play_new_ones_without_novel_train_classes(fixed: Dataset, 
     assert scenario.test.arriving.tolist() == [[4, 1], [8, 3]]
 
 
-@pytest.mark.parametrize("method", ["hag-meta", "posterior-means", "er-gnn"])
+@pytest.mark.parametrize(
+    "method", ["hag-meta", "er-gnn", pytest.param("posterior-means", marks=pytest.mark.slow)]
+)
 def test_nothing_leaks(fixed: Dataset, tiny: Tiny, method: str) -> None:
     context = prepare(tiny(split="fixed", method=method, episodes=2), [0, 5], fixed, CPU)
     pack, answers = live(context)

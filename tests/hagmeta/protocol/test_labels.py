@@ -31,7 +31,7 @@ from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.protocol.episodes import training_pools
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario, Stream
 from hagmeta.protocol.strict import Strict
-from tests.hagmeta.kinds import one_of_each_kind
+from tests.hagmeta.kinds import KINDS, one_of_each_kind
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -261,8 +261,8 @@ def plant_a_leak(monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str) -
     ("method", "rehearsal"),
     [
         pytest.param(*each.values, rehearsal, marks=each.marks)
-        for rehearsal in ("none", "2")
-        for each in one_of_each_kind(LIMITED)
+        for rehearsal, quick in (("none", (*KINDS, "posterior-means")), ("2", ("hag-meta",)))
+        for each in one_of_each_kind(LIMITED, kinds=quick)
     ],
 )
 def test_labels_that_may_not_be_read_again_change_nothing_after_their_session(
@@ -275,7 +275,7 @@ def test_labels_that_may_not_be_read_again_change_nothing_after_their_session(
     assert not same(life.sessions(False, monkeypatch), life.sessions(True, monkeypatch))
 
 
-@pytest.mark.parametrize("method", ["hag-meta", "meta-gnn", "cec"])
+@pytest.mark.parametrize("method", ["hag-meta", "cec"])
 def test_the_check_finds_that_supports_of_earlier_sessions_are_read(
     dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
@@ -376,15 +376,18 @@ def test_prototypes_are_kept_as_they_were_when_their_session_ended(
 @pytest.mark.parametrize(
     ("method", "rehearsal"),
     [
-        *(("hag-meta", "2"), ("icarl", "none"), ("cec", "none"), ("fecam", "2")),
-        *(pytest.param(method, "2", marks=pytest.mark.slow) for method in ("icarl", "meta-gnn", "cec")),
+        *(("icarl", "none"), ("cec", "none")),
+        *(
+            pytest.param(method, "2", marks=pytest.mark.slow)
+            for method in ("hag-meta", "icarl", "meta-gnn", "cec", "fecam")
+        ),
         *(
             pytest.param(method, "none", marks=pytest.mark.slow)
             for method in ("hag-meta", "meta-gnn", "fecam")
         ),
     ],
 )
-def test_a_run_with_fewer_labels_is_the_same_alone_again_and_in_a_pack(
+def test_a_run_with_fewer_labels_is_the_same_alone_and_in_a_pack(
     narrow: Dataset, small: Small, method: str, rehearsal: str
 ) -> None:
     config = small(method=method, rehearsal=rehearsal, pretrain_on="known", val_classes=2, **QUICK)
@@ -396,7 +399,6 @@ def test_a_run_with_fewer_labels_is_the_same_alone_again_and_in_a_pack(
 
     alone = of_seed_3([3])
     assert of_seed_3([7, 3]) == alone
-    assert method != "hag-meta" or of_seed_3([3]) == alone
     assert alone["config"]["rehearsal"] == rehearsal
 
 

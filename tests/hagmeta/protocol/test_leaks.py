@@ -33,14 +33,17 @@ SEEDS = [0, 5]
 VARIANTS: list[dict[str, Any]] = [  # tests/hagmeta/test_contract.py has all methods
     {"method": "hag-meta", "gpil": False, "instead_of_gpil": "supervised"},
     {"method": "hag-meta", "encoder": "gat"},
-    {"method": "hag-meta", "encoder": "sage"},
-    {"method": "hag-meta", "encoder": "sgc"},
     {"method": "icarl", "encoder": "mlp"},
+    *({"method": "hag-meta", "encoder": encoder} for encoder in ("sage", "sgc")),
 ]
 Small = Callable[..., RunConfig]
 
 
-@pytest.mark.parametrize("settings", VARIANTS, ids=lambda each: "-".join(map(str, each.values())))
+@pytest.mark.parametrize(
+    "settings",
+    [*VARIANTS[1:3], *(pytest.param(each, marks=pytest.mark.slow) for each in (VARIANTS[0], *VARIANTS[3:]))],
+    ids=lambda each: "-".join(map(str, each.values())),
+)
 def test_no_leak(settings: dict[str, Any]) -> None:
     method = settings["method"]
     check_no_leak(method, **{key: value for key, value in settings.items() if key != "method"})

@@ -118,7 +118,7 @@ def test_too_few_base_classes_for_episodes_stop_methods_that_need_them(
 
 
 @pytest.mark.parametrize("changes", [{"rehearsal": "none"}, {"rehearsal": "1"}, {"visibility": "whole"}])
-@pytest.mark.parametrize("classes", [(4, 0, 5), (3, 0, 5)])
+@pytest.mark.parametrize("classes", [(4, 0, 5), pytest.param((3, 0, 5), marks=pytest.mark.slow)])
 def test_labels_and_visibility_can_be_limited(
     tiny_graph: Dataset, tiny: Tiny, classes: tuple[int, int, int], changes: dict[str, Any]
 ) -> None:

@@ -63,6 +63,7 @@ def test_new_classes_have_second_prototypes_unless_told_otherwise(method: str) -
     assert not resolve(RunConfig(method=method, double_prototypes=True)).double_prototypes  # strict has none
 
 
+@pytest.mark.slow
 def test_a_second_prototype_costs_accuracy_in_sessions_alone(dataset: Dataset, small: Small) -> None:
     def accuracy(**changes: Any) -> np.ndarray:
         config = small(protocol="released", pretrain_epochs=60, **changes)

@@ -112,7 +112,7 @@ def lived(context: Context) -> tuple[Pack, list[np.ndarray]]:
 
 @pytest.mark.parametrize(
     ("method", "protocol"),
-    [*((method, "strict") for method in (*METHODS, "joint")), ("hag-meta", "released")],
+    [*((method, "strict") for method in METHODS), ("hag-meta", "released")],
 )
 def test_what_stands_in_place_of_their_labels_changes_nothing(
     partly: Dataset, tiny: Tiny, method: str, protocol: str

@@ -100,7 +100,7 @@ def is_changed_by_other_queries(dataset: Dataset, config: RunConfig) -> bool:
 
 
 # The others are slow.
-QUICK = ("EM, coupling and the encoder", "distillation", "smoothing, shares and guesses")
+QUICK = ("EM, coupling and the encoder",)
 CASES = [pytest.param(*READERS[n], id=n, marks=() if n in QUICK else pytest.mark.slow) for n in READERS]
 
 

@@ -163,7 +163,7 @@ def test_phases_share_propagated_inputs_of_equal_views() -> None:
     assert not later.graph.fixed, "another view, without steps"
 
 
-@pytest.mark.parametrize("method", ["hag-meta", "posterior-means"])
+@pytest.mark.parametrize("method", ["hag-meta", pytest.param("posterior-means", marks=pytest.mark.slow)])
 def test_whole_runs_agree(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     short = dict(pretrain_epochs=10, episodes=6, validate_every=3, finetune_steps=2)
     chosen, dataset = config(DENSE, method=method, **short), datasets.load(DENSE, Path())
