@@ -48,10 +48,10 @@ class Taught:
     answers = False
 
     def features_of(self: Any, shared: Shared, view: View) -> Tensor:
-        features: Tensor = self.propagate(shared.graph, view)  # never the cached ones: steps change them
+        features: Tensor = self.all_features(shared.graph, view)  # never the cached ones: steps change them
         return features
 
-    def recall(self: Any, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def before_steps(self: Any, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         labels = labels_of(shared, view, task)
         shares = smoothed_shares(labels)
         if self.answers:

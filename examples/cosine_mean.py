@@ -40,7 +40,9 @@ class CosineMean(hagmeta.Method):
     def classify(self, shared: Shared, embedding: Tensor, task: Task) -> Tensor:
         """Return logits (queries, classes)."""
         support, query = support_and_queries(embedding, task.support, task.query)
-        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged, task.kept)
+        means = after_known(
+            support.mean(-2), embedding, shared.class_means, task.averaged, task.class_statistics
+        )
         return self.scale * F.normalize(query, dim=-1) @ F.normalize(means, dim=-1).mT
 
     def loss(

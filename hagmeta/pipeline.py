@@ -22,7 +22,6 @@ from hagmeta.config import RunConfig, pack_key, resolve, runs_in_packs
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.base import Method
-from hagmeta.methods.parts import OnNarrowInputs
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.environment import Clock, environment, forget_peaks
 from hagmeta.packs.pack import Pack, Progress, no_progress, once_each
@@ -272,9 +271,8 @@ def prepare_members(
 def check_features(config: RunConfig, dataset: Dataset) -> None:
     """Raise a UserError if a resolved configuration cannot run on the features of `dataset`."""
     check_inputs(config.inputs, dataset)
-    method = METHODS[config.method]
     _, columns = narrow_inputs(dataset.kind, dataset.num_features)
-    made = method.narrow_columns(config, columns) if issubclass(method, OnNarrowInputs) else 0
+    made = METHODS[config.method].narrow_columns(config, columns)
     if 4 * made**2 > MOST_BYTES:
         raise UserError(
             f"{config.method} would make {made:,} columns of the {columns:,} features of {dataset.name}; "

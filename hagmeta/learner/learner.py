@@ -39,7 +39,6 @@ from hagmeta.learner.table import (
 )
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Method, SessionLearning
-from hagmeta.methods.parts import Grows
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.pack import Progress, no_progress
@@ -517,7 +516,7 @@ def _key(dataset: Dataset) -> Any:
 
 def learns_once(method: type[Method]) -> bool:
     """Return whether a method learns the labels of a class in gradient steps, and never again."""
-    return issubclass(method, Grows) and method.session_learning is not SessionLearning.NONE
+    return method.has("add_classes") and method.session_learning is not SessionLearning.NONE
 
 
 def check_unknown(name: Any, classes: Sequence[str], argument: str) -> None:

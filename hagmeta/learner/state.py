@@ -16,11 +16,9 @@ from hagmeta.learner.novelty import Novelty
 from hagmeta.learner.scene import LearnerContext, TaughtStream
 from hagmeta.learner.table import Columns, NodeId, Table
 from hagmeta.methods import make_method
-from hagmeta.methods.parts import Settles
 from hagmeta.packs.pack import Pack, Parameters
-from hagmeta.phases.consolidation import consolidate
+from hagmeta.phases.hooks import add_classes, consolidate
 from hagmeta.phases.knowledge import Knowledge
-from hagmeta.phases.meeting import meet
 from hagmeta.phases.sessions import AnsweringAfterLearning
 from hagmeta.sparse.inputs import Fit
 
@@ -84,7 +82,7 @@ class Scene:
         stream = self._asking_all()
         player = self._player(stream)
         knowledge = context.knowledge.session([stream], session)
-        meet(context, pack, knowledge, [stream], session)
+        add_classes(context, pack, knowledge, [stream], session)
         before = {name: value.cpu() for name, value in pack.states()[0].items()}
         learnt, _ = player.learn(pack, knowledge, session)
         answers = self._answered(player, learnt)
@@ -96,7 +94,7 @@ class Scene:
         """Store what a session changed. `before` are the parameters before its steps."""
         state = self.state
         state.parameters = {name: value.cpu() for name, value in self.pack.states()[0].items()}
-        if issubclass(self.context.method, Settles):
+        if self.context.method.has("session_statistics"):
             changed = (name for name in before if not torch.equal(before[name], state.parameters[name]))
             state.before = {name: before[name] for name in changed}
         state.step, state.draws = player.step, player.lesson.state()
@@ -110,7 +108,7 @@ class Scene:
         """Return the answers for all nodes."""
         state, stream = self.state, self._asking_all()
         knowledge = self.context.knowledge.session([stream], state.session)
-        # What is settled in a session comes from the model before its steps.
+        # The statistics of a session come from the model before its steps.
         pack = _pack(state, self.context, state.parameters | state.before) if state.before else self.pack
         player = self._player(stream)
         return self._answered(player, player.learnt(pack, knowledge, state.session))

@@ -39,7 +39,6 @@ from hagmeta.learner.state import State
 from hagmeta.learner.table import Columns, NodeId
 from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.base import Sizes
-from hagmeta.methods.parts import Settles
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import Parameters
 from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson
@@ -331,7 +330,7 @@ def _forms(state: State) -> dict[str, Form]:
     for name, value in _parameters(config, sizes, state.seed).items():
         dtype = torch.empty(0, dtype=value.dtype).numpy().dtype
         forms[f"parameters/{name}"] = Form(tuple(value.shape), dtype, True)
-        if issubclass(METHODS[config.method], Settles):
+        if METHODS[config.method].has("session_statistics"):
             forms[f"before/{name}"] = Form(tuple(value.shape), dtype, False)
     narrow = lasting_inputs(config, columns.kind, columns.count)
     for kind in {config.inputs, narrow} - {"raw", ""}:

@@ -44,15 +44,15 @@ class AmmGnnSettings(MetaGnnSettings):
 class MatchedGCN(GCN):
     """A GCN whose inputs can be scaled and shifted by column.
 
-    The scale and the shift (inputs,) are in `View.settled`. A scale of the inputs is a scale of the rows of
-    the first weight. A shift adds the same row to all inputs after that weight. So the inputs stay as they
-    are, and can be sparse.
+    The scale and the shift (inputs,) are in `View.session_statistics`. A scale of the inputs is a scale of
+    the rows of the first weight. A shift adds the same row to all inputs after that weight. So the inputs
+    stay as they are, and can be sparse.
     """
 
     def propagate(self, graph: Graph, view: View, key: Tensor | None) -> Tensor:
-        if not view.settled:
+        if not view.session_statistics:
             return super().propagate(graph, view, key)
-        (scale, shift), weight = view.settled, self.first.weight
+        (scale, shift), weight = view.session_statistics, self.first.weight
         mapped = graph.mapped(weight * scale.unsqueeze(-1), view, view.visible)
         shifted = mapped + sum_rows(weight * shift.unsqueeze(-1))
         return graph.hidden_layer(shifted, self.first.bias, view, self.dropout, key)
@@ -123,8 +123,8 @@ class AmmGnn(MetaGnn):
         loss, logits = super().loss(shared, self._matched(view, drawn), task, target, key)
         return loss - like(self.agreement, loss) * cosines(drawn).sum(), logits
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        return super().keep(shared, self._matched(view, self._drawn(shared, view, task)), task)
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        return super().class_statistics(shared, self._matched(view, self._drawn(shared, view, task)), task)
 
     def _drawn(self, shared: Shared, view: View, task: Task) -> Tensor:
         """Return alpha and beta (inputs, draws, 2) of both halves of the supports."""
@@ -135,7 +135,7 @@ class AmmGnn(MetaGnn):
     def _matched(self, view: View, drawn: Tensor) -> View:
         """Return `view` with the scale and the shift of the inputs."""
         alpha, beta = (drawn.mean(1) * self.matching).unbind(-1)
-        return view._replace(settled=(1 + alpha, beta))
+        return view._replace(session_statistics=(1 + alpha, beta))
 
 
 def half_shares(support: Tensor, nodes: int) -> Tensor:

@@ -6,8 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from inspect import getattr_static, signature
+from types import FunctionType
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,8 +19,9 @@ from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.encoders import ENCODERS, EncoderSettings, make_encoder
+from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.nn.prototypes import mean_prototypes
-from hagmeta.packs.pack import Step
+from hagmeta.packs.pack import Parameters, Step
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 
@@ -61,15 +65,15 @@ class Task(NamedTuple):
     averaged: Tensor  # (classes known by averages,) their rows in Shared.class_means
     support: Tensor  # (classes known by supports, shots) nodes
     query: Tensor  # (queries,) nodes
-    recalled: tuple[Tensor, ...] = ()  # the result of `Method.recall` before these steps
-    kept: tuple[Tensor, ...] = ()  # the result of `Method.keep`, for classes whose labels are gone
+    before_steps: tuple[Tensor, ...] = ()  # the result of this hook
+    class_statistics: tuple[Tensor, ...] = ()  # the result of this hook, for classes whose labels are gone
     exemplars: tuple[Tensor, ...] = ()  # (classes, M) nodes of these classes that keep their labels; -1 pads
 
     def on(self, device: torch.device) -> Task:
         """Return a copy on `device`."""
         classes, averaged, support, query = (part.to(device) for part in self[:4])
         exemplars = tuple(nodes.to(device) for nodes in self.exemplars)
-        return Task(classes, averaged, support, query, self.recalled, self.kept, exemplars)
+        return Task(classes, averaged, support, query, self.before_steps, self.class_statistics, exemplars)
 
 
 @dataclass(frozen=True)
@@ -111,11 +115,21 @@ class SessionLearning(Enum):
     ANSWERS = "all readable labels, and the method's own predictions for unlabelled nodes"
 
 
+class OwnSteps(NamedTuple):
+    """Adam settings for some of the parameters. None means the common value."""
+
+    rate: float | None  # in meta-training; in sessions it keeps the same ratio to the common rate
+    weight_decay: float | None
+
+
 class Method(nn.Module, ABC):
     """Base class of all methods. A method is written for one seed.
 
-    Subclasses implement `encode`, `classify` and `loss`. `parts.py` has small base classes for features that
-    only some methods need. In all steps, `key` is the random key for dropout; ``None`` means evaluation mode.
+    Subclasses implement `encode`, `classify` and `loss`. All other functions are optional. A hook is named
+    after the moment at which it is called, or after the values that it returns. Hooks whose default does
+    nothing are only called if a method defines them.
+
+    In all steps, `key` is the random key for dropout; ``None`` means evaluation mode.
     """
 
     own_settings: ClassVar[type[MethodSettings] | None] = None
@@ -138,17 +152,34 @@ class Method(nn.Module, ABC):
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
     freezes_encoder: ClassVar[bool] = False  # the encoder does not learn and has no dropout
+    # If fewer earlier labels per class may be read, a method keeps its statistics instead of computing them
+    # again. `Task.exemplars` are then the nodes whose labels may be read.
+    rereads_from: ClassVar[int] = 0
     encoder: Encoder  # exists only if `new_encoder` returns one
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Give a class without `traits` a title. It inherits all other traits, such as the revision."""
+        """Check the hooks of a class, and give it a title if it has no `traits`.
+
+        It inherits all other traits, such as the revision.
+        """
         super().__init_subclass__(**keywords)
         if "traits" not in vars(cls):
             cls.traits = replace(cls.traits, title=cls.__name__, citation="", role="baseline")
-        if cls.session_learning is SessionLearning.REPLAY and not hasattr(cls, "select"):
-            raise UserError(
-                f"{cls.__name__} learns by replay, so it must inherit from hagmeta.methods.parts.Replays."
-            )
+        for hook in [name for name in vars(cls) if name in HOOKS]:
+            given, expected = _parameters(vars(cls)[hook]), HOOKS[hook]
+            if given != expected:
+                raise UserError(
+                    f"{cls.__name__}.{hook} has the parameters ({', '.join(given)}); expected "
+                    f"({', '.join(expected)}), as in Method.{hook}. Rename it if it is no such hook."
+                )
+        missing = [hook for hook in ("describe", "exemplars") if not cls.has(hook)]
+        if missing and cls.session_learning is SessionLearning.REPLAY:
+            raise UserError(f"{cls.__name__} learns by replay, so it must define {' and '.join(missing)}.")
+
+    @classmethod
+    def has(cls, hook: str) -> bool:
+        """Return whether a method defines a hook. An unneeded hook would cost a pass over the graph."""
+        return getattr_static(cls, hook) is not vars(Method)[hook]
 
     def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__()
@@ -201,6 +232,34 @@ class Method(nn.Module, ABC):
         """Return how the first layers of a configuration propagate the inputs (`Encoder.propagates`)."""
         return {ENCODERS[settings.encoder].propagates} - {""}
 
+    @classmethod
+    def own_steps(cls, settings: Any) -> dict[str, OwnSteps]:
+        """Return learning rate and weight decay by prefix of parameter names, for parameters that differ."""
+        return {}
+
+    @classmethod
+    def sums_gradients(cls, settings: Any) -> tuple[str, ...]:
+        """Return the name prefixes of parameters whose gradients accumulate over steps."""
+        return ()
+
+    @classmethod
+    def narrow_columns(cls, settings: Any, columns: int) -> int:
+        """Return how many columns the method makes of `columns` reduced inputs (`View.narrow`), or 0."""
+        return 0
+
+    @classmethod
+    def refits_words(cls, settings: Any) -> bool:
+        """Return whether tf-idf is computed again in each session, from the nodes that are visible then."""
+        return False
+
+    @classmethod
+    def knows_true_means(cls, settings: Any) -> bool:
+        """Return whether `Shared.class_means` has the means over all train nodes of every class.
+
+        This makes a configuration an oracle.
+        """
+        return False
+
     @abstractmethod
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Any:
         """Run one pass over the graph and return its result. `classify` may use it several times."""
@@ -221,17 +280,80 @@ class Method(nn.Module, ABC):
         """Return the loss and logits of one step in a session. The session's classes come last in `task`."""
         return self.loss(shared, view, task, target, key)
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    # Hooks that change parameters. They return the new values of those that change.
+
+    def after_training(self, shared: Shared, view: View, task: Task) -> Parameters:
+        """Choose parameters at session 0, from the labels of the known classes. Not under `released`."""
+        return {}
+
+    def add_classes(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
+        """Initialise the parameters of the last `new` classes of `task`, which arrive now."""
+        return {}
+
+    def before_session(self, shared: Shared, view: View, task: Task) -> Parameters:
+        """Change parameters before a session is learnt. Not under `released`."""
+        return {}
+
+    def after_session(self, shared: Shared, view: View, task: Task) -> Parameters:
+        """Change parameters after the gradient steps of a session. Not under `released`.
+
+        With `self_training`, it is called after both rounds of steps.
+        """
+        return {}
+
+    def consolidate(self, gradients: Parameters) -> Parameters:
+        """Summarise what was learnt in a session for later ones, given gradients of `consolidation_loss`."""
+        return {}
+
+    def consolidation_loss(self, shared: Shared, view: View, task: Task, target: Tensor) -> Tensor:
+        """Return the loss on what was learnt in a session, in evaluation mode.
+
+        The queries of `task` are the supports of the session. In session 0 they are the labelled nodes of all
+        known classes. Padding has a negative `target`. By default, all classes have equal weight.
+        """
+        (logits,) = self.logits(shared, view, (task,))
+        return balanced_cross_entropy(logits, target)
+
+    # Hooks that return values for later steps, which find them in the field of the same name.
+
+    def fixed_features(self, graph: Graph, view: View) -> Tensor:
+        """Return the features that no step changes, a row per node, for `View.fixed_features`."""
+        raise NotImplementedError
+
+    def session_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        """Return the statistics that no step of a session changes, for `View.session_statistics`."""
+        return ()
+
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return what to store of the classes of `task` if their labels may not be read again.
 
-        By default these are the class means.
+        Later tasks have it as `Task.class_statistics`. By default these are the class means.
         """
-        embedding = self.encoder(shared.graph, view, None)
-        return (mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept),)
+        embedding, kept = self.encoder(shared.graph, view, None), task.class_statistics
+        return (mean_prototypes(embedding, shared.class_means, task.averaged, task.support, kept),)
 
-    def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """Return what the steps of a session need of the model as it was before them."""
+    def before_steps(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        """Return what the coming steps need of the current model, for `Task.before_steps`."""
         return ()
+
+    # Hooks of methods with `SessionLearning.REPLAY`.
+
+    def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
+        """Return embeddings (nodes, width) and logits (nodes, classes) of every node, for `exemplars`."""
+        raise NotImplementedError
+
+    @classmethod
+    def exemplars(
+        cls, settings: Any, embeddings: list[np.ndarray], logits: list[np.ndarray], size: int
+    ) -> list[np.ndarray]:
+        """Return, for each class that was just learnt, the positions of at most `size` nodes to keep.
+
+        `embeddings` (nodes, width) and `logits` (nodes, classes seen so far) have one array per class, with a
+        row per candidate.
+        """
+        raise NotImplementedError
+
+    # What a method answers.
 
     def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
         """Return numbers to record after a session; NaN if one is undefined."""
@@ -241,6 +363,14 @@ class Method(nn.Module, ABC):
         """Return the logits of each task after one pass over the graph, in evaluation mode."""
         encoded = self.encode(shared, view, None)
         return tuple(self.classify(shared, encoded, task) for task in tasks)
+
+    def open_set_logits(self, shared: Shared, view: View, task: Task) -> Tensor:
+        """Return how well each query fits each class (queries, classes), in evaluation mode.
+
+        If all values of a node are low, it may belong to none of the classes. By default, logits tell this.
+        """
+        (logits,) = self.logits(shared, view, (task,))
+        return logits
 
     def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
         """Return embeddings (nodes, width) of `nodes`, in evaluation mode."""
@@ -252,3 +382,18 @@ class Method(nn.Module, ABC):
         `torch.func.functional_call` can only call `forward`, so all steps go through it.
         """
         return step(self, *arguments) if callable(step) else getattr(self, step)(*arguments)
+
+
+def _parameters(function: Any) -> list[str]:
+    """Return the names of the parameters of a function or class method, including the first."""
+    return list(signature(getattr(function, "__func__", function)).parameters)
+
+
+# The parameters of all optional functions of a method, by name.
+HOOKS = {
+    name: _parameters(member)
+    for name, member in vars(Method).items()
+    if isinstance(member, (FunctionType, classmethod))
+    and name not in Method.__abstractmethods__
+    and not name.startswith("_")
+}

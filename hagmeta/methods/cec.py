@@ -79,6 +79,8 @@ class Cec(FrozenEncoder):
     def _cosines(self, shared: Shared, embedding: Embedding, task: Task, key: Tensor | None) -> Tensor:
         """Return scaled cosines (queries, classes) to the adapted vectors."""
         support, query = support_and_queries(embedding, task.support, task.query)
-        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged, task.kept)
+        means = after_known(
+            support.mean(-2), embedding, shared.class_means, task.averaged, task.class_statistics
+        )
         vectors = self.evolution(F.normalize(means, dim=-1), key)
         return self.scale * F.normalize(query, dim=-1) @ F.normalize(vectors, dim=-1).mT

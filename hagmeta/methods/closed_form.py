@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.parts import CachesFeatures, OnNarrowInputs
+from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.statistics import CHUNK, LabelledRows
 from hagmeta.nn.subspaces import leading_words, spectrum
@@ -87,7 +86,7 @@ def random_columns(features: Tensor, directions: Tensor) -> Tensor:
     return F.normalize((features @ directions).relu(), dim=-1)
 
 
-class OnFeatures(OnNarrowInputs):
+class OnFeatures(Method):
     """A head that is computed in every session without gradients, on fixed features.
 
     The features have up to four parts. Each part is scaled to unit length:
@@ -147,7 +146,7 @@ class OnFeatures(OnNarrowInputs):
     def refits_words(cls, settings: Any) -> bool:
         return bool(settings.refitted) and "refitted" not in settings.idle
 
-    def propagate(self, graph: Graph, view: View) -> Tensor:
+    def all_features(self, graph: Graph, view: View) -> Tensor:
         """Return the features (nodes, width)."""
         features = self.narrow_features(graph, view, self.sources(graph, view))
         if not self.random_features:
@@ -159,7 +158,7 @@ class OnFeatures(OnNarrowInputs):
         inputs = () if self.features == "encoder" else (self.inputs_of(graph, view),)
         learnt = () if self.features == "propagated" else (self.encoder(graph, view, None).all(),)
         own = (spectrum(graph, view, SPECTRUM),) if self.refitted else ()
-        # Columns that gradient steps change come last, so that posterior-means can settle the others.
+        # Columns that gradient steps change come last, so that posterior-means computes the others once.
         return inputs + (learnt + own if self.freezes_encoder else own + learnt)
 
     def narrow_features(
@@ -180,7 +179,7 @@ class OnFeatures(OnNarrowInputs):
 
     def features_of(self, shared: Shared, view: View) -> Tensor:
         """Return the features (nodes, width), from the view if they are cached there."""
-        (features,) = view.propagated or (self.propagate(shared.graph, view),)
+        (features,) = view.fixed_features or (self.all_features(shared.graph, view),)
         return features
 
     def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
@@ -221,12 +220,15 @@ class OnFeatures(OnNarrowInputs):
         return found
 
 
-class ClosedForm(OnFeatures, CachesFeatures):
+class ClosedForm(OnFeatures):
     """A head computed from class means and covariances.
 
     In revision 1 of these methods, the signs of refitted columns, and the choice among eigenvectors of equal
     eigenvalues, depended on the device.
     """
+
+    def fixed_features(self, graph: Graph, view: View) -> Tensor:
+        return self.all_features(graph, view)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Tensor:
         return self.features_of(shared, view)
@@ -234,12 +236,12 @@ class ClosedForm(OnFeatures, CachesFeatures):
     def classify(self, shared: Shared, encoded: Tensor, task: Task) -> Tensor:
         return self.answer(self.statistics(shared, encoded, task), self.transformed(encoded[task.query]))
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         return self.statistics(shared, self.features_of(shared, view), task)
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         """Return the class means (classes, width) of `task`, and the sum of the class covariances."""
-        return moments(self.known(shared, features, task), task.kept)
+        return moments(self.known(shared, features, task), task.class_statistics)
 
     @abstractmethod
     def answer(self, statistics: Any, query: Tensor) -> Tensor:

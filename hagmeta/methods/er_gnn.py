@@ -70,7 +70,7 @@ class ErGnn(GrowingMethod):
         return (weights * F.cross_entropy(logits, target, reduction="none")).sum(), logits
 
     @classmethod
-    def select(cls, settings: ErGnnSettings, embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
+    def exemplars(cls, settings: ErGnnSettings, embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
         rules = {"mean": mean_of_feature, "coverage": coverage, "influence": influence}
         return rules[settings.selection](embeddings, logits, size)
 

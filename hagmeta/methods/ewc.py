@@ -12,8 +12,6 @@ from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.growing import GrowingClassifier, loss_among_new
-from hagmeta.methods.parts import Consolidates
-from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.values import hold, like
 from hagmeta.sparse.graph import View
@@ -32,7 +30,7 @@ class EwcSettings(MethodSettings):
     )
 
 
-class Ewc(GrowingClassifier, Consolidates):
+class Ewc(GrowingClassifier):
     """A growing linear classifier. Sessions learn the new supports and change important parameters little.
 
     After each task, a parameter gets an importance F. Later tasks add ``F (p - p_t)^2`` to the loss, where
@@ -87,16 +85,12 @@ class Ewc(GrowingClassifier, Consolidates):
         change = penalty(self._learning(), self.importance, self.anchor)
         return loss + like(self.consolidation, change) * change, logits
 
-    def task_loss(self, shared: Shared, view: View, task: Task, target: Tensor) -> Tensor:
-        (logits,) = self.logits(shared, view, (task,))
-        return balanced_cross_entropy(logits, target)
-
-    def consolidate(self, slopes: Parameters) -> Parameters:
+    def consolidate(self, gradients: Parameters) -> Parameters:
         """Return importance and anchors with the terms of the task that was just learnt."""
         found: Parameters = {}
         for name, value in self._learning().items():
             key = _key(name)
-            terms = self.importance[key], self.anchor[key], slopes[name].square(), value
+            terms = self.importance[key], self.anchor[key], gradients[name].square(), value
             found[f"importance.{key}"], found[f"anchor.{key}"] = with_task(*terms)
         return found
 

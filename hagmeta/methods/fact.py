@@ -11,8 +11,16 @@ from torch import Tensor, nn
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.parts import Grows
+from hagmeta.methods.base import (
+    COMMON,
+    MetaTraining,
+    Method,
+    MethodSettings,
+    SessionLearning,
+    Shared,
+    Sizes,
+    Task,
+)
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import cosine_logits
 from hagmeta.nn.prototypes import after_known, means_of_new, support_and_queries
@@ -52,7 +60,7 @@ class FactSettings(MethodSettings):
     )
 
 
-class Fact(Grows):
+class Fact(Method):
     """Training that reserves space for future classes with virtual prototypes, then nearest class means.
 
     The classifier compares by cosine, times 16. Its virtual prototypes are drawn once and never change.
@@ -114,7 +122,9 @@ class Fact(Grows):
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         support, query = support_and_queries(encoded, task.support, task.query)
-        means = after_known(support.mean(-2), encoded, shared.class_means, task.averaged, task.kept)
+        means = after_known(
+            support.mean(-2), encoded, shared.class_means, task.averaged, task.class_statistics
+        )
         return answers(query, means, self.virtual, self.virtual_share)
 
     def loss(
@@ -136,7 +146,7 @@ class Fact(Grows):
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
+    def add_classes(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
         embedding = self.encode(shared, view, None)
         means = means_of_new(embedding, shared.class_means, task.averaged, task.support, new)
         place = task.classes[-new:].unsqueeze(-1).expand_as(means)

@@ -57,8 +57,8 @@ class FeCam(ClosedForm):
         """
         known = self.known(shared, features, task)
         means = [of.means() for of in known]
-        if task.kept:
-            kept, covariances = task.kept
+        if task.class_statistics:
+            kept, covariances = task.class_statistics
             return torch.cat([kept, *means]), covariances
         return torch.cat(means), known[0].covariances(means[0])
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hagmeta.methods.base import Shared
-from hagmeta.methods.parts import CachesFeatures
+from hagmeta.methods.base import Method, Shared
 from hagmeta.nn.encoder import Embedding
 from hagmeta.sparse.graph import Graph, View
 
 
-class FrozenEncoder(CachesFeatures):
+class FrozenEncoder(Method):
     """A frozen encoder without dropout. Its rows are computed once per view."""
 
     freezes_encoder = True
 
-    def propagate(self, graph: Graph, view: View) -> Tensor:
+    def fixed_features(self, graph: Graph, view: View) -> Tensor:
         """Return the frozen encoder's rows (nodes, columns)."""
         return self.encoder.propagate(graph, view, None)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
-        (propagated,) = view.propagated or (self.propagate(shared.graph, view),)
+        (propagated,) = view.fixed_features or (self.fixed_features(shared.graph, view),)
         return self.encoder.embedding(shared.graph, view, propagated)

@@ -73,8 +73,8 @@ class FscilCalibration(FeCam):
         known = self.known(shared, features, task)
         means = [of.means() for of in known]
         spreads = [of.covariances(mean) for of, mean in zip(known, means, strict=True)]
-        if task.kept:
-            base, base_spreads, later, later_spreads = task.kept
+        if task.class_statistics:
+            base, base_spreads, later, later_spreads = task.class_statistics
         else:
             base, base_spreads = means.pop(0), spreads.pop(0)
             later, later_spreads = base[:0], base_spreads[:0]

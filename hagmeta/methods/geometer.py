@@ -11,9 +11,8 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.distillation import distillation_loss
-from hagmeta.methods.parts import Settles
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.nn.prototype_attention import PrototypeAttention
@@ -55,7 +54,7 @@ class GeometerSettings(MethodSettings):
     )
 
 
-class Geometer(Settles):
+class Geometer(Method):
     """Attention prototypes, with losses for their proximity, uniformity and separability.
 
     A prototype is the mean of the supports, weighted by their degrees. It then attends to itself and to the
@@ -124,7 +123,7 @@ class Geometer(Settles):
     def session_loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        embeddings, old_prototypes = view.settled or self.settle(shared, view, task)
+        embeddings, old_prototypes = view.session_statistics or self.session_statistics(shared, view, task)
         logits, prototypes = self._answer(shared, self.encode(shared, view, key), task)
         old = len(old_prototypes)
         before = distance_logits(embeddings[task.query], old_prototypes)
@@ -135,20 +134,20 @@ class Geometer(Settles):
         loss = loss + like(self.uniformity, crowded) * crowded + like(self.separability, close) * close
         return loss + like(self.teacher, forgotten) * forgotten, logits
 
-    def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def session_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return the teacher: embeddings (nodes, width) and prototypes (old classes, width)."""
         encoded = self.encode(shared, view, None)
         _, prototypes = self._answer(shared, encoded, task)
         return encoded[0].all().detach(), prototypes[: -shared.task_sizes[-1]].detach()
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         return (self._answer(shared, self.encode(shared, view, None), task)[1],)
 
     def _answer(self, shared: Shared, encoded: tuple[Embedding, Tensor], task: Task) -> tuple[Tensor, Tensor]:
         """Return logits (queries, classes), and the prototypes (classes, width) behind them."""
         embedding, degree = encoded
         support, query = support_and_queries(embedding, task.support, task.query)
-        prototypes = [*task.kept]
+        prototypes = [*task.class_statistics]
         if len(task.averaged):
             means = embedding.means(shared.class_means)[task.averaged]
             prototypes.append(self.attention(means, means[:, None][:, :0], task.averaged[:, None][:, :0]))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.methods.base import MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.parts import Grows, Replays
+from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import LinearHead
 from hagmeta.nn.prototypes import means_of_new
@@ -17,7 +20,7 @@ from hagmeta.sparse.graph import View
 IGNORED = -100  # the target of nodes that `F.cross_entropy` leaves out
 
 
-class GrowingClassifier(Grows):
+class GrowingClassifier(Method):
     """An encoder with a linear classifier. The row of a new class starts in the direction of its mean.
 
     The steps of a session learn the new supports.
@@ -44,14 +47,14 @@ class GrowingClassifier(Grows):
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
+    def add_classes(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
         embedding = self.encode(shared, view, None)
         means = means_of_new(embedding, shared.class_means, task.averaged, task.support, new)
         weight, bias = self.head.started(task.classes[-new:], means, task.classes[:-new])
         return {"head.weight": weight, "head.bias": bias}
 
 
-class GrowingMethod(GrowingClassifier, Replays):
+class GrowingMethod(GrowingClassifier):
     """A growing classifier that also learns stored nodes of earlier classes again."""
 
     session_learning = SessionLearning.REPLAY
@@ -59,6 +62,13 @@ class GrowingMethod(GrowingClassifier, Replays):
     def describe(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
         embedded = self.encode(shared, view, None).all()
         return embedded, self.head(embedded, task.classes)
+
+    @classmethod
+    @abstractmethod
+    def exemplars(
+        cls, settings: Any, embeddings: list[np.ndarray], logits: list[np.ndarray], size: int
+    ) -> list[np.ndarray]:
+        """Return the positions of the nodes to keep, as `Method.exemplars`."""
 
 
 def loss_among_new(logits: Tensor, target: Tensor, new: int) -> Tensor:

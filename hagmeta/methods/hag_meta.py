@@ -12,8 +12,7 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_RATE, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
-from hagmeta.methods.parts import HasOwnSteps, HasPrototypes, KnowsTrueMeans, OwnSteps
+from hagmeta.methods.base import COMMON, MetaTraining, Method, MethodSettings, OwnSteps, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.gcn import GCN
 from hagmeta.nn.node_attention import (
@@ -135,7 +134,7 @@ class Encoded(NamedTuple):
     scores: NodeScores | None
 
 
-class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
+class HagMeta(Method):
     """The method of the paper. Without NLA, TLA and GPIL it is the paper's Proto-GNN.
 
     `instead_of_gpil: supervised` is a control that trains on the same labels as GPIL. It separates the effect
@@ -155,6 +154,7 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
 
     own_settings = HagMetaSettings
     differs: ClassVar = (*COMMON, "nla_rate", "nla_decay")
+    defaults: ClassVar = {"double_prototypes": True}
     traits: ClassVar = MethodTraits(
         title="HAG-Meta",
         citation="Zhen Tan, Kaize Ding, Ruocheng Guo and Huan Liu. Graph Few-shot Class-incremental Learning."
@@ -246,8 +246,8 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
             weights = weights + self.task_attention(prototypes, shared.task_sizes, part(key, 2))  # Eq. 8
         return self.criterion(logits, target, weights), logits
 
-    def prototypes(self, shared: Shared, view: View, task: Task) -> Tensor:
-        return self._answer(shared, self.encode(shared, view, None), task)[1]
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        return (self._answer(shared, self.encode(shared, view, None), task)[1],)
 
     def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
         """Return the relative entropy of NLA's weights, and the share of the base task in TLA's weights."""
@@ -275,7 +275,7 @@ class HagMeta(HasPrototypes, HasOwnSteps, KnowsTrueMeans):
         """Return prototypes (classes, width), given embedded supports (classes, shots, width)."""
         weights = self._weights(shared, encoded, task, support)
         few = support.mean(-2) if weights is None else weighted_prototypes(support, weights)  # Eqs. 2 and 13
-        return after_known(few, encoded.embedding, shared.class_means, task.averaged, task.kept)
+        return after_known(few, encoded.embedding, shared.class_means, task.averaged, task.class_statistics)
 
     def _weights(self, shared: Shared, encoded: Encoded, task: Task, support: Tensor) -> Tensor | None:
         """Return the weights of the supports (classes, shots), or None without weights or supports.

@@ -70,23 +70,27 @@ class ICarl(GrowingMethod):
     ) -> tuple[Tensor, Tensor]:
         answers, embedded = self._nearest_mean(shared, self.encode(shared, view, key), task)
         logits = self.head(embedded, task.classes)
-        (before,) = task.recalled
+        (before,) = task.before_steps
         forgotten = distillation_loss(logits[:, : before.shape[1]], before, self.temperature)
         return F.cross_entropy(logits, target) + like(self.distillation, forgotten) * forgotten, answers
 
-    def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def before_steps(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return logits (queries, old classes) of the model before the session."""
         embedded = self.encode(shared, view, None).at(task.query)
         return (self.head(embedded, task.classes[: -shared.task_sizes[-1]]),)
 
     @classmethod
-    def select(cls, settings: DistillationSettings, embeddings: Arrays, logits: Arrays, size: int) -> Arrays:
+    def exemplars(
+        cls, settings: DistillationSettings, embeddings: Arrays, logits: Arrays, size: int
+    ) -> Arrays:
         return [herding(nodes, size) for nodes in embeddings]
 
     def _nearest_mean(self, shared: Shared, embedding: Embedding, task: Task) -> tuple[Tensor, Tensor]:
         """Return cosines (queries, classes) to the class means, and the embeddings of the queries."""
         support, query = support_and_queries(embedding, task.support, task.query)
-        means = after_known(support.mean(-2), embedding, shared.class_means, task.averaged, task.kept)
+        means = after_known(
+            support.mean(-2), embedding, shared.class_means, task.averaged, task.class_statistics
+        )
         return F.normalize(query, dim=-1) @ F.normalize(means, dim=-1).mT, query
 
 

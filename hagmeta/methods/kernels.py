@@ -57,12 +57,12 @@ class OnKernel(ClosedForm):
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         """Return the class means and the sum of covariances of kernel features, and the result of `fit`."""
         known = self.known(shared, features, task)
-        fitted = task.kept[2:] or self.fit(known[0])
+        fitted = task.class_statistics[2:] or self.fit(known[0])
 
         def rows(nodes: Tensor) -> Tensor:
             return self.lifted(features[nodes], *fitted)
 
-        return *moments([replace(each, rows=rows) for each in known], task.kept[:2]), *fitted
+        return *moments([replace(each, rows=rows) for each in known], task.class_statistics[:2]), *fitted
 
     def deviation(self, known: LabelledRows) -> Tensor:
         """Return the standard deviation of the kernel."""

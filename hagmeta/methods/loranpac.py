@@ -71,8 +71,8 @@ class LoRanPac(ClosedForm):
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         """Return the class means, the sum of the class covariances, and the number of labels."""
         known = self.known(shared, features, task)
-        labels = torch.stack([*task.kept[2:], *(each.counts().sum() for each in known)]).sum()
-        return *moments(known, task.kept[:2]), labels
+        labels = torch.stack([*task.class_statistics[2:], *(each.counts().sum() for each in known)]).sum()
+        return *moments(known, task.class_statistics[:2]), labels
 
     def answer(self, statistics: tuple[Tensor, Tensor, Tensor], query: Tensor) -> Tensor:
         means, scatter, labels = statistics

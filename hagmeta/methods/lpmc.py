@@ -102,7 +102,7 @@ class Lpmc(Method):
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         return (self._embedded(shared, self.encode(shared, view, None), task)[1],)
 
     def _embedded(self, shared: Shared, embedding: Embedding, task: Task) -> tuple[Tensor, Tensor]:
@@ -116,7 +116,7 @@ class Lpmc(Method):
             class_vectors(each.unflatten(0, weight.shape), weight, self.cluster_distance, self.cluster_nodes)
             for each, (_, weight) in zip(rows, labelled, strict=True)
         ]
-        return query, torch.cat([*task.kept, *vectors])
+        return query, torch.cat([*task.class_statistics, *vectors])
 
     def _labelled(self, shared: Shared, task: Task) -> list[tuple[Tensor, Tensor]]:
         """Return labelled nodes (classes, nodes) and their weights: of many labels, then of supports."""

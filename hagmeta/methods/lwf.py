@@ -83,14 +83,14 @@ class Lwf(GrowingClassifier):
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         encoded = self.encode(shared, view, key)
-        logits, (before,) = self.classify(shared, encoded, task), task.recalled
+        logits, (before,) = self.classify(shared, encoded, task), task.before_steps
         moved = divergence(self._of_earlier(shared, encoded, task), before, self.temperature)
         share = view.learnable if self.distils_on_visible else torch.ones_like(moved)
         forgotten = (share * moved).sum() / share.sum()
         learnt = loss_among_new(logits, target, shared.task_sizes[-1])
         return learnt + like(self.distillation, forgotten) * forgotten, logits
 
-    def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def before_steps(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return logits (nodes, earlier classes) of the model before the session."""
         return (self._of_earlier(shared, self.encode(shared, view, None), task),)
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, OwnSteps, Shared, Sizes, Task
 from hagmeta.methods.frozen_encoder import FrozenEncoder
-from hagmeta.methods.parts import Grows, HasOwnSteps, OwnSteps
 from hagmeta.nn.encoder import Embedding, EveryNode
 from hagmeta.nn.head import LABEL_SMOOTHING, LinearHead
 from hagmeta.nn.losses import balanced_weights
@@ -53,7 +52,7 @@ class MecoinSettings(MethodSettings):
     )
 
 
-class MeCoin(FrozenEncoder, Grows, HasOwnSteps):
+class MeCoin(FrozenEncoder):
     """A frozen encoder, and a memory of keys and values that predicts.
 
     A key is a class prototype. Every codebook has a random projection. In it, a node retrieves the value of
@@ -128,7 +127,7 @@ class MeCoin(FrozenEncoder, Grows, HasOwnSteps):
         losses = mistakes + self.interaction * symmetric_divergence(answers, learnt)
         return (balanced_weights(target, answers.shape[-1]) * losses).sum(), answers
 
-    def meet(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
+    def add_classes(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
         arriving = task.classes[-new:]
         own = F.one_hot(arriving, len(self.values)).unsqueeze(-1) * torch.ones_like(self.values[0, 0])
         hidden = EveryNode(self._hidden(self.encode(shared, view, None).all()))
@@ -137,7 +136,7 @@ class MeCoin(FrozenEncoder, Grows, HasOwnSteps):
         values = self.values.index_copy(0, arriving, own * self.value_start)
         return {"values": values, "head.weight": weight, "head.bias": bias}
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         return (self._keys(shared, self.encode(shared, view, None), task),)
 
     def _hidden(self, rows: Tensor) -> Tensor:
@@ -146,7 +145,9 @@ class MeCoin(FrozenEncoder, Grows, HasOwnSteps):
 
     def _keys(self, shared: Shared, embedding: Embedding, task: Task) -> Tensor:
         """Return the keys (classes, embedding) before projection."""
-        return mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
+        return mean_prototypes(
+            embedding, shared.class_means, task.averaged, task.support, task.class_statistics
+        )
 
     def _votes(self, rows: Tensor, keys: Tensor, classes: Tensor, at_once: int) -> Tensor:
         """Return logits (nodes, classes) of `rows` (nodes, embedding)."""

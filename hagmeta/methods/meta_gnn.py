@@ -113,7 +113,9 @@ class MetaGnn(Method):
     def _answer(self, shared: Shared, view: View, task: Task, key: Tensor | None) -> Tensor:
         """Return logits (queries, classes) after the inner steps on the supports, if there are any."""
         embedding = self.encoder(shared.graph, view, None)
-        means = mean_prototypes(embedding, shared.class_means, task.averaged, task.support, task.kept)
+        means = mean_prototypes(
+            embedding, shared.class_means, task.averaged, task.support, task.class_statistics
+        )
         # With this row and bias a logit is the negative squared distance to the mean, up to a constant.
         parameters = {**dict(self.named_parameters()), "row": 2 * means, "bias": -means.square().sum(-1)}
         known, shots = len(means) - len(task.support), task.support.shape[1]

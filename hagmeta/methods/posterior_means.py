@@ -15,7 +15,6 @@ from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
-from hagmeta.methods.parts import Begins, Chooses, JudgesFamiliarity, RereadsMany, Settles
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.played_classes import DRAWS, chosen_share
 from hagmeta.nn.statistics import LEAST
@@ -98,7 +97,7 @@ def transductive_clause(names: Iterable[str]) -> str:
     return f"visible unlabelled nodes, including queries, {done}" if done else ""
 
 
-class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFamiliarity):
+class PosteriorMeans(OnFeatures):
     """Gaussian classes whose means are drawn from another Gaussian; predictions are posteriors.
 
     The classes known at session 0 have many labels. From them the method estimates how features vary within
@@ -186,7 +185,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         """Return whether the encoder of a configuration takes steps in sessions."""
         return settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
 
-    def choose(self, shared: Shared, view: View, task: Task) -> Parameters:
+    def after_training(self, shared: Shared, view: View, task: Task) -> Parameters:
         """Return the share of equal variances in the within-class covariance, and a copy of the encoder."""
         encoder = self.encoder.named_parameters() if self.returns else ()
         chosen: Parameters = {f"origin.{name}": value for name, value in encoder}
@@ -207,7 +206,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         share = chosen_share(features, labels[rows], self.of_encoder, self.shots, [order, *luck])
         return (share.view(1),)
 
-    def begin(self, shared: Shared, view: View, task: Task) -> Parameters:
+    def before_session(self, shared: Shared, view: View, task: Task) -> Parameters:
         """Return the encoder after a part of the way back to that of session 0: errors must not add up."""
         if not self.returns:
             return {}
@@ -215,7 +214,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         encoder = self.encoder.named_parameters()
         return {f"encoder.{name}": value.lerp(origin[name], RETURN) for name, value in encoder}
 
-    def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def session_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return `Settled` for all features but those of an encoder that learns, and their sources.
 
         On a GPU the points are left out, because those of a pack need too much memory. They are computed
@@ -267,10 +266,10 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         logits, _, _ = self._answers(shared, *encoded, task, "answer_one")
         return (CERTAINTY * logits[task.query]).log_softmax(-1)
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         features, labels = self.features_of(shared, view), labels_of(shared, view, task)
-        if task.kept:
-            kept = Evidence(*task.kept)
+        if task.class_statistics:
+            kept = Evidence(*task.class_statistics)
         else:
             (many, *_) = self.known(shared, features, task)
             means, known = many.means(), labels[:, : len(task.averaged)]
@@ -285,7 +284,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
             kept = kept._replace(exemplars=torch.cat([kept.exemplars, now[len(kept.exemplars) :]]))
         return kept._replace(sums=sums, shots=shots)
 
-    def recall(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def before_steps(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return the targets of the encoder's steps.
 
         These are the shares (nodes, classes) of the nodes in each class, and the resulting class means
@@ -309,7 +308,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         """Return the cross-entropy between the shares and a cosine classifier, whose rows are class means."""
         if len(task.query):  # only `released` has queries here
             return self.loss(shared, view, task, target, None)
-        shares, rows = task.recalled
+        shares, rows = task.before_steps
         logits = cosine_logits(self.encoder(shared.graph, view, key).all(), rows)
         return -(shares * logits.log_softmax(-1)).sum() / len(rows), logits[task.query]
 
@@ -328,7 +327,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         self, shared: Shared, learnt: Tensor | None, view: View, task: Task
     ) -> tuple[View, Tensor, tuple[Tensor, ...], Tensor | None, Task]:
         """Return what `answer_one` and `familiarity_one` need besides the graph."""
-        settled = view.settled or self.settle(shared, view, task)
+        settled = view.session_statistics or self.session_statistics(shared, view, task)
         return _bare(view), labels_of(shared, view, task), settled, learnt, _bare_task(task)
 
     def answer_one(self, *seedwise: Any) -> tuple[Tensor, Tensor]:
@@ -391,7 +390,7 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
         likely, told = likely[:, : len(count)], labels
         return answers(HEARD_AT_LAST), free
 
-    def familiarity(self, shared: Shared, view: View, task: Task) -> Tensor:
+    def open_set_logits(self, shared: Shared, view: View, task: Task) -> Tensor:
         """Return log-likelihood ratios (queries, classes) to a class that has no name yet.
 
         Class means are those of the labels. EM would assign nodes of classes without a name to new classes.
@@ -449,7 +448,9 @@ class PosteriorMeans(OnFeatures, Chooses, Begins, Settles, RereadsMany, JudgesFa
 
     def _within(self, labels: Tensor, visible: Tensor, task: Task, exemplars: Tensor | None = None) -> Within:
         """Return the statistics. Class means that were kept follow the `exemplars`, as in `kept_today`."""
-        kept = kept_today(Evidence(*task.kept), task, exemplars) if task.kept else None
+        kept = (
+            kept_today(Evidence(*task.class_statistics), task, exemplars) if task.class_statistics else None
+        )
         known = len(kept.means) if kept else len(task.averaged)
         return Within(labels, known, visible, kept, self.width, self.share[0])
 
@@ -491,7 +492,7 @@ def _bare(view: View) -> View:
 
 
 def _bare_task(task: Task) -> Task:
-    return task._replace(recalled=())
+    return task._replace(before_steps=())
 
 
 def _forgets(graph: Graph) -> bool:

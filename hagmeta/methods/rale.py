@@ -11,8 +11,7 @@ from torch import Tensor
 
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
-from hagmeta.methods.parts import CachesFeatures
+from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.locations import Located, class_walks
 from hagmeta.nn.prototypes import distance_logits, mean_prototypes
@@ -52,7 +51,7 @@ class Encoded(NamedTuple):
     hubs: Tensor  # (nodes, hubs, 1 + walks) whether a node is the hub, and its walks
 
 
-class Rale(CachesFeatures):
+class Rale(Method):
     """Prototypes of embeddings and of two locations: relative to the task's labels, and to hubs.
 
     As in the paper, a node's relative location is attention over its connections with the classes of the
@@ -101,7 +100,7 @@ class Rale(CachesFeatures):
         hold(self, key=int(keys([seed], "references")), dtype=torch.int64)
 
     @torch.no_grad()
-    def propagate(self, graph: Graph, view: View) -> Tensor:
+    def fixed_features(self, graph: Graph, view: View) -> Tensor:
         """Return (nodes, hubs x (1 + walks)): whether the node is the hub, and the walks between them."""
         hubs = self._hubs(graph, view)
         start, end = backward_factors(view)
@@ -110,7 +109,7 @@ class Rale(CachesFeatures):
         return torch.stack([one_hot(hubs, graph.num_nodes), *walks], dim=-1).flatten(1)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Encoded:
-        (propagated,) = view.propagated or (self.propagate(shared.graph, view),)
+        (propagated,) = view.fixed_features or (self.fixed_features(shared.graph, view),)
         hubs = propagated.unflatten(-1, (-1, 1 + 2 * self.length))
         return Encoded(self.encoder(shared.graph, view, key), view, hubs)
 
@@ -123,7 +122,7 @@ class Rale(CachesFeatures):
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         task = task._replace(query=task.query[:1])  # not needed here
         return (self._located(shared, self.encode(shared, view, None), task)[1],)
 
@@ -167,7 +166,7 @@ class Rale(CachesFeatures):
         of_references, of_queries = locations.split([len(references.nodes), len(task.query)])
         share = references.members / references.members.sum(0)  # (references, classes)
         prototypes = torch.cat([share.mT @ of_references, means], dim=-1)
-        prototypes = torch.cat([*task.kept, prototypes]) if task.kept else prototypes
+        prototypes = torch.cat([*task.class_statistics, prototypes]) if task.class_statistics else prototypes
         return torch.cat([of_queries, query], dim=-1), prototypes
 
     @torch.no_grad()

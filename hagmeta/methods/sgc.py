@@ -68,7 +68,11 @@ class SgcNcm(ClosedForm):
     )
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
-        return (torch.cat([*task.kept, *(known.means() for known in self.known(shared, features, task))]),)
+        return (
+            torch.cat(
+                [*task.class_statistics, *(known.means() for known in self.known(shared, features, task))]
+            ),
+        )
 
     def answer(self, statistics: tuple[Tensor], query: Tensor) -> Tensor:
         (means,) = statistics

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, Shared, Sizes, Task
-from hagmeta.methods.parts import Finishes, Settles
+from hagmeta.methods.base import COMMON, MetaTraining, Method, MethodSettings, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, mean_prototypes
 from hagmeta.packs.pack import Parameters
@@ -68,7 +67,7 @@ class Encoded(NamedTuple):
     view: View
 
 
-class Tap(Settles, Finishes):
+class Tap(Method):
     """Cosine prototypes over an encoder that is trained on three views of the graph.
 
     After the steps of a session, the weights become 5 % new and 95 % old ones. Old prototypes follow the
@@ -167,20 +166,20 @@ class Tap(Settles, Finishes):
         logits = self.scale * cosines(query, self._prototypes(shared, encoded, task))
         return self._cosface(logits, target, torch.ones_like(logits[:, 0])), logits
 
-    def settle(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def session_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         """Return the embeddings (nodes, width) and the parameters before the steps of a session."""
         embedded = self.encode(shared, view, None).embedding.all()
         # Steps change parameters in place, so these are copies.
         return embedded.detach(), *(value.detach().clone() for value in self.parameters())
 
-    def finish(self, shared: Shared, view: View, task: Task) -> Parameters:
-        before = view.settled[1:]
+    def after_session(self, shared: Shared, view: View, task: Task) -> Parameters:
+        before = view.session_statistics[1:]
         return {
             name: self.new * now + (1 - self.new) * then
             for (name, now), then in zip(self.named_parameters(), before, strict=True)
         }
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         encoded = self.encode(shared, view, None)
         return (self._calibrated(shared.graph, encoded, task, self._prototypes(shared, encoded, task)),)
 
@@ -189,13 +188,14 @@ class Tap(Settles, Finishes):
 
     def _prototypes(self, shared: Shared, encoded: Encoded, task: Task) -> Tensor:
         """Return prototypes (classes, width) before the calibration."""
-        embedding, settled, kept = encoded.embedding, encoded.view.settled, task.kept
+        embedding, kept = encoded.embedding, task.class_statistics
         if not len(task.support):
             return mean_prototypes(embedding, shared.class_means, task.averaged, task.support)
         nodes = task.support.flatten()
         support = embedding.at(nodes)
-        if kept and settled:
-            kept = (drifted(kept[0], settled[0][nodes], support),)
+        if kept and encoded.view.session_statistics:
+            before = encoded.view.session_statistics[0][nodes]
+            kept = (drifted(kept[0], before, support),)
         few = support.unflatten(0, task.support.shape).mean(-2)
         return after_known(few, embedding, shared.class_means, task.averaged, kept)
 

@@ -90,7 +90,7 @@ class Teen(FrozenEncoder):
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         embedding = self.encode(shared, view, None)
         support, _ = support_and_queries(embedding, task.support, task.query[:0])
         return self._prototypes(shared, embedding, task, support)
@@ -103,5 +103,5 @@ class Teen(FrozenEncoder):
         `support` has the embeddings (classes, shots, width) of the supports.
         """
         means = support.mean(-2)
-        base, later = task.kept or (embedding.means(shared.class_means)[task.averaged], means[:0])
+        base, later = task.class_statistics or (embedding.means(shared.class_means)[task.averaged], means[:0])
         return base, torch.cat([later, calibrated(means, base, self.calibration, self.scale)])

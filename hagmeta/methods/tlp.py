@@ -11,8 +11,16 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.parts import CachesFeatures
+from hagmeta.methods.base import (
+    COMMON,
+    MetaTraining,
+    Method,
+    MethodSettings,
+    SessionLearning,
+    Shared,
+    Sizes,
+    Task,
+)
 from hagmeta.nn.logistic import Chunk, chunk, logistic_regression
 from hagmeta.nn.statistics import CHUNK, LabelledRows
 from hagmeta.packs.values import hold
@@ -46,7 +54,7 @@ class Encoded(NamedTuple):
         return (rows - self.low) / self.span
 
 
-class Tlp(CachesFeatures):
+class Tlp(Method):
     """A frozen encoder, and logistic regression on its output, solved again in each session.
 
     We made these choices to adapt TLP to this task:
@@ -89,7 +97,7 @@ class Tlp(CachesFeatures):
         super().__init__(settings, sizes, seed)
         hold(self, penalty=settings.probe_penalty)
 
-    def propagate(self, graph: Graph, view: View) -> Tensor:
+    def fixed_features(self, graph: Graph, view: View) -> Tensor:
         """Return the output of the frozen encoder (nodes, width)."""
         return self.encoder(graph, view, None).all()
 
@@ -102,7 +110,7 @@ class Tlp(CachesFeatures):
 
     def classify(self, shared: Shared, encoded: Encoded, task: Task) -> Tensor:
         groups = self._known(shared, encoded.scaled(encoded.features), task)
-        counts = torch.cat([*task.kept[1:], *(group.counts() for group in groups)])
+        counts = torch.cat([*task.class_statistics[1:], *(group.counts() for group in groups)])
         chunks = self._chunks(groups, encoded, task)
         weights = logistic_regression(chunks, self.penalty * len(task.classes) / counts.sum())
         query = encoded.scaled(encoded.features[task.query])
@@ -114,9 +122,9 @@ class Tlp(CachesFeatures):
         logits = self.classify(shared, self.encode(shared, view, key), task)
         return F.cross_entropy(logits, target), logits
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         groups = self._known(shared, self._features(shared, view), task)
-        means, counts = (task.kept[:1], task.kept[1:])
+        means, counts = (task.class_statistics[:1], task.class_statistics[1:])
         return (
             torch.cat([*means, *(group.means() for group in groups)]),
             torch.cat([*counts, *(group.counts() for group in groups)]),
@@ -124,7 +132,7 @@ class Tlp(CachesFeatures):
 
     def _features(self, shared: Shared, view: View) -> Tensor:
         """Return the output of the encoder (nodes, width), from the view if it is cached there."""
-        (features,) = view.propagated or (self.propagate(shared.graph, view),)
+        (features,) = view.fixed_features or (self.fixed_features(shared.graph, view),)
         return features
 
     @staticmethod
@@ -143,8 +151,8 @@ class Tlp(CachesFeatures):
     def _chunks(groups: list[LabelledRows], encoded: Encoded, task: Task) -> list[Chunk]:
         """Return the labelled rows of all classes. The weights of each class sum to 1."""
         found, classes, first = [], len(task.classes), 0
-        if task.kept:
-            means = encoded.scaled(task.kept[0])
+        if task.class_statistics:
+            means = encoded.scaled(task.class_statistics[0])
             owner = torch.arange(len(means), device=means.device).unsqueeze(-1)
             found.append(chunk(means, torch.ones_like(means[:, :1]), owner, classes))
             first = len(means)

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.closed_form import OnFeatures, labels_of
-from hagmeta.methods.parts import CachesFeatures
-from hagmeta.sparse.graph import View
+from hagmeta.sparse.graph import Graph, View
 
 
 class Encoded(NamedTuple):
@@ -30,13 +29,16 @@ class Known(NamedTuple):
     free: Tensor  # (nodes, 1) 1 for unlabelled nodes that may be learnt from
 
 
-class WithUnlabelled(OnFeatures, CachesFeatures):
+class WithUnlabelled(OnFeatures):
     """A closed-form head that learns from all visible unlabelled nodes together, and predicts them.
 
     Its points are the features, centred and scaled to unit length. The centre is the mean of the class means
     that are known by many labels. With `rehearsal: none` it stays as computed at session 0, like the means
     and counts of earlier classes. Nodes whose labels are gone then count as unlabelled.
     """
+
+    def fixed_features(self, graph: Graph, view: View) -> Tensor:
+        return self.all_features(graph, view)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Encoded:
         return Encoded(self.features_of(shared, view), view)
@@ -48,12 +50,16 @@ class WithUnlabelled(OnFeatures, CachesFeatures):
         known = Known(means, counts, view.learnable.unsqueeze(-1) * (1 - labelled))
         return self.answer_all(shared, view, _points(features, centre), known)[task.query]
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         return self.statistics(shared, self.features_of(shared, view), task)
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         """Return class means (classes, width) of the points, labels per class, and the centre (width,)."""
-        means, counts, centres = task.kept[:1], task.kept[1:2], task.kept[2:]
+        means, counts, centres = (
+            task.class_statistics[:1],
+            task.class_statistics[1:2],
+            task.class_statistics[2:],
+        )
         if not centres:
             (many, *_) = self.known(shared, features, task)
             centres = (many.means().mean(0),)

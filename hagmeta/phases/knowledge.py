@@ -11,7 +11,6 @@ import torch
 
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, SessionLearning
-from hagmeta.methods.parts import CachesFeatures, KnowsTrueMeans
 from hagmeta.packs.pack import Pack, once_each
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.phases.views import Views
@@ -49,8 +48,7 @@ class KnowledgeSource:
     @property
     def knows_true_means(self) -> bool:
         """Whether class means are over all train nodes, even for classes known by supports."""
-        method = METHODS[self.settings.method]
-        given = issubclass(method, KnowsTrueMeans) and method.knows_true_means(self.settings)
+        given = METHODS[self.settings.method].knows_true_means(self.settings)
         return given and self.protocol.has_oracles
 
     def training(self) -> Knowledge:
@@ -105,12 +103,12 @@ class KnowledgeSource:
         return 1 + (self.settings.finetune_steps if learns else 0)
 
     @torch.no_grad()
-    def propagated(self, pack: Pack, knowledge: Knowledge) -> Knowledge:
-        """Return `knowledge` with cached features, if the method has features that no step changes."""
-        if not issubclass(METHODS[self.settings.method], CachesFeatures):
+    def with_fixed_features(self, pack: Pack, knowledge: Knowledge) -> Knowledge:
+        """Return `knowledge` with the features that no step changes, if the method has some."""
+        if not METHODS[self.settings.method].has("fixed_features"):
             return knowledge
-        propagated = pack.run("propagate", (knowledge.graph,), knowledge.view)
-        return replace(knowledge, view=knowledge.view._replace(propagated=(propagated,)))
+        features = pack.run("fixed_features", (knowledge.graph,), knowledge.view)
+        return replace(knowledge, view=knowledge.view._replace(fixed_features=(features,)))
 
     def _knowledge(
         self,

@@ -154,7 +154,7 @@ class SupportsLesson(Lesson):
         nothing = [c[:0] for c in classes]
         none_known = [c[:0, None] for c in classes]
         batch = stacked(classes, nothing, none_known, queries).on(self.context.runtime.device)
-        self.batch = batch._replace(recalled=recall(pack, shared, view, batch))
+        self.batch = before_steps(pack, shared, view, batch)
         self.target = stack([target] * len(streams)).to(self.context.runtime.device)
 
     def task(self, session: int) -> tuple[Task, Tensor]:
@@ -182,7 +182,7 @@ class AnswersLesson(Lesson):
 
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
         task = self.context.tasks.session(streams, session)
-        self.batch = task._replace(query=task.query[:, :0], recalled=recall(pack, shared, view, task))
+        self.batch = before_steps(pack, shared, view, task)._replace(query=task.query[:, :0])
 
     def courses(self, steps: int) -> Sequence[int]:
         return [half for half in (steps - steps // 2, steps // 2) if half]
@@ -195,7 +195,6 @@ class AnswersLesson(Lesson):
 
 
 @torch.no_grad()
-def recall(pack: Pack, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-    """Return what the coming steps need of the current model (`Method.recall`)."""
-    recalled: tuple[Tensor, ...] = pack.run("recall", (shared,), view, task)
-    return recalled
+def before_steps(pack: Pack, shared: Shared, view: View, task: Task) -> Task:
+    """Return `task` with what the coming steps need of the current model (`Method.before_steps`)."""
+    return task._replace(before_steps=pack.run("before_steps", (shared,), view, task))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from hagmeta.methods.parts import Replays
 from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge
@@ -30,7 +29,6 @@ class Memory:
     def keep(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
         """Choose nodes of the classes that arrived in `session`, after its steps."""
         context, streams = self.context, self.streams
-        assert issubclass(context.method, Replays)
         if not self.most:
             new = context.tasks.n_way if session else len(streams[0].known)
             for kept in self.kept:
@@ -45,7 +43,7 @@ class Memory:
             nodes = torch.from_numpy(np.concatenate(candidates)).to(context.runtime.device)
             ends = np.cumsum([len(of_class) for of_class in candidates])[:-1]
             embeddings, logits = (np.split(x[seed, nodes].cpu().numpy(), ends) for x in described)
-            chosen = context.method.select(context.settings, embeddings, logits, size)
+            chosen = context.method.exemplars(context.settings, embeddings, logits, size)
             # A class with fewer nodes keeps all and repeats the first ones: rows must have equal length.
             rows = [np.resize(nodes[picks], size) for nodes, picks in zip(candidates, chosen, strict=True)]
             self.kept[seed].append(np.stack(rows))

@@ -18,8 +18,8 @@ from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import Checkpoints, State
 from hagmeta.phases.context import Context
 from hagmeta.phases.divergence import check_losses, check_parameters
+from hagmeta.phases.hooks import add_trained_classes
 from hagmeta.phases.knowledge import Knowledge
-from hagmeta.phases.meeting import meet_trained
 from hagmeta.phases.tasks import stacked
 from hagmeta.phases.validation import Validation
 from hagmeta.protocol.episodes import BatchSampler, EpisodeSampler, TaskSampler
@@ -180,9 +180,12 @@ def _train_to_the_best(
     checkpoints: Checkpoints | None,
 ) -> list[float | None]:
     """Train with early stopping, restore the best parameters, and return the best accuracies."""
-    settings, training = context.settings, context.knowledge.propagated(pack, context.knowledge.training())
+    settings, training = (
+        context.settings,
+        context.knowledge.with_fixed_features(pack, context.knowledge.training()),
+    )
     validation = Validation(context, pack, capture)
-    meet_trained(context, pack, training)
+    add_trained_classes(context, pack, training)
     stopping = EarlyStopping(pack, settings.patience)
     done = 0
     if checkpoints and (before := checkpoints.reached("meta-train")):
@@ -236,8 +239,8 @@ def _train_to_the_end(
     With GPIL it is the last pseudo-stream of training. Other methods get one after training, or a batch of
     all classes if no class can play a new one.
     """
-    training = context.knowledge.propagated(pack, context.knowledge.training())
-    meet_trained(context, pack, training)
+    training = context.knowledge.with_fixed_features(pack, context.knowledge.training())
+    add_trained_classes(context, pack, training)
     sessions = context.tasks.pseudo_sessions
     last = deque[Answered](maxlen=max(sessions, 1))
     done = 0

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from hagmeta.methods import METHODS
-from hagmeta.methods.parts import HasOwnSteps, OwnSteps
+from hagmeta.methods.base import OwnSteps
 from hagmeta.packs.capture import Capture, Steps, ahead
 from hagmeta.packs.pack import Pack, Rates
 from hagmeta.packs.plain import PlainPack
@@ -45,15 +45,13 @@ class Runtime:
     def steps(self, pack: Pack, rate: Rates, capture: Capture) -> Steps:
         """Return the optimizer steps of a pack, with the common learning rate `rate`, or one per member."""
         method, decay = METHODS[self.settings.method], self.values("weight_decay")
-        if not issubclass(method, HasOwnSteps):
-            return Steps(pack, rate, decay, capture)
-        own = self._own_steps(method, rate)
-        return Steps(pack, rate, decay, capture, method.sums_gradients(self.settings), own)
+        summed, own = method.sums_gradients(self.settings), self._own_steps(rate)
+        return Steps(pack, rate, decay, capture, summed, own)
 
-    def _own_steps(self, method: type[HasOwnSteps], rate: Rates) -> dict[str, tuple[Rates, Rates]]:
+    def _own_steps(self, rate: Rates) -> dict[str, tuple[Rates, Rates]]:
         """Return learning rates and weight decays by prefix, for parameters that do not use the common."""
         members = self.members or [self.settings]
-        owned = [method.own_steps(member) for member in members]
+        owned = [METHODS[self.settings.method].own_steps(member) for member in members]
         found: dict[str, tuple[Rates, Rates]] = {}
         for prefix in dict.fromkeys(prefix for own in owned for prefix in own):
             own_rates, decays = [], []

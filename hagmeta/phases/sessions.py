@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import Method, SessionLearning, Shared, Task
-from hagmeta.methods.parts import Begins, Chooses, Finishes, JudgesFamiliarity, Replays, Settles
 from hagmeta.packs.pack import Pack, Progress, stack, stack_padded
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
-from hagmeta.phases.consolidation import consolidate
 from hagmeta.phases.context import Context
 from hagmeta.phases.divergence import check_losses, check_scores
+from hagmeta.phases.hooks import add_classes, consolidate
 from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.lessons import (
     AnswersLesson,
@@ -26,9 +25,8 @@ from hagmeta.phases.lessons import (
     Lesson,
     ReplayLesson,
     SupportsLesson,
-    recall,
+    before_steps,
 )
-from hagmeta.phases.meeting import meet
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.meta_training import Trained
 from hagmeta.phases.readout import ReadOut
@@ -89,7 +87,7 @@ def play(
             snapshots.load(before["snapshots"])
     for session in range(first, streams[0].sessions + 1):
         knowledge = context.knowledge.session(streams, session)
-        meet(context, pack, knowledge, streams, session)
+        add_classes(context, pack, knowledge, streams, session)
         answers = learner.learn_and_answer(pack, knowledge, session)
         consolidate(context, pack, knowledge, streams, session)
         for evaluator, answer in zip(evaluators, answers, strict=True):
@@ -148,7 +146,7 @@ class _Learner(ABC):
 
 def lesson_of(method: type[Method]) -> type[Lesson]:
     """Return what kind of lesson a session of `method` is."""
-    if issubclass(method, Replays):
+    if method.session_learning is SessionLearning.REPLAY:
         return ReplayLesson
     if method.session_learning is SessionLearning.SUPPORTS:
         return SupportsLesson
@@ -160,7 +158,7 @@ class AnsweringAfterLearning(_Learner):
 
     def __init__(self, context: Context, streams: Sequence[Stream], purpose: str) -> None:
         super().__init__(context, streams, purpose)
-        self.kept: tuple[Tensor, ...] = ()  # `Method.keep` of earlier classes, with a pack axis
+        self.class_statistics: tuple[Tensor, ...] = ()  # of earlier classes, with a pack axis
         self.read_out = ReadOut(context)
         # It is fitted to validation nodes, unless predictions of these are scored.
         self.tempers = purpose == "test" and context.settings.scored_on == "test"
@@ -186,14 +184,13 @@ class AnsweringAfterLearning(_Learner):
 
     def learn(self, pack: Pack, knowledge: Knowledge, session: int) -> tuple[Knowledge, Sequence[Stream]]:
         """Learn from the labels of `session`. Return the knowledge and the streams for its predictions."""
-        knowledge = self.context.knowledge.propagated(pack, knowledge)
-        if session == 0 and issubclass(self.context.method, Chooses):
-            self._change("choose", pack, knowledge, self.streams, session)
-        knowledge = self._settled(pack, knowledge, session)
+        knowledge = self.context.knowledge.with_fixed_features(pack, knowledge)
+        if session == 0:
+            self._change("after_training", pack, knowledge, self.streams, session)
+        knowledge = self._with_statistics(pack, knowledge, session)
         streams = self.streams
         if session > 0:
-            if issubclass(self.context.method, Begins):
-                self._change("begin", pack, knowledge, streams, session)
+            self._change("before_session", pack, knowledge, streams, session)
             self._learn(pack, knowledge, streams, session)
             if self.context.settings.self_training:
                 streams = self._with_guesses(pack, knowledge, session)
@@ -204,8 +201,8 @@ class AnsweringAfterLearning(_Learner):
 
     def learnt(self, pack: Pack, knowledge: Knowledge, session: int) -> Knowledge:
         """Return the knowledge for predictions after `session`, whose labels were learnt before."""
-        knowledge = self.context.knowledge.propagated(pack, knowledge)
-        return self._remembered(self._settled(pack, knowledge, session), session)
+        knowledge = self.context.knowledge.with_fixed_features(pack, knowledge)
+        return self._remembered(self._with_statistics(pack, knowledge, session), session)
 
     def _remembered(self, knowledge: Knowledge, session: int) -> Knowledge:
         """Return `knowledge` by the nodes in the memory, if the method has one."""
@@ -224,22 +221,22 @@ class AnsweringAfterLearning(_Learner):
         scores = self.read_out.scores(pack, shared, knowledge, task)
         self._confidence(scores, session)
         logits = self.read_out.logits(scores)
-        if issubclass(self.context.method, JudgesFamiliarity):
-            logits = pack.run("familiarity", (shared,), knowledge.view, task)
+        if self.context.method.has("open_set_logits"):
+            logits = pack.run("open_set_logits", (shared,), knowledge.view, task)
         return self.read_out.probabilities(scores), logits
 
     @torch.no_grad()
-    def _settled(self, pack: Pack, knowledge: Knowledge, session: int) -> Knowledge:
+    def _with_statistics(self, pack: Pack, knowledge: Knowledge, session: int) -> Knowledge:
         """Return `knowledge` with the statistics that no step of the session changes."""
-        if not issubclass(self.context.method, Settles):
+        if not self.context.method.has("session_statistics"):
             return knowledge
         task, shared = self._task(knowledge, self.streams, session)
-        settled = pack.run("settle", (shared,), knowledge.view, task)
-        return replace(knowledge, view=knowledge.view._replace(settled=settled))
+        found = pack.run("session_statistics", (shared,), knowledge.view, task)
+        return replace(knowledge, view=knowledge.view._replace(session_statistics=found))
 
     def state(self) -> State:
         return {
-            "kept": self.kept,
+            "kept": self.class_statistics,
             "labels": self.read_out.kept,
             "memory": self.memory.kept if self.memory else [],
             "lesson": self.lesson.state(),
@@ -248,7 +245,7 @@ class AnsweringAfterLearning(_Learner):
         }
 
     def load(self, state: State) -> None:
-        self.kept = tuple(part.to(self.context.runtime.device) for part in state["kept"])
+        self.class_statistics = tuple(part.to(self.context.runtime.device) for part in state["kept"])
         self.read_out.kept = state["labels"].numpy()
         if self.memory:
             self.memory.kept = [[rows.numpy() for rows in kept] for kept in state["memory"]]
@@ -270,16 +267,16 @@ class AnsweringAfterLearning(_Learner):
             return
         for steps in self.lesson.courses(self.context.settings.finetune_steps):
             self._take(steps, pack, knowledge, streams, session)
-        if issubclass(self.context.method, Finishes):
-            self._change("finish", pack, knowledge, streams, session)
+        self._change("after_session", pack, knowledge, streams, session)
 
     @torch.no_grad()
     def _change(
-        self, step: str, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
+        self, hook: str, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
     ) -> None:
-        """Let the method change its parameters by one of its steps."""
-        task, shared = self._task(knowledge, streams, session)
-        pack.assign(pack.run(step, (shared,), knowledge.view, task))
+        """Let the method change its parameters, if it defines `hook`."""
+        if self.context.method.has(hook):
+            task, shared = self._task(knowledge, streams, session)
+            pack.assign(pack.run(hook, (shared,), knowledge.view, task))
 
     def _take(
         self, number: int, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
@@ -288,7 +285,9 @@ class AnsweringAfterLearning(_Learner):
         shared = self.context.tasks.shared(knowledge, len(streams[0].known), session)
         self.lesson.begin(pack, shared, knowledge.view, streams, session)
         lessons = (self.lesson.task(session) for _ in range(number))
-        lessons = ((task._replace(kept=self.kept), target) for task, target in lessons)
+        lessons = (
+            (task._replace(class_statistics=self.class_statistics), target) for task, target in lessons
+        )
         with self.context.runtime.capture() as capture:
             rate = self.context.runtime.values("finetune_rate")
             steps = self.context.runtime.steps(pack, rate, capture)
@@ -300,7 +299,8 @@ class AnsweringAfterLearning(_Learner):
         self.lesson.end()
 
     def _task(self, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> tuple[Task, Shared]:
-        task = self.context.tasks.session(streams, session, knowledge.all_averaged)._replace(kept=self.kept)
+        task = self.context.tasks.session(streams, session, knowledge.all_averaged)
+        task = task._replace(class_statistics=self.class_statistics)
         return task, self.context.tasks.shared(knowledge, len(streams[0].known), session)
 
     @torch.no_grad()
@@ -319,7 +319,7 @@ class AnsweringAfterLearning(_Learner):
         assert scores.shape[-1] == task.classes.shape[-1], "a method must score all classes, even kept ones"
         self._diagnose(pack, shared, knowledge.view, task)
         if context.tasks.keeps_prototypes:
-            self.kept = pack.run("keep", (shared,), knowledge.view, task)
+            self.class_statistics = pack.run("class_statistics", (shared,), knowledge.view, task)
         rows, shares = scores.argmax(-1).cpu().numpy(), self._confidence(scores, session)
         tempered: Sequence[np.ndarray | None] = [None] * len(streams)
         if self.temperature is not None:
@@ -414,8 +414,7 @@ class _AnsweringWhileLearning(_Learner):
             for meaning, scenario, nodes in zip(meanings, context.scenarios, queries, strict=True)
         ]
         shared = context.tasks.shared(knowledge, len(streams[0].known), session + second)
-        task = task._replace(recalled=recall(pack, shared, knowledge.view, task))
-        return shared, task, stack(target)
+        return shared, before_steps(pack, shared, knowledge.view, task), stack(target)
 
     def _meanings(self, stream: Stream, session: int) -> np.ndarray:
         """Return the class of each position; -1 for the second prototypes of new classes."""

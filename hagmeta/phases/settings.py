@@ -17,7 +17,6 @@ from hagmeta.common.settings import (
     setting,
 )
 from hagmeta.methods import METHODS, MetaTraining, MethodSettings, SessionLearning
-from hagmeta.methods.parts import HasPrototypes, Replays, RereadsMany
 from hagmeta.protocol import ProtocolSettings
 
 
@@ -132,7 +131,7 @@ class PrototypeSettings(Settings):
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "" if issubclass(method, HasPrototypes) else "the method has no prototypes"
+        return "" if "double_prototypes" in method.all_defaults() else "the method has no prototypes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +142,8 @@ class MemorySettings(Settings):
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
-        return "" if issubclass(method, Replays) else "the method does not use replay"
+        replays = method.session_learning is SessionLearning.REPLAY
+        return "" if replays else "the method does not use replay"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +195,8 @@ class PhaseSettings(
 
     @property
     def exemplars(self) -> int:
-        most, method = super().rehearsed, METHODS[self.method]
-        return most if most and issubclass(method, RereadsMany) and most < method.rereads_from else 0
+        most = super().rehearsed
+        return most if most and most < METHODS[self.method].rereads_from else 0
 
     @cached_property
     def idle(self) -> dict[str, str]:

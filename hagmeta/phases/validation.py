@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import Shared, Task
-from hagmeta.methods.parts import Grows
 from hagmeta.packs.capture import Capture
 from hagmeta.packs.pack import Pack, stack_padded
 from hagmeta.phases.context import Context
+from hagmeta.phases.hooks import add_classes, new_classes
 from hagmeta.phases.knowledge import Knowledge
-from hagmeta.phases.meeting import meet, newcomers
 from hagmeta.protocol.scenario import Scenario
 
 
@@ -30,7 +29,7 @@ class Validation:
         limited = context.protocol.most_rehearsed is not None
         oracle = context.knowledge.oracle or context.knowledge.knows_true_means
         changes = context.settings.val_classes or oracle or limited
-        if changes or any(newcomers(context, self._streams, session) for session in sessions):
+        if changes or any(new_classes(context, self._streams, session) for session in sessions):
             self._parts = [self._part([session]) for session in sessions]
         else:
             # Nothing changes between sessions, so one pass over the graph is enough for all of them.
@@ -40,7 +39,7 @@ class Validation:
         context, streams = self._context, self._streams
         # Inputs propagated once for each validation view would take much memory.
         knowledge = context.knowledge.session(streams, sessions[0], learns=False)
-        knowledge = context.knowledge.propagated(self._pack, knowledge)
+        knowledge = context.knowledge.with_fixed_features(self._pack, knowledge)
         return _Together(
             knowledge,
             context.tasks.shared(knowledge, len(streams[0].known), sessions[-1]),
@@ -65,11 +64,11 @@ class Validation:
     def accuracy(self) -> np.ndarray:
         """Return the macro accuracy of each seed, averaged over sessions. All classes have equal weight."""
         pack = self._pack
-        before = pack.snapshot() if issubclass(self._context.method, Grows) else None
+        before = pack.snapshot() if self._context.method.has("add_classes") else None
         kept: tuple[Tensor, ...] = ()
         shares = []
         for part in self._parts:
-            meet(self._context, pack, part.knowledge, self._streams, part.sessions[0])
+            add_classes(self._context, pack, part.knowledge, self._streams, part.sessions[0])
             count = partial(self._correct, part)
             counts, kept = self._capture.run(("validation", *part.sessions), count, (kept,))
             kept = tuple(part.clone() for part in kept)  # the next replay overwrites the result of a capture
@@ -81,13 +80,13 @@ class Validation:
         return np.array([np.mean(row) for row in np.concatenate(shares, axis=1)])
 
     def _correct(self, part: _Together, kept: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return correct predictions (pack, sessions, classes), and `Method.keep` if labels are gone."""
+        """Return correct predictions (pack, sessions, classes), and class statistics if labels are gone."""
         arguments = (part.shared,), part.knowledge.view
-        tasks = tuple(task._replace(kept=kept) for task in part.tasks)
+        tasks = tuple(task._replace(class_statistics=kept) for task in part.tasks)
         pairs = zip(self._pack.run("logits", *arguments, tasks), part.truth, strict=True)
         counts = torch.stack([self._right(logits, truth) for logits, truth in pairs], dim=1)
         if self._context.tasks.keeps_prototypes:
-            kept = self._pack.run("keep", *arguments, tasks[-1])
+            kept = self._pack.run("class_statistics", *arguments, tasks[-1])
         return counts, kept
 
     def _right(self, logits: Tensor, truth: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from torch import Tensor
 from hagmeta.datasets.features import Kind
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Sizes
-from hagmeta.methods.parts import OnNarrowInputs
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import once_each, stack
 from hagmeta.phases.cache import Cache, shared_inputs
@@ -138,12 +137,11 @@ def lasting_inputs(settings: PhaseSettings, kind: Kind, num_features: int) -> st
     """
     method = METHODS[settings.method]
     inputs, columns = narrow_inputs(kind, num_features)
-    if not issubclass(method, OnNarrowInputs) or _refits_words(settings, inputs):
+    if _refits_words(settings, inputs):
         return ""
     return inputs if method.narrow_columns(settings, columns) else ""
 
 
 def _refits_words(settings: PhaseSettings, inputs: str) -> bool:
     """Return whether reduced inputs are computed again from what is visible in each session."""
-    method = METHODS[settings.method]
-    return issubclass(method, OnNarrowInputs) and method.refits_words(settings) and inputs == "svd"
+    return METHODS[settings.method].refits_words(settings) and inputs == "svd"

@@ -72,8 +72,8 @@ class View(NamedTuple):
     visible: Tensor  # (nodes,) 1 or 0
     scale: Tensor  # (nodes,) visible / sqrt(neighbours + 1), counting visible neighbours or all
     log_degree: Tensor  # (nodes,) log(visible neighbours + 1)
-    propagated: tuple[Tensor, ...] = ()  # values that no step changes, computed once
-    settled: tuple[Tensor, ...] = ()  # values that are fixed within a session, once its labels are known
+    fixed_features: tuple[Tensor, ...] = ()  # the result of this hook, which no step changes
+    session_statistics: tuple[Tensor, ...] = ()  # the result of this hook, which no step of a session changes
     inputs: tuple[Tensor, ...] = ()  # ``Inputs`` (words and rows), unless features are raw
     narrow: tuple[Tensor, ...] = ()  # inputs with few columns, for methods that propagate raw inputs
     pool: tuple[Tensor, ...] = ()  # `learnable`, unless it is `visible`

@@ -54,7 +54,7 @@ def trained_members(
         context = prepare_members(resolved, dataset, device, eager=eager)
         pack = pretrain(context, None, no_progress)
         key, answers = keys(context.seeds, "test"), []
-        training = context.knowledge.propagated(pack, context.knowledge.training())
+        training = context.knowledge.with_fixed_features(pack, context.knowledge.training())
         episodes = ahead(EPISODES[context.meta_training](context, training), device)
         with context.runtime.capture() as capture:
             rate, decay = (context.runtime.values(name) for name in ("learning_rate", "weight_decay"))

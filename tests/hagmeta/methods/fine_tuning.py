@@ -13,7 +13,7 @@ from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.growing import GrowingClassifier, loss_among_new
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases.context import Context
-from hagmeta.phases.meeting import meet_trained
+from hagmeta.phases.hooks import add_trained_classes
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.sparse.graph import View
@@ -37,7 +37,7 @@ class FineTuning(GrowingClassifier):
 def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context, None, no_progress)
-    meet_trained(context, pack, context.knowledge.training())
+    add_trained_classes(context, pack, context.knowledge.training())
     return context, pack
 
 

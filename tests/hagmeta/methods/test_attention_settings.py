@@ -149,9 +149,9 @@ def test_nla_has_its_own_rate_and_decay_in_training_and_in_sessions(
 def test_a_rate_or_decay_alone_leaves_the_other_common(tiny_graph: Dataset, tiny: Tiny) -> None:
     for changes, expected in (({"nla_rate": 0.05}, (0.05, 0.0005)), ({"nla_decay": 0.0}, (0.005, 0.0))):
         context = prepare(tiny(**changes), [0], tiny_graph, CPU)
-        own = context.runtime._own_steps(HagMeta, 0.005)
+        own = context.runtime._own_steps(0.005)
         assert own == {"node_attention.": pytest.approx(expected)}
-    assert prepare(tiny(), [0], tiny_graph, CPU).runtime._own_steps(HagMeta, 0.005) == {}
+    assert prepare(tiny(), [0], tiny_graph, CPU).runtime._own_steps(0.005) == {}
 
 
 def test_nla_at_the_common_rate_is_nla_as_it_was(tiny_graph: Dataset, tiny: Tiny) -> None:
@@ -258,7 +258,8 @@ def test_oracle_prototypes_are_nearer_to_the_true_means_than_any_others(
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, 2)
         shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
-        prototypes = pack.run("prototypes", (shared,), knowledge.view, context.tasks.session(streams, 2))
+        task = context.tasks.session(streams, 2)
+        (prototypes,) = pack.run("class_statistics", (shared,), knowledge.view, task)
         every = torch.arange(401).expand(2, -1)
         embedded = pack.run("embeddings", (shared,), knowledge.view, every)
         distances[form] = torch.stack(

@@ -94,7 +94,7 @@ def test_records_are_those_of_a_pass_in_every_step(
         return [{name: r[name] for name in r.keys() - {"seconds", "environment"}} for r in found]
 
     once = records()
-    monkeypatch.setattr(KnowledgeSource, "propagated", unchanged)
+    monkeypatch.setattr(KnowledgeSource, "with_fixed_features", unchanged)
     assert records() == once
     context = prepare(small(method="cec", encoder=encoder, **changes), [0, 5], dataset, CPU)
     assert passes(context, monkeypatch) > 6  # a pass for each episode: the comparison is with something else

@@ -317,7 +317,7 @@ def test_features_are_raised_part_by_part_and_a_random_projection_stands_beside_
         context = prepare(tiny(**settings, **more), [7, SEED], tiny_graph, CPU)
         pack = pretrain(context, None, no_progress)
         view = context.knowledge.session([scenario.test for scenario in context.scenarios], 1).view
-        return pack, pack.run("propagate", (context.graph,), view).double().numpy()
+        return pack, pack.run("all_features", (context.graph,), view).double().numpy()
 
     _, plain = made()
     pack, found = made(tukey=0.5, random_features=7)
@@ -338,7 +338,7 @@ def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: Dataset,
     for session in (0, 1):
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, session)
-        features = pack.run("propagate", (context.graph,), knowledge.view)[1].double().numpy()
+        features = pack.run("all_features", (context.graph,), knowledge.view)[1].double().numpy()
         visible = streams[1].arrived(session)
         adjacency = tiny_graph.adjacency.toarray() * np.outer(visible, visible)
         scale = 1 / np.sqrt(np.maximum(adjacency.sum(1), 1))
@@ -435,7 +435,7 @@ def test_few_columns_that_are_not_counts_are_used_as_they_are(tiny_graph: Datase
     dense = replace(tiny_graph, features=tiny_graph.features.toarray() - 0.5)
     context = prepare(tiny(method="sgc-lda", hops=1), [0], dense, CPU)
     features = pretrain(context, None, no_progress).run(
-        "propagate", (context.graph,), context.knowledge.training().view
+        "all_features", (context.graph,), context.knowledge.training().view
     )
     visible = context.knowledge.views.seen_first(context.scenarios[0])
     np.testing.assert_allclose(features[0, visible, :60], unit(dense.features[visible]), atol=1e-5)
@@ -488,8 +488,8 @@ def test_nodes_whose_labels_are_gone_count_as_unlabelled_but_means_and_counts_st
         for session in range(SESSION + 1):
             knowledge = context.knowledge.session(streams, session)
             shared = context.tasks.shared(knowledge, len(streams[0].known), session)
-            task = context.tasks.session(streams, session)._replace(kept=kept)
-            found = pack.run("keep", (shared,), knowledge.view, task)
+            task = context.tasks.session(streams, session)._replace(class_statistics=kept)
+            found = pack.run("class_statistics", (shared,), knowledge.view, task)
             kept = found if rehearsal == "none" else ()
         statistics.append(found)
     for read, stayed in zip(*statistics, strict=True):

@@ -17,10 +17,9 @@ from hagmeta.methods.ewc import penalty, with_task
 from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.phases import sessions
-from hagmeta.phases.consolidation import consolidate, labelled
 from hagmeta.phases.context import Context
+from hagmeta.phases.hooks import add_classes, consolidate, labelled
 from hagmeta.phases.knowledge import Knowledge
-from hagmeta.phases.meeting import meet
 from hagmeta.pipeline import rehearse, run
 from hagmeta.protocol.scenario import TRAIN
 from tests.hagmeta.methods.fine_tuning import CPU, SEEDS, FineTuning, after_sessions, prepared, same
@@ -59,7 +58,7 @@ def test_importance_is_the_squared_gradient_at_the_end_of_each_task(tiny_graph: 
     expected = {name: torch.zeros_like(value) for name, value in learning.items()}
     for session in range(2):
         knowledge = context.knowledge.session(streams, session)
-        meet(context, pack, knowledge, streams, session)
+        add_classes(context, pack, knowledge, streams, session)
         shared = context.tasks.shared(knowledge, len(streams[0].known), session)
         task, target = labelled(context, streams, session)
         (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))

@@ -41,7 +41,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[FscilCali
 
     monkeypatch.setattr(method, "known", known)
     task = Task(EMPTY, EMPTY, EMPTY, EMPTY)
-    return method, lambda kept=(): method.statistics(None, rows, task._replace(kept=kept))  # type: ignore[arg-type]
+    return method, lambda kept=(): method.statistics(None, rows, task._replace(class_statistics=kept))  # type: ignore[arg-type]
 
 
 def test_means_and_covariances_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def started(context: Context) -> tuple[Pack, Any, Any, Any]:
 def test_first_prototypes_are_means_weighted_by_visible_degree(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="geometer"), [0], dataset, CPU)
     pack, shared, view, task = started(context)
-    (found,) = pack.run("keep", (shared,), view, task)
+    (found,) = pack.run("class_statistics", (shared,), view, task)
     new, support = found[0, -2:], task.support[0]
     embedded = pack.run("embeddings", (shared,), view, task.support.flatten(1))[0].view(2, 3, -1)
     visible = view.visible[0].numpy()
@@ -124,13 +124,13 @@ def test_the_teacher_agrees_with_itself(dataset: Dataset, small: Small) -> None:
     for weight in (0.0, 5.0):
         context = prepare(small(method="geometer", teacher=weight), [0], dataset, CPU)
         pack, shared, view, task = started(context)
-        settled = pack.run("settle", (shared,), view, task)
+        settled = pack.run("session_statistics", (shared,), view, task)
         target = torch.zeros_like(task.query)
         step = (task, target)
-        losses.append(pack.run(_loss, (shared,), view._replace(settled=settled), *step))
+        losses.append(pack.run(_loss, (shared,), view._replace(session_statistics=settled), *step))
         # Another teacher is not agreed with.
         other = (30 * settled[0].flip(1), settled[1])
-        losses.append(pack.run(_loss, (shared,), view._replace(settled=other), *step))
+        losses.append(pack.run(_loss, (shared,), view._replace(session_statistics=other), *step))
     torch.testing.assert_close(losses[2], losses[0])
     assert losses[3] > losses[0] + 0.01 and torch.equal(losses[1], losses[0])
 

@@ -94,7 +94,7 @@ def test_a_new_class_is_one_cluster_or_its_supports(dataset: Dataset, small: Sma
     knowledge = context.knowledge.session(streams, 1)
     shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
     task = context.tasks.session(streams, 1)
-    (vectors,) = pack.run("keep", (shared,), knowledge.view, task)
+    (vectors,) = pack.run("class_statistics", (shared,), knowledge.view, task)
     rows = pack.run("embeddings", (shared,), knowledge.view, task.support.flatten(1))
     rows = rows[0].unflatten(0, task.support.shape[1:])
     expected = unit(rows.mean(1)) if least == 3 else unit(rows).mean(1)

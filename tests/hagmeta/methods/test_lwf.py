@@ -18,8 +18,8 @@ from hagmeta.methods.distillation import divergence
 from hagmeta.methods.growing import loss_among_new
 from hagmeta.methods.lwf import Lwf
 from hagmeta.packs.randomness import keys
+from hagmeta.phases.hooks import add_classes
 from hagmeta.phases.lessons import SupportsLesson
-from hagmeta.phases.meeting import meet
 from tests.hagmeta.methods.fine_tuning import SEEDS, FineTuning, after_sessions, prepared, same
 
 Tiny = Callable[..., RunConfig]
@@ -52,7 +52,7 @@ def test_the_loss_of_a_step(tiny_graph: Dataset, tiny: Tiny, distil_on: str) -> 
     context, pack = prepared(config, tiny_graph)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
-    meet(context, pack, knowledge, streams, 1)
+    add_classes(context, pack, knowledge, streams, 1)
     shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
     everywhere = torch.arange(context.graph.num_nodes).expand(len(SEEDS), -1)
     whole = context.tasks.session(streams, 1)._replace(query=everywhere)

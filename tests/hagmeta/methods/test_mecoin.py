@@ -83,7 +83,7 @@ def test_a_key_is_the_mean_to_which_moving_averages_converge(dataset: Dataset, s
     knowledge = context.knowledge.session([scenario.test], 1)
     shared = context.tasks.shared(knowledge, len(scenario.test.known), 1)
     task = context.tasks.session([scenario.test], 1)
-    ((keys,),) = pack.run("keep", (shared,), knowledge.view, task)
+    ((keys,),) = pack.run("class_statistics", (shared,), knowledge.view, task)
     nodes = torch.arange(dataset.num_nodes).unsqueeze(0)
     (embedded,) = pack.run("embeddings", (shared,), knowledge.view, nodes)
     supports = scenario.test.support[0]

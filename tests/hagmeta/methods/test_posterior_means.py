@@ -252,7 +252,7 @@ def test_the_encoder_goes_back_before_a_session_if_nodes_of_classes_to_come_are_
         shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
         learnt = pack.snapshot()
         with torch.no_grad():
-            pack.assign(pack.run("begin", (shared,), knowledge.view, task))
+            pack.assign(pack.run("before_session", (shared,), knowledge.view, task))
         after = pack.snapshot()
         encoder = [name.removeprefix("encoder.") for name in learnt if name.startswith("encoder.")]
         for name in encoder if returns else ():
@@ -409,13 +409,14 @@ def test_any_features_will_do(
 def test_halfway_through_a_session_the_encoder_is_taught_anew(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recall, learnt = lessons.recall, []
+    before_steps, learnt = lessons.before_steps, []
 
-    def watched(*arguments: Any) -> tuple[Tensor, ...]:
-        learnt.append(recall(*arguments))
-        return learnt[-1]
+    def watched(*arguments: Any) -> Task:
+        task = before_steps(*arguments)
+        learnt.append(task.before_steps)
+        return task
 
-    monkeypatch.setattr(lessons, "recall", watched)
+    monkeypatch.setattr(lessons, "before_steps", watched)
     run(tiny(method="posterior-means", finetune_steps=3), [0], dataset=tiny_graph, device=CPU)
     of_tests = learnt[-4:]  # the last stream has two sessions
     for (first, _), (second, _) in (of_tests[:2], of_tests[2:]):
@@ -431,7 +432,7 @@ def recalled(config: RunConfig, graph: Dataset, shrinkage: float = 0.0) -> tuple
     knowledge, task = context.knowledge.session(streams, 1), context.tasks.session(streams, 1)
     shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
     with torch.no_grad():
-        (shares,), (rows,) = pack.run("recall", (shared,), knowledge.view, task)
+        (shares,), (rows,) = pack.run("before_steps", (shared,), knowledge.view, task)
     return shares, rows, knowledge.view, task
 
 
@@ -490,7 +491,7 @@ def test_other_heads_can_be_put_on_its_features(
     sizes = Sizes(9, 4, 2, 10, narrow=8, nodes=graph.num_nodes)
     for method in (head, "posterior-means"):
         config = resolve(tiny(method=method, features="propagated", refitted=True, **same))
-        features.append(make_method(config, sizes, 0).propagate(graph, view))
+        features.append(make_method(config, sizes, 0).all_features(graph, view))
     torch.testing.assert_close(features[0], features[1], rtol=0, atol=0)
     as_usual = answers(tiny(method=head), tiny_graph)
     assert answers(tiny(method=head, refitted=True), tiny_graph) != as_usual

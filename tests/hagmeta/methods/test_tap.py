@@ -132,7 +132,7 @@ def test_kept_prototypes_stay_if_the_encoder_does(dataset: Dataset, small: Small
 
         def noted(step: Any, *arguments: Any) -> Any:
             result = original(step, *arguments)
-            if step == "keep":
+            if step == "class_statistics":
                 found.append(result[0])
             return result
 

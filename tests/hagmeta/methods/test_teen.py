@@ -62,9 +62,9 @@ def test_without_rehearsal_prototypes_are_kept_after_calibration(dataset: Datase
     for session in range(SESSION + 1):
         knowledge = context.knowledge.session(streams, session)
         shared = context.tasks.shared(knowledge, len(streams[0].known), session)
-        task = context.tasks.session(streams, session)._replace(kept=kept)
+        task = context.tasks.session(streams, session)._replace(class_statistics=kept)
         (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
-        kept = pack.run("keep", (shared,), knowledge.view, task)
+        kept = pack.run("class_statistics", (shared,), knowledge.view, task)
         features = pack.run("embeddings", (shared,), knowledge.view, everyone)[0].double().numpy()
         if session:
             supports.append(features[streams[0].support[session - 1]].mean(1))

@@ -109,9 +109,9 @@ def test_without_rehearsal_means_stand_for_the_nodes_of_earlier_classes(
     for session in range(SESSION + 1):
         knowledge = context.knowledge.session([stream], session)
         shared = context.tasks.shared(knowledge, len(stream.known), session)
-        task = context.tasks.session([stream], session)._replace(kept=kept)
+        task = context.tasks.session([stream], session)._replace(class_statistics=kept)
         (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
-        kept = pack.run("keep", (shared,), knowledge.view, task)
+        kept = pack.run("class_statistics", (shared,), knowledge.view, task)
         features = pack.run("embeddings", (shared,), knowledge.view, everyone)[0].double().numpy()
         nodes = [scenario.nodes_of(np.array([c]), TRAIN) for c in stream.known]
         nodes = list(stream.support[session - 1]) if session else nodes

@@ -15,6 +15,7 @@ from hagmeta.common.traits import COSTS, ROLES, MethodTraits
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method, SessionLearning
+from hagmeta.methods.base import HOOKS
 from hagmeta.methods.bounds import Joint
 from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.methods.posterior_means import PosteriorMeans
@@ -41,10 +42,10 @@ def public_members(cls: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("cls", "most"),
-    [(Method, 26), (Context, 12), (Runtime, 10), (Views, 11), (KnowledgeSource, 11), (TaskMaker, 9)],
+    [(Method, 44), (Context, 12), (Runtime, 10), (Views, 11), (KnowledgeSource, 11), (TaskMaker, 9)],
 )
 def test_what_everything_meets_in_stays_thin(cls: type, most: int) -> None:
-    # A hook that few methods need belongs in methods/parts.py; a question about a part, in that part.
+    # A question about a part belongs in that part.
     assert len(public_members(cls)) <= most, sorted(public_members(cls))
 
 
@@ -136,10 +137,22 @@ def test_wrong_traits_are_refused_with_the_valid_ones() -> None:
 
 
 def test_replay_without_a_choice_of_nodes_is_refused_at_once() -> None:
-    with pytest.raises(
-        UserError, match=r"Mine learns by replay, so it must inherit from hagmeta.methods.parts.Replays"
-    ):
+    with pytest.raises(UserError, match="Mine learns by replay, so it must define describe and exemplars"):
         type("Mine", (HagMeta,), {"session_learning": SessionLearning.REPLAY})
+
+
+def test_a_hook_with_other_parameters_is_refused() -> None:
+    expected = r"^Mine.consolidate has the parameters \(self, weights\); expected \(self, gradients\), "
+    with pytest.raises(UserError, match=expected):
+        type("Mine", (HagMeta,), {"consolidate": lambda self, weights: {}})
+    with pytest.raises(UserError, match=r"\(self, settings\); expected \(cls, settings\)"):
+        type("Mine", (HagMeta,), {"own_steps": lambda self, settings: {}})
+
+
+def test_a_method_has_the_hooks_that_it_or_a_base_defines() -> None:
+    assert METHODS["ewc"].has("consolidate") and METHODS["ewc"].has("add_classes")
+    assert METHODS["icarl"].has("exemplars") and not HagMeta.has("exemplars")
+    assert not any(Method.has(name) for name in HOOKS)
 
 
 def test_a_record_has_the_traits_of_its_configuration(tiny_graph: Dataset, tiny: Tiny) -> None:

@@ -235,7 +235,7 @@ class Line(nn.Module):
 
 def test_run_takes_the_pack_axis_off_and_puts_it_back() -> None:
     module = Line()
-    view = View(*torch.ones(3, 1, 4), propagated=(torch.ones(1, 4, 2),))
+    view = View(*torch.ones(3, 1, 4), fixed_features=(torch.ones(1, 4, 2),))
     answer = PlainPack([module], CPU).run("answer", (10.0,), view, (torch.ones(1), torch.zeros(1, 3)))
     assert answer["sum"].tolist() == [50.0]
     assert [value.shape for value in (answer["nested"][0], answer["nested"][1][0])] == [(1, 2), (1, 3)]

@@ -19,8 +19,8 @@ from hagmeta.nn.prototypes import distance_logits
 from hagmeta.packs.pack import Pack, no_progress
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
+from hagmeta.phases.hooks import add_classes, add_trained_classes
 from hagmeta.phases.lessons import ReplayLesson
-from hagmeta.phases.meeting import meet, meet_trained
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
@@ -99,7 +99,7 @@ def test_new_and_replayed_nodes_weigh_the_same() -> None:
 def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context, None, no_progress)
-    meet_trained(context, pack, context.knowledge.training())
+    add_trained_classes(context, pack, context.knowledge.training())
     return context, pack
 
 
@@ -147,7 +147,7 @@ def lesson_at(context: Context, pack: Pack, session: int) -> ReplayLesson:
     for number in range(session):
         memory.keep(pack, context.knowledge.session(streams, number), number)
     knowledge = context.knowledge.session(streams, session)
-    meet(context, pack, knowledge, streams, session)
+    add_classes(context, pack, knowledge, streams, session)
     lesson = ReplayLesson(context, memory)
     shared = context.tasks.shared(knowledge, len(streams[0].known), session)
     lesson.begin(pack, shared, knowledge.view, streams, session)
@@ -191,7 +191,7 @@ def test_a_session_of_icarl_starts_without_distillation_loss(dataset: Dataset, s
     for weight in (0.0, 5.0):
         context, pack = prepared(small(method="icarl", distillation=weight, dropout=0.0), dataset)
         task, target = lesson_at(context, pack, 1).task(1)
-        assert task.recalled[0].shape == (2, task.query.shape[1], 9)
+        assert task.before_steps[0].shape == (2, task.query.shape[1], 9)
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, 1)
         shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
@@ -229,7 +229,7 @@ def test_no_class_is_started_twice(dataset: Dataset, small: Small, method: str) 
     streams = [scenario.test for scenario in context.scenarios]
     for session in range(3):
         before = pack.snapshot()["head.weight"]
-        meet(context, pack, context.knowledge.session(streams, session), streams, session)
+        add_classes(context, pack, context.knowledge.session(streams, session), streams, session)
         moved = (pack.snapshot()["head.weight"] != before).any(-1)  # (classes, pack)
         for seed, stream in enumerate(streams):
             arrived = stream.arriving[session - 1] if session else []

@@ -106,7 +106,7 @@ class Life:
     steps: list[tuple[int, str, list[Leaf]]] = field(default_factory=list)  # session, step, what it was given
     given: list[tuple[int, tuple[Any, ...], tuple[Any, ...]]] = field(default_factory=list)  # as it was given
     made: dict[str, list[tuple[int, list[Leaf]]]] = field(
-        default_factory=lambda: {"recall": [], "settle": []}
+        default_factory=lambda: {"before_steps": [], "session_statistics": []}
     )
     before: list[dict[str, int]] = field(default_factory=list)  # for each given: how much was made by then
     answers: list[list[np.ndarray]] = field(default_factory=list)
@@ -266,8 +266,8 @@ def test_nor_by_what_it_labels_itself(
 def knows_what_is_visible_now_alone(life: Life) -> bool:
     """Whether all that a step has for every node is its session's view, or averages over labelled nodes.
 
-    Or what the method made of that view before: what no step changes, and what it recalled last. Every node
-    may be asked for, in their order.
+    Or what the method made of that view before: what no step changes, and what it returned before its last
+    steps. Every node may be asked for, in their order.
     """
     context, nodes, found = life.context, life.context.graph.num_nodes, True
     pairs = list(zip(context.scenarios, life.streams, strict=True))
@@ -276,15 +276,23 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
         for part in (each for some in seedwise for each in (some if type(some) is tuple else (some,))):
             if isinstance(part, View):
                 view = context.knowledge.views.view(context.scenarios, list(now))
-                if part.propagated:
-                    view = view._replace(propagated=(life.pack.run("propagate", (context.graph,), view),))
-                found &= same(list(leaves(part._replace(settled=()))), list(leaves(view)))
-                found &= not part.settled or is_the_last_made(life, "settle", before, session, part.settled)
+                if part.fixed_features:
+                    view = view._replace(
+                        fixed_features=(life.pack.run("fixed_features", (context.graph,), view),)
+                    )
+                found &= same(list(leaves(part._replace(session_statistics=()))), list(leaves(view)))
+                found &= not part.session_statistics or is_the_last_made(
+                    life, "session_statistics", before, session, part.session_statistics
+                )
             elif isinstance(part, Task):
                 every = part.query.shape[-1] == nodes and bool((part.query == torch.arange(nodes)).all())
-                asked = leaves(part._replace(recalled=(), query=part.query[:, :0] if every else part.query))
+                asked = leaves(
+                    part._replace(before_steps=(), query=part.query[:, :0] if every else part.query)
+                )
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in asked)
-                found &= not part.recalled or is_the_last_made(life, "recall", before, session, part.recalled)
+                found &= not part.before_steps or is_the_last_made(
+                    life, "before_steps", before, session, part.before_steps
+                )
             else:
                 found &= not any(has_a_row_a_node(value, nodes) for _, value in leaves(part))
         for means in (part.class_means for part in shared if isinstance(part, Shared)):
@@ -423,11 +431,18 @@ class CheatInAParameter(ProtoGcn):
 class CheatInWhatIsKept(ProtoGcn):
     """Keeps who was visible, next to the prototypes of classes whose labels are gone."""
 
-    def keep(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        return (*super().keep(shared, view, task._replace(kept=task.kept[:1])), view.visible)
+    def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
+        return (
+            *super().class_statistics(
+                shared, view, task._replace(class_statistics=task.class_statistics[:1])
+            ),
+            view.visible,
+        )
 
     def logits(self, shared: Shared, view: View, tasks: tuple[Task, ...]) -> tuple[Tensor, ...]:
-        return super().logits(shared, view, tuple(task._replace(kept=task.kept[:1]) for task in tasks))
+        return super().logits(
+            shared, view, tuple(task._replace(class_statistics=task.class_statistics[:1]) for task in tasks)
+        )
 
 
 @pytest.fixture
@@ -468,7 +483,9 @@ def test_nor_in_what_it_keeps_of_classes_whose_labels_are_gone(
     config = tiny(method=cheat(CheatInWhatIsKept), rehearsal="none", finetune_steps=0)
     life = lived(config, tiny_graph, monkeypatch, anew=False)
     assert not knows_what_is_visible_now_alone(life)
-    assert [path for path, value in kept(life) if has_a_row_a_node(value, 401)] == ["learner.kept[1]"]
+    assert [path for path, value in kept(life) if has_a_row_a_node(value, 401)] == [
+        "learner.class_statistics[1]"
+    ]
 
 
 def test_a_mask_handed_on_by_the_loops_is_noticed(

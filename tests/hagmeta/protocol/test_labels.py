@@ -18,7 +18,6 @@ from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, SessionLearning
-from hagmeta.methods.parts import RereadsMany
 from hagmeta.packs.pack import Pack, Parameters, no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.lessons import HeldOutLesson
@@ -271,7 +270,7 @@ def test_labels_that_may_not_be_read_again_change_nothing_after_their_session(
     life = Life(tiny(method=method, rehearsal=rehearsal, **QUICK), tiny_graph)
     assert same(life.sessions(False, monkeypatch), life.sessions(True, monkeypatch))
     # The check must find a leak that is there.
-    plant_a_leak(monkeypatch, method, "none" if issubclass(METHODS[method], RereadsMany) else rehearsal)
+    plant_a_leak(monkeypatch, method, "none" if METHODS[method].rereads_from else rehearsal)
     assert not same(life.sessions(False, monkeypatch), life.sessions(True, monkeypatch))
 
 
@@ -360,7 +359,7 @@ def test_prototypes_are_kept_as_they_were_when_their_session_ended(
 
     def watched(self: Pack, step: str, *arguments: Any) -> Any:
         result = ordinary(self, step, *arguments)
-        if step == "keep":
+        if step == "class_statistics":
             (prototypes,) = result
             kept.append(prototypes)
         return result
