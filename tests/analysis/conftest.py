@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def about(config: RunConfig) -> dict[str, Any]:
     return {
         "config": config.canonical(),
         "config_hash": config.hash(),
+        "data": sha256(config.dataset.encode()).hexdigest(),
+        "oracle": config.method == "joint" or config.nla_weights == "oracle",
         "leaks": PROTOCOLS[config.protocol].leaks,
         "given": config.given(),
         "unhashed": config.unhashed(),
@@ -54,13 +57,15 @@ def figures(accuracy: Sequence[float]) -> dict[str, Any]:
     sessions = range(len(accuracy))
     drop = accuracy[0] - accuracy[-1]
     matrix = [[accuracy[t]] * (t + 1) for t in sessions]
+    whole, later = list(accuracy), [None, *accuracy[1:]]
     return {
-        "accuracy": list(accuracy),
-        "base_accuracy": list(accuracy),
-        "novel_accuracy": [None, *accuracy[1:]],
-        "new_accuracy": [None, *accuracy[1:]],
-        "harmonic": [None, *accuracy[1:]],
+        **dict.fromkeys(
+            ("accuracy", "base_accuracy", "macro_accuracy", "macro_base_accuracy", "macro_f1"), whole
+        ),
+        **dict.fromkeys(("novel_accuracy", "new_accuracy", "harmonic"), later),
+        **dict.fromkeys(("macro_novel_accuracy", "macro_harmonic"), later),
         "matrix": matrix,
+        "classes_met": list(sessions),
         "pd": drop,
         "rpd": drop / accuracy[0],
         "average_accuracy": sum(accuracy) / len(accuracy),

@@ -35,7 +35,7 @@ def grid(write: Write) -> Path:
         shape = {"n_way": n_way, "k_shot": k_shot, "sessions": 2}
         for own, (method, last) in enumerate(methods.items()):
             write(curves(last, own), method=method, **shape)
-        folder = write(curves(0.9), method="joint", record={"oracle": True}, **shape)
+        folder = write(curves(0.9), method="joint", **shape)
     return folder
 
 

@@ -129,7 +129,7 @@ def test_ten_seeds_under_two_settings_are_not_twenty(write: Write) -> None:  # 5
 
 
 def test_headline_and_table_say_the_same_of_the_same_pair(write: Write) -> None:  # 6
-    write(curves(0.5), method="joint", record={"oracle": True})
+    write(curves(0.5), method="joint")
     write(curves(0.58), method="gpn")
     results = read([write(curves(0.55))])
     (panel,) = results.panels()
@@ -157,14 +157,8 @@ def test_noise_is_no_sensitivity(write: Write) -> None:  # 8
     assert sentence.endswith("Of 2 tested values, 0 are equivalent to the reference and 2 are undecided.")
 
 
-def test_an_oracle_without_the_word_in_its_record_is_still_one(write: Write) -> None:  # 9
-    write(curves(0.9), method="joint")
-    (panel,) = read([changed(write(curves(0.5)), {}, ["oracle"])]).panels()
-    assert panel.oracles == {"Joint (oracle)"}
-
-
 def test_an_upper_bound_is_not_claimed_beside_a_rival_that_may_be_above_it(write: Write) -> None:  # 9
-    write(curves(0.55, spread=0.03), method="joint", record={"oracle": True})
+    write(curves(0.55, spread=0.03), method="joint")
     folder = write(curves(0.551, spread=0.03))
     notes = tables(folder)["summary-debian-strict-3-way-5-shot"].notes
     assert any("It is not shown to be ahead of HAG-Meta." in note for note in notes)
@@ -188,32 +182,6 @@ def test_two_studies_one_without_a_commit(write: Write, tmp_path: Path) -> None:
     write({1: CURVE}, study="two", record={"environment": environment})
     (fact,) = [fact for fact in facts(read([tmp_path])) if fact.name == "commit"]
     assert fact.value == "000000000000, unknown"
-
-
-@pytest.mark.parametrize(
-    ("change", "without"),
-    [
-        ({}, ["harmonic"]),
-        ({}, ["new_accuracy"]),
-        ({"validation": None}, []),
-        ({"environment": {}}, []),
-        ({}, ["forgetting", "environment"]),
-    ],
-)
-def test_what_older_records_lack_is_no_crash(
-    write: Write, change: dict[str, Any], without: list[str]
-) -> None:
-    results = read([changed(write({0: CURVE, 1: CURVE}), change, without)])  # 12
-    assert not results.damaged and facts(results) and findings(results)
-    tables, drawings = list(make_tables(results)), list(figures.draw_all(results))
-    assert tables and drawings
-    notices(results)
-
-
-def test_records_that_lack_all_of_it_make_a_report(write: Write) -> None:  # 12
-    lacking: dict[str, Any] = {"validation": None, "environment": {}}
-    folder = changed(write({0: CURVE, 1: CURVE}), lacking, ["harmonic", "new_accuracy", "forgetting"])
-    assert main([str(folder)]) == 0 and not read([folder]).damaged
 
 
 @pytest.mark.parametrize(
@@ -316,7 +284,6 @@ def test_the_metric_that_is_asked_for_decides(write: Write) -> None:  # 3
     ("options", "named"),
     [
         (["--metric", "harmnic"], "Did you mean 'harmonic'?"),
-        (["--metric", "macro f1"], "1 of 1 records do not have it"),
         (["--margin", "0"], "--margin 0: expected a number of points between 0 and 100"),
     ],
 )

@@ -26,7 +26,6 @@ from analysis.table import Table
 from analysis.tables import make_tables, summary_table
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import OpenRecord, Record, config_hash
-from hagmeta.common.scopes import BEFORE
 from hagmeta.config import SETTINGS, RunConfig, resolve
 from study import archive
 from tests.analysis.conftest import about, figures
@@ -257,7 +256,7 @@ def test_an_upper_bound_is_in_the_panel_of_every_value_of_the_labels(write: Writ
     for method in ("sgc-ncm", "sgc-ridge"):
         for rehearsal in ("all", "none"):
             write({seed: [0.9, 0.9, 0.8] for seed in SEEDS}, method=method, rehearsal=rehearsal)
-    folder = write({seed: [0.9, 0.9, 0.85] for seed in SEEDS}, method="joint", record={"oracle": True})
+    folder = write({seed: [0.9, 0.9, 0.85] for seed in SEEDS}, method="joint")
     panels: list[Panel] = read([folder]).panels()
     assert [len(panel.labels) for panel in panels] == [3, 3]
     assert all("Joint (oracle)" in panel.labels for panel in panels)
@@ -289,16 +288,6 @@ def test_a_report_names_what_is_not_the_default(both: tuple[str, Results]) -> No
     named = " ".join([*found.not_default, *(panel.title for panel in found.panels())])
     value = found.runs.loc[found.runs["last"] < 0.5, key].iloc[0]
     assert str(value).lower() in named.lower()
-
-
-def test_records_without_scopes_have_those_of_their_time(tmp_path: Path) -> None:
-    """The list is closed: a setting that is younger than the key is only in records with the key."""
-    declared = {name: item.metadata["scope"] for name, item in SETTINGS.items()}
-    assert {name: declared[name] for name in BEFORE} == dict(BEFORE)
-    for method, values in zip(METHODS, TASK["split"], strict=False):
-        record = record_of(HIGH, 0, method=method, **values)
-        save(tmp_path, {key: record[key] for key in record if key != "scopes"})
-    assert len(read([tmp_path]).panels()) == 2
 
 
 def test_a_setting_of_the_task_of_a_plug_in_separates_panels(tmp_path: Path) -> None:

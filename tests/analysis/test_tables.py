@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shutil
 import subprocess
@@ -198,21 +197,6 @@ def test_each_pre_training_has_an_ablation_of_its_own(write: Write) -> None:
     ]
 
 
-def test_an_older_study_beside_its_new_controls(write: Write) -> None:
-    # Records from before the setting have learnt nothing in between where they had no GPIL.
-    folder = with_controls(write)
-    expected = texts(tables(folder)["effects-debian-strict-3-way-5-shot"])
-    for path in folder.glob("runs/*/*.json"):
-        record = json.loads(path.read_text())
-        if record["config"].get("instead_of_gpil") == "nothing":
-            del record["config"]["instead_of_gpil"], record["births"]["instead_of_gpil"]
-            path.write_text(json.dumps(record))
-    results = read([folder])
-    assert texts(tables(folder)["effects-debian-strict-3-way-5-shot"]) == expected
-    levels = results.runs.groupby("gpil")["instead_of_gpil"].agg(lambda values: set(values.dropna()))
-    assert levels.to_dict() == {True: set(), False: {"nothing", "supervised"}}
-
-
 def test_few_seeds_claim_nothing(write: Write) -> None:
     write({seed: FULL[seed] for seed in range(3)})
     folder = write({seed: WITHOUT[seed] for seed in range(3)}, gpil=False)
@@ -245,7 +229,7 @@ def test_the_oracle_is_never_best(write: Write) -> None:
     write(FULL)
     write(WITHOUT, method="proto-gcn")
     better = {seed: tuple(value + 0.1 for value in curve) for seed, curve in FULL.items()}
-    folder = write(better, method="joint", record={"oracle": True})
+    folder = write(better, method="joint")
     table = tables(folder)["summary-debian-strict-3-way-5-shot"]
     assert {row[0].text: row[4].best for row in table.rows} == {
         "HAG-Meta": True,
@@ -309,12 +293,12 @@ def shifted(by: float) -> dict[int, tuple[float, ...]]:
 
 
 def test_an_oracle_that_is_exceeded_is_no_upper_bound_there(write: Write) -> None:
-    write(shifted(0.0), method="joint", record={"oracle": True})
+    write(shifted(0.0), method="joint")
     write(shifted(0.05), method="hag-meta")  # surely above
     write(shifted(-0.05), method="gpn")  # below
     near = {seed: (0.8, 0.7, curve[-1] + 0.02 * (-1) ** seed) for seed, curve in shifted(0.001).items()}
     folder = write(near, method="frozen")  # above on average, and not surely
-    write(shifted(0.0), method="joint", dataset="cora-full", record={"oracle": True})
+    write(shifted(0.0), method="joint", dataset="cora-full")
     write(shifted(-0.05), method="hag-meta", dataset="cora-full")
     found = tables(folder)
     notes = {name: found[f"sessions-{name}-strict-3-way-5-shot"].notes for name in ("debian", "cora-full")}
@@ -329,7 +313,7 @@ def test_an_oracle_that_is_exceeded_is_no_upper_bound_there(write: Write) -> Non
 
 def test_three_seeds_do_not_refute_a_bound(write: Write) -> None:
     few = {seed: shifted(0.0)[seed] for seed in range(3)}
-    write(few, method="joint", record={"oracle": True})
+    write(few, method="joint")
     folder = write({seed: shifted(0.05)[seed] for seed in few}, method="hag-meta")
     assert not [text for text in findings(read([folder])) if "upper bound" in text]
 
@@ -369,17 +353,6 @@ def test_metrics_side_by_side(write: Write) -> None:
         "metric: accuracy -1.00, macro-F1 1.00, base -1.00, novel -1.00, harmonic -1.00, average 1.00, "
         "forgetting 1.00, BWT 1.00. Other leaders: GPIL + NLA + TLA by accuracy, base, novel and harmonic."
     )
-
-
-def test_runs_from_before_macro_metrics_have_no_part_in_them(write: Write, study: Path) -> None:
-    assert not any(name.startswith("metrics-") for name in tables(study))
-    before = texts(tables(study)["sessions-debian-strict-3-way-5-shot"])
-    macro(write, FULL, [0.40, 0.42, 0.38])  # three of six, run anew
-    found = tables(study)
-    assert texts(found["sessions-debian-strict-3-way-5-shot"]) == before
-    table = found["metrics-debian-strict-3-way-5-shot"]
-    assert [row[:2] for row in texts(table)] == [["GPIL + NLA + TLA", "3"]]
-    assert table.notes == ["9 runs are left out: their records are older than the macro metrics."]
 
 
 def test_settings_that_cannot_be_compared_stand_apart(write: Write) -> None:
@@ -428,7 +401,7 @@ def test_switches_are_told_of_one_at_a_time_where_they_make_no_factorial(write: 
     write(WITHOUT, nla=False)
     write(WITHOUT, tla=False)
     write(WITHOUT, tla_weights="uniform")
-    folder = write({seed: (0.8, 0.7, 0.9) for seed in FULL}, nla_weights="oracle", record={"oracle": True})
+    folder = write({seed: (0.8, 0.7, 0.9) for seed in FULL}, nla_weights="oracle")
     found = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
     values = [row[:2] for row in texts(found)]
     assert values == [
