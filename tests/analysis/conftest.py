@@ -105,6 +105,12 @@ def write(tmp_path: Path) -> Write:
     return runs
 
 
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without figures: drawing them takes most of the time of a report."""
+    monkeypatch.setattr("analysis.figures.MODULES", ())
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """One headless Chromium for all, which cannot reach any host."""

@@ -72,6 +72,7 @@ def test_too_few_seeds_have_a_badge_and_no_best(write: Write) -> None:
     assert table.badge and not any(cell.best for row in table.rows for cell in row)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_declared_metrics_are_in_the_frame_and_the_files_of_a_report(study: Path, tmp_path: Path) -> None:
     results = read([study])
     own = results.sessions[results.sessions["label"] == "CEC"]

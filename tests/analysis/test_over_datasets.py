@@ -188,6 +188,7 @@ def test_a_table_for_papers_fits_a_column(compared: Path) -> None:
     assert sum(max(map(len, column)) + 1 for column in columns) <= 60
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_every_number_on_the_page_is_of_one_object(compared: Path, tmp_path: Path) -> None:
     assert main([str(compared), "--out", str(tmp_path / "report")]) == 0
     page = (tmp_path / "report" / "index.html").read_text()

@@ -268,6 +268,7 @@ def test_paths_are_shortened_to_names(write: Write) -> None:  # 22
     assert not any("/" in drawing.title for drawing in figures.draw_all(read([folder])))
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_metric_that_is_asked_for_decides(write: Write) -> None:  # 3
     write(curves(0.6), record=with_novel(0.15))
     folder = write(curves(0.5), method="icarl", record=with_novel(0.4))
@@ -368,6 +369,7 @@ def test_released_is_told_with_its_verdict(write: Write) -> None:
     assert sentence.endswith("at the last session (ahead).")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_all_are_compared_with_the_baseline_that_is_asked_for(write: Write, tmp_path: Path) -> None:
     for number, method in enumerate(("hag-meta", "gpn", "icarl")):
         folder = write(curves(0.5 + 0.05 * number), method=method)

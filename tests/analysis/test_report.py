@@ -41,6 +41,7 @@ def test_a_report_has_its_page_figures_tables_and_data_and_the_next_nothing_of_i
     assert len(frame) == 2 * 6 * 3 and {"dataset", "gpil", "seed", "session", "accuracy"} <= set(frame)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
     link, explorer = 'href="explorer.html"', study / "report" / "explorer.html"
     assert main([str(study), "--explore"]) == 0
@@ -51,6 +52,7 @@ def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
     assert "GPIL adds" not in (study / "report" / "index.html").read_text()
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_report_replaces_no_files_that_are_not_of_a_report(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
