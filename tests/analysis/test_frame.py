@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from analysis.frame import read
 from hagmeta.common.errors import UserError
-from hagmeta.common.records import config_hash
 from hagmeta.config import RunConfig, resolve
 from study.store import Store
+from tests.analysis.conftest import Write, reconfigured
 
-Write = Callable[..., Path]
 CURVE = (0.8, 0.7, 0.6)
 
 
@@ -157,16 +155,8 @@ def test_a_setting_that_only_the_protocol_decides_names_nothing(write: Write) ->
 
 def test_records_of_an_older_version_are_never_taken_for_others(write: Write) -> None:
     # A version that did not know a setting yet: another configuration, though nothing else differs.
-    folder = write({0: CURVE})
-    old = next((folder / "runs").glob("*/0.json"))
-    record = json.loads(old.read_text())
-    del record["config"]["loss"]
-    from hagmeta.common.records import config_hash
-
-    record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
-    (folder / "runs" / record["config_hash"]).mkdir()
-    (folder / "runs" / record["config_hash"] / "0.json").write_text(json.dumps(record))
-    (panel,) = read([folder]).panels()
+    older = reconfigured(write({0: CURVE}, study="older"), without="loss")
+    (panel,) = read([older, write({0: CURVE})]).panels()
     assert len(panel.labels) == 2 and all("[" in label for label in panel.labels)
 
 
@@ -195,15 +185,8 @@ def test_methods_with_settings_of_their_own_can_be_left_out(write: Write) -> Non
 
 
 def test_setting_that_is_null_is_unknown_in_titles(write: Write) -> None:
-    folder = write({0: CURVE})
-    (path,) = folder.glob("runs/*/*.json")
-    record = json.loads(path.read_text())
-    record["config"]["classes"] = None
-    record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
-    other = folder / "runs" / record["config_hash"] / "0.json"
-    other.parent.mkdir()
-    other.write_text(json.dumps(record))
-    titles = [panel.title for panel in read([folder]).panels()]
+    other = reconfigured(write({0: CURVE}, study="other"), classes=None)
+    titles = [panel.title for panel in read([write({0: CURVE}), other]).panels()]
     assert [title.rpartition(", ")[2] for title in titles] == ["classes 12/12/27", "classes unknown"]
 
 

@@ -32,12 +32,12 @@ def told(lift: list[float | None], cost: float | None, source: str = "0123456789
     return {"lift": lift, "cost": cost, "metrics": metrics}
 
 
-@pytest.fixture
-def study(write: Write) -> Path:
-    write(curves(6), record=told([None, 12.5], 3))
-    write(curves(6), method="cec", record=told([2.0, 20.0], 7))
-    write(curves(6), method="gpn")  # from before there were these metrics
-    return write(curves(6), method="joint", record={**told([99.0, 99.0], 0), "oracle": True})
+@pytest.fixture(scope="module")
+def study(write_once: Write) -> Path:
+    write_once(curves(6), record=told([None, 12.5], 3))
+    write_once(curves(6), method="cec", record=told([2.0, 20.0], 7))
+    write_once(curves(6), method="gpn")  # from before there were these metrics
+    return write_once(curves(6), method="joint", record=told([99.0, 99.0], 0))
 
 
 def test_declared_metrics_have_a_table_with_the_best_of_each_in_bold(study: Path) -> None:

@@ -24,10 +24,9 @@ from analysis.table import Table, to_markdown
 from analysis.tables import make_tables, settings_tables
 from analysis.words import size
 from hagmeta.common.metrics import forgotten, harmonic_means
-from hagmeta.common.records import config_hash
 from hagmeta.config import RunConfig, resolve
 from study.store import Store
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, reconfigured
 
 CURVE = (0.8, 0.7, 0.6)
 
@@ -85,38 +84,20 @@ def test_one_difference_has_one_interval_everywhere(write: Write) -> None:  # 2
     assert max(band[band[:, 0] == 2, 1]) == pytest.approx(100 * found.high)
 
 
-def test_names_that_differ_in_a_sign_share_no_file(write: Write, tmp_path: Path) -> None:  # 4
+def test_names_that_differ_in_a_sign_share_no_file(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # 4
+    monkeypatch.setattr(figures, "MODULES", (figures.curves,))
     for number, dataset in enumerate(("my_graph", "my-graph")):
-        config = resolve(RunConfig(sessions=2))
-        folder = write({0: (0.8, 0.7, 0.5 + 0.1 * number)}, study=dataset)
-        path = next(folder.glob("runs/*/0.json"))
-        record = json.loads(path.read_text())
-        record["config"]["dataset"] = dataset
-        record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
-        path.unlink()
-        place = folder / "runs" / record["config_hash"]
-        place.mkdir()
-        (place / "0.json").write_text(json.dumps(record))
-    assert config is not None and main([str(tmp_path), "--out", str(tmp_path / "report")]) == 0
-    names = [path.name for path in (tmp_path / "report" / "tables").glob("sessions-*.md")]
-    texts = {(tmp_path / "report" / "tables" / name).read_text() for name in names}
-    assert len(names) == len(texts) == 2
-    assert len(list((tmp_path / "report" / "figures").glob("curves-*.svg"))) == 2
+        reconfigured(write({0: (0.8, 0.7, 0.5 + 0.1 * number)}, study=dataset), dataset=dataset)
+    assert main([str(tmp_path), "--out", str(tmp_path / "report")]) == 0
+    texts = {path.read_text() for path in (tmp_path / "report" / "tables").glob("sessions-*.md")}
+    assert len(texts) == len(list((tmp_path / "report" / "figures").glob("curves-*.svg"))) == 2
 
 
 def test_a_setting_that_some_records_lack_parts_panels_by_name(write: Write) -> None:  # 4
-    folder = write({0: CURVE})
-    write({1: CURVE}, drop_small=True)
-    path = next(path for path in folder.glob("runs/*/0.json"))
-    record = json.loads(path.read_text())
-    del record["config"]["drop_small"]
-    record |= {
-        "config_hash": config_hash(record["config"], record["unhashed"], record["revisions"]),
-    }
-    path.unlink()
-    (folder / "runs" / record["config_hash"]).mkdir()
-    (folder / "runs" / record["config_hash"] / "0.json").write_text(json.dumps(record))
-    titles = [panel.title for panel in read([folder]).panels()]
+    reconfigured(write({0: CURVE}), without="drop_small")
+    titles = [panel.title for panel in read([write({1: CURVE}, drop_small=True)]).panels()]
     assert len(set(titles)) == len(titles) == 2
 
 
@@ -255,17 +236,11 @@ def test_where_leaves_out_what_is_not_asked_for_and_names_what_is_missing(write:
 
 
 def test_paths_are_shortened_to_names(write: Write) -> None:  # 22
-    folder = write({0: CURVE})
-    path = next(folder.glob("runs/*/0.json"))
-    record = json.loads(path.read_text())
-    record["config"]["dataset"] = "mat:/data/of/somebody/Clothing-20"
-    record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
-    path.unlink()
-    (folder / "runs" / record["config_hash"]).mkdir()
-    (folder / "runs" / record["config_hash"] / "0.json").write_text(json.dumps(record))
-    (panel,) = read([folder]).panels()
+    results = read([reconfigured(write({0: CURVE}), dataset="mat:/data/of/somebody/Clothing-20")])
+    (panel,) = results.panels()
     assert panel.title == "Clothing-20, strict, 3-way 5-shot"
-    assert not any("/" in drawing.title for drawing in figures.draw_all(read([folder])))
+    texts = [each.title for each in (*make_tables(results), *figures.draw_all(results))]
+    assert not [text for text in texts if "/" in text]
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -6,15 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from analysis.__main__ import main
+from tests.analysis.conftest import Write
 
-Write = Callable[..., Path]
 ROOT = Path(__file__).resolve().parents[2]
 CURVE = (0.8, 0.7, 0.6)
 

@@ -6,7 +6,6 @@ import csv
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,22 @@ from analysis.labels import transductive_words
 from analysis.published import published_tables
 from analysis.table import Table, escape_latex, save, to_latex, to_markdown
 from analysis.tables import make_tables
+from tests.analysis.conftest import Write
 
-Write = Callable[..., Path]
 FULL = {seed: (0.80, 0.70, last) for seed, last in enumerate([0.60, 0.62, 0.58, 0.61, 0.59, 0.63])}
 WITHOUT = {seed: (0.60, 0.58, last) for seed, last in enumerate([0.55, 0.56, 0.54, 0.57, 0.53, 0.58])}
 
 
-@pytest.fixture
-def study(write: Write) -> Path:
+@pytest.fixture(scope="module")
+def study(write_once: Write) -> Path:
     """Everything on beside GPIL off: six seeds, two sessions."""
-    write(FULL)
-    return write(WITHOUT, gpil=False)
+    write_once(FULL)
+    return write_once(WITHOUT, gpil=False)
+
+
+@pytest.fixture(scope="module")
+def made(study: Path) -> dict[str, Table]:
+    return tables(study)
 
 
 def tables(folder: Path) -> dict[str, Table]:
@@ -43,8 +47,8 @@ def texts(table: Table) -> list[list[str]]:
     return [[cell.text for cell in row] for row in table.rows]
 
 
-def test_accuracy_by_session_to_the_digit(study: Path) -> None:
-    table = tables(study)["sessions-debian-strict-3-way-5-shot"]
+def test_accuracy_by_session_to_the_digit(made: dict[str, Table]) -> None:
+    table = made["sessions-debian-strict-3-way-5-shot"]
     assert table.columns == ["configuration", "seeds", "0", "1", "2", "PD", "RPD"]
     assert texts(table) == [
         ["GPIL + NLA + TLA", "6", "80.0", "70.0", "60.5", "19.5", "24.4"],
@@ -94,8 +98,8 @@ def test_the_highest_is_bold_with_all_that_it_is_not_ahead_of(write: Write) -> N
     assert {row[0].text: row[4].best for row in table.rows} == {"HAG-Meta": True, "GPN": False, "iCaRL": True}
 
 
-def test_the_numbers_behind_are_written_in_full(study: Path, tmp_path: Path) -> None:
-    table = tables(study)["sessions-debian-strict-3-way-5-shot"]
+def test_the_numbers_behind_are_written_in_full(made: dict[str, Table], tmp_path: Path) -> None:
+    table = made["sessions-debian-strict-3-way-5-shot"]
     (path,) = [path for path in save(table, tmp_path / "tables") if path.suffix == ".csv"]
     rows = list(csv.DictReader(path.open()))
     (last,) = [r for r in rows if r["column"] == "2" and r["configuration"] == "NLA + TLA"]
@@ -103,12 +107,12 @@ def test_the_numbers_behind_are_written_in_full(study: Path, tmp_path: Path) -> 
     expected = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
     assert float(last["mean"]) == pytest.approx(np.mean(values), rel=1e-12)
     assert float(last["low"]) == pytest.approx(expected.low, rel=1e-9)
-    effects = tables(study)["effects-debian-strict-3-way-5-shot"].numbers
+    effects = made["effects-debian-strict-3-way-5-shot"].numbers
     assert effects["p"].tolist() == pytest.approx([2 / 64, 2 / 64])
 
 
-def test_the_effect_of_a_switch(study: Path) -> None:
-    table = tables(study)["effects-debian-strict-3-way-5-shot"]
+def test_the_effect_of_a_switch(made: dict[str, Table]) -> None:
+    table = made["effects-debian-strict-3-way-5-shot"]
     assert texts(table) == [
         ["GPIL", "+20.0 [+20.0, +20.0], p = 0.031", "ahead", "+5.0 [+4.1, +5.9], p = 0.031", "ahead"]
     ]
@@ -273,8 +277,8 @@ def test_where_each_method_is_there_once_on_a_dataset_it_has_one_name_on_all(wri
     assert "Proto-GCN" not in set(read([folder]).runs["label"])
 
 
-def test_smoothing_that_is_named_is_not_marked_again(write: Write, study: Path) -> None:
-    assert not [note for table in tables(study).values() for note in table.notes if "transductive" in note]
+def test_smoothing_that_is_named_is_not_marked_again(write: Write, made: dict[str, Table]) -> None:
+    assert not [note for table in made.values() for note in table.notes if "transductive" in note]
     folder = write(FULL, study="other")
     write(WITHOUT, study="other", smoothing=0.5)
     table = tables(folder)["sessions-debian-strict-3-way-5-shot"]
@@ -432,8 +436,8 @@ def test_attention_weights_stand_beside_equal_ones(write: Write) -> None:
     assert read([folder]).sessions["nla_entropy"].notna().sum() == 2 * len(FULL)
 
 
-def test_without_attention_weights_there_is_no_such_table(study: Path) -> None:
-    assert not [name for name in tables(study) if name.startswith("attention")]
+def test_without_attention_weights_there_is_no_such_table(made: dict[str, Table]) -> None:
+    assert not [name for name in made if name.startswith("attention")]
 
 
 def test_the_papers_numbers_stand_beside_ours(write: Write) -> None:
@@ -464,8 +468,8 @@ def test_the_papers_curves_are_drawn_beside_ours_and_not_with_them(write: Write)
     assert not list(published.draw(read([write(FULL, study="other")])))
 
 
-def test_markdown_and_latex_keep_every_cell(study: Path) -> None:
-    table = tables(study)["sessions-debian-strict-3-way-5-shot"]
+def test_markdown_and_latex_keep_every_cell(made: dict[str, Table]) -> None:
+    table = made["sessions-debian-strict-3-way-5-shot"]
     table = replace(table, rows=[[replace(cell, best=True) for cell in row] for row in table.rows])
     lines = to_markdown(table).splitlines()
     assert lines[4].startswith("| **GPIL + NLA + TLA** | **6** | **80.0** |")
@@ -477,8 +481,8 @@ def test_markdown_and_latex_keep_every_cell(study: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
-def test_latex_compiles_and_fits_the_columns_of_a_page(study: Path, tmp_path: Path) -> None:
-    bodies = "\n".join(to_latex(table) for table in tables(study).values())
+def test_latex_compiles_and_fits_the_columns_of_a_page(made: dict[str, Table], tmp_path: Path) -> None:
+    bodies = "\n".join(to_latex(table) for table in made.values())
     packages = r"\usepackage{booktabs}\usepackage{graphicx}\extrafloats{100}"
     document = rf"\documentclass[twocolumn]{{article}}{packages}\begin{{document}}{bodies}\end{{document}}"
     (tmp_path / "all.tex").write_text(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,13 @@ import pytest
 from analysis.frame import read
 from analysis.labels import transductive_words
 from analysis.traits import Traits, told_apart
-from hagmeta.common.records import config_hash
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, rewritten
 
 SEEDS = range(6)
 
 
 def curves(last: float) -> dict[int, list[float]]:
     return {seed: [0.8, last + seed / 100] for seed in SEEDS}
-
-
-def rewritten(folder: Path, change: Any) -> Path:
-    """Every record of a study as ``change(record)`` returns it, under the hash of its configuration."""
-    for path in sorted(folder.glob("runs/*/*.json")):
-        record = change(json.loads(path.read_text()))
-        record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
-        path.unlink()
-        there = folder / "runs" / record["config_hash"] / path.name
-        there.parent.mkdir(exist_ok=True)
-        there.write_text(json.dumps(record))
-    return folder
 
 
 def plugged(folder: Path, identity: str, **traits: str) -> Path:
