@@ -576,9 +576,10 @@ def _tables(
         place = {"run": [number] * len(unknown), "session": range(len(unknown))}
         for key, values in (place | series).items():
             curves.setdefault(key, []).extend(values)
+    runs = pd.DataFrame(rows)
     # Selecting rows is slow with many string columns; columns of objects share one block.
-    with pd.option_context("future.infer_string", False):
-        runs = pd.DataFrame(rows).copy()
+    runs = runs.astype(dict.fromkeys([name for name in runs if runs[name].dtype == "str"], object)).copy()
+    runs.columns = runs.columns.astype(object)
     runs = labelled(runs, naming(keys, runs["study"], searches), scopes)
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
     numbers = dict.fromkeys((*CURVES, *TOLD, *by_session, *SCORES), float)
