@@ -146,7 +146,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.figures.MODULES", ())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """One headless Chromium for all, which cannot reach any host."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")

@@ -79,7 +79,19 @@ def write_both(folder: Path, key: str) -> Results:
     return read([folder])
 
 
-@pytest.fixture(scope="module", params=TASK)
+COMMON = (
+    "dataset",
+    "protocol",
+    "k_shot",
+    "sessions",
+    "visibility",
+)  # of the others, the slow tests show the same
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(key, marks=() if key in COMMON else pytest.mark.slow) for key in TASK],
+)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Results]:
     """A setting of the task, and results with two values of it. Tests of one setting share them."""
     return request.param, write_both(tmp_path_factory.mktemp("both"), request.param)
