@@ -541,12 +541,17 @@ def drawn_texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> dict[str, Bb
 @pytest.mark.parametrize(
     ("study", "module"),
     [
-        *(("long", module) for module in ("curves", "matrix", "cost")),
-        ("many", "curves"),
-        *(("factorial", module) for module in ("curves", "ablation")),
-        ("grid", "settings"),
-        ("around", "sensitivity"),
-        ("protocols", "protocol"),
+        *(("long", "curves"), ("long", "matrix"), ("factorial", "ablation")),
+        *(("grid", "settings"), ("around", "sensitivity")),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("long", "cost"),
+                ("many", "curves"),
+                ("factorial", "curves"),
+                ("protocols", "protocol"),
+            )
+        ),
     ],
 )
 def test_no_text_covers_another_or_leaves_the_figure(

@@ -16,7 +16,7 @@ from analysis.claims import claims
 from analysis.cost import cost_table
 from analysis.designs import factorials
 from analysis.findings import findings
-from analysis.frame import read
+from analysis.frame import Results, read
 from analysis.inference import Difference
 from analysis.published import published_tables
 from analysis.report import facts, notices
@@ -50,8 +50,8 @@ def with_novel(novel: float) -> dict[str, Any]:
     }
 
 
-def tables(folder: Path) -> dict[str, Table]:
-    return {table.name: table for table in make_tables(read([folder]))}
+def tables(results: Results) -> dict[str, Table]:
+    return {table.name: table for table in make_tables(results)}
 
 
 def changed(folder: Path, change: dict[str, Any], without: Sequence[str] = ()) -> Path:
@@ -74,7 +74,7 @@ def test_one_difference_has_one_interval_everywhere(write: Write) -> None:  # 2
     results = read([write(curves(0.55))])
     (panel,) = results.panels()
     found = claims(results).against(panel, panel.reference)["GPN"]
-    row = tables(results.folders[0])["summary-debian-strict-3-way-5-shot"].rows[1]
+    row = tables(results)["summary-debian-strict-3-way-5-shot"].rows[1]
     limits = [float(part) for part in row[-2].text.split("[")[1].rstrip("]").split(",")]
     assert limits == [round(100 * found.low, 1), round(100 * found.high, 1)]
     from analysis.figures.curves import draw
@@ -141,7 +141,7 @@ def test_noise_is_no_sensitivity(write: Write) -> None:  # 8
 def test_an_upper_bound_is_not_claimed_beside_a_rival_that_may_be_above_it(write: Write) -> None:  # 9
     write(curves(0.55, spread=0.03), method="joint")
     folder = write(curves(0.551, spread=0.03))
-    notes = tables(folder)["summary-debian-strict-3-way-5-shot"].notes
+    notes = tables(read([folder]))["summary-debian-strict-3-way-5-shot"].notes
     assert any("It is not shown to be ahead of HAG-Meta." in note for note in notes)
     assert not any("an upper bound" in note for note in notes)
 
@@ -200,7 +200,7 @@ def test_aliased_effects_are_told_apart_and_tested_once(write: Write) -> None:  
     (factorial,) = [each for panel in results.panels() for each in factorials(panel)]
     assert factorial.aliases("first") == {"GPIL x NLA": "NLA"} and factorial.aliases("last") == {}
     assert len(claims(results).effects.comparisons) == 2 + 3
-    table = tables(folder)["effects-debian-strict-3-way-5-shot"]
+    table = tables(results)["effects-debian-strict-3-way-5-shot"]
     assert table.rows[-1][1].text == "same as NLA"
     assert table.notes[0].startswith("At session 0, 1 of 3 effects equal another effect for every seed.")
 
@@ -209,8 +209,9 @@ def test_effects_are_there_beside_other_methods(write: Write) -> None:  # 15
     for nla in (True, False):
         write(curves(0.5 + 0.1 * nla), nla=nla)
     folder = write(curves(0.4), method="gpn")
-    assert "effects-debian-strict-3-way-5-shot" in tables(folder)
-    assert any("At the last session, NLA adds 10.0 points [" in each for each in findings(read([folder])))
+    results = read([folder])
+    assert "effects-debian-strict-3-way-5-shot" in tables(results)
+    assert any("At the last session, NLA adds 10.0 points [" in each for each in findings(results))
 
 
 def test_a_lead_without_an_interval_has_no_nan(write: Write) -> None:  # 19

@@ -16,7 +16,7 @@ import scipy.stats
 
 from analysis.figures import curves, published
 from analysis.findings import findings
-from analysis.frame import read
+from analysis.frame import Results, read
 from analysis.labels import transductive_words
 from analysis.published import published_tables
 from analysis.table import Table, escape_latex, save, to_latex, to_markdown
@@ -36,11 +36,11 @@ def study(write_once: Write) -> Path:
 
 @pytest.fixture(scope="module")
 def made(study: Path) -> dict[str, Table]:
-    return tables(study)
+    return tables(read([study]))
 
 
-def tables(folder: Path) -> dict[str, Table]:
-    return {table.name: table for table in make_tables(read([folder]))}
+def tables(results: Results) -> dict[str, Table]:
+    return {table.name: table for table in make_tables(results)}
 
 
 def texts(table: Table) -> list[list[str]]:
@@ -59,7 +59,7 @@ def test_accuracy_by_session_to_the_digit(made: dict[str, Table]) -> None:
 
 def test_first_average_last_and_difference_to_the_digit(write: Write) -> None:
     write(FULL)
-    table = tables(write(WITHOUT, method="gpn"))["summary-debian-strict-3-way-5-shot"]
+    table = tables(read([write(WITHOUT, method="gpn")]))["summary-debian-strict-3-way-5-shot"]
     assert table.columns[2:] == [
         "first",
         "average",
@@ -94,7 +94,7 @@ def test_the_highest_is_bold_with_all_that_it_is_not_ahead_of(write: Write) -> N
     write(shifted(0.0))
     near = {seed: (*curve[:-1], curve[-1] + 0.02 * (-1) ** seed) for seed, curve in shifted(-0.005).items()}
     write(near, method="icarl")
-    table = tables(write(shifted(-0.05), method="gpn"))["summary-debian-strict-3-way-5-shot"]
+    table = tables(read([write(shifted(-0.05), method="gpn")]))["summary-debian-strict-3-way-5-shot"]
     assert {row[0].text: row[4].best for row in table.rows} == {"HAG-Meta": True, "GPN": False, "iCaRL": True}
 
 
@@ -142,7 +142,8 @@ def with_controls(write: Write, **settings: Any) -> Path:
 
 def test_gpil_s_worth_is_told_from_the_labels_worth(write: Write) -> None:
     folder = with_controls(write)
-    found = tables(folder)
+    results = read([folder])
+    found = tables(results)
     effects = found["effects-debian-strict-3-way-5-shot"]
     assert texts(effects)[1][:2] == [
         "supervised training minus no training",
@@ -163,7 +164,7 @@ def test_gpil_s_worth_is_told_from_the_labels_worth(write: Write) -> None:
     assert table.columns[:3] == ["training", "NLA", "seeds"]
     levels = ["nothing", "nothing", "supervised", "supervised", "GPIL", "GPIL"]
     assert [row[0] for row in texts(table)] == levels and table.reference == 5
-    assert set(read([folder]).runs["label"]) == {
+    assert set(results.runs["label"]) == {
         *("GPIL + NLA + TLA", "GPIL + TLA", "supervised + NLA + TLA", "supervised + TLA"),
         *("NLA + TLA", "TLA"),
     }
@@ -190,12 +191,13 @@ def test_findings_tell_gpil_s_worth_from_the_labels_worth(write: Write) -> None:
 def test_each_pre_training_has_an_ablation_of_its_own(write: Write) -> None:
     with_controls(write)
     folder = with_controls(write, pretrain_on="known")
-    names = [name for name in tables(folder) if name.startswith(("ablation", "effects"))]
+    results = read([folder])
+    names = [name for name in tables(results) if name.startswith(("ablation", "effects"))]
     place = "debian-strict-3-way-5-shot-pretrain-on"
     assert sorted(names) == sorted(
         f"{kind}-{place}-{on}" for kind in ("ablation", "effects") for on in ("base", "known")
     )
-    told = findings(read([folder]))
+    told = findings(results)
     assert [text.split(":")[0] for text in told[:4]] == [
         f"On debian, strict, 3-way 5-shot; pretrain_on {on}" for on in ("base", "base", "known", "known")
     ]
@@ -204,10 +206,11 @@ def test_each_pre_training_has_an_ablation_of_its_own(write: Write) -> None:
 def test_few_seeds_claim_nothing(write: Write) -> None:
     write({seed: FULL[seed] for seed in range(3)})
     folder = write({seed: WITHOUT[seed] for seed in range(3)}, gpil=False)
-    table = tables(folder)["effects-debian-strict-3-way-5-shot"]
+    results = read([folder])
+    table = tables(results)["effects-debian-strict-3-way-5-shot"]
     assert not any(cell.mark for row in table.rows for cell in row)
     assert texts(table)[0][-1].startswith("too few seeds: needs ")
-    badge, *rest = findings(read([folder]))
+    badge, *rest = findings(results)
     assert badge == "3 seeds: too few to test, at least 6 needed."
     assert rest[0].endswith(". 3 seeds are too few to test these effects.")
 
@@ -234,7 +237,7 @@ def test_the_oracle_is_never_best(write: Write) -> None:
     write(WITHOUT, method="proto-gcn")
     better = {seed: tuple(value + 0.1 for value in curve) for seed, curve in FULL.items()}
     folder = write(better, method="joint")
-    table = tables(folder)["summary-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["summary-debian-strict-3-way-5-shot"]
     assert {row[0].text: row[4].best for row in table.rows} == {
         "HAG-Meta": True,
         "Proto-GCN": False,
@@ -247,10 +250,11 @@ def test_smoothed_answers_are_marked_as_transductive(write: Write) -> None:
     write(FULL, smoothing=0.5, hidden=64)
     write(WITHOUT, method="proto-gcn")
     folder = write(WITHOUT, method="gpn", smoothing=0.25)
-    table = next(t for t in tables(folder).values() if t.name.startswith("sessions"))
+    results = read([folder])
+    table = next(t for t in tables(results).values() if t.name.startswith("sessions"))
     assert {row[0].text for row in table.rows} == {"HAG-Meta (smoothed)", "Proto-GCN", "GPN (smoothed)"}
     assert any("have transductive predictions" in note for note in table.notes)
-    (drawing,) = curves.draw(read([folder]))
+    (drawing,) = curves.draw(results)
     assert "have transductive predictions" in drawing.caption
 
 
@@ -258,7 +262,7 @@ def test_reweighted_answers_are_marked_as_transductive(write: Write) -> None:
     write(FULL, prior="equal")
     write(WITHOUT, method="proto-gcn")  # as before there was this setting
     folder = write(WITHOUT, method="gpn", prior="estimated")
-    table = next(t for t in tables(folder).values() if t.name.startswith("sessions"))
+    table = next(t for t in tables(read([folder])).values() if t.name.startswith("sessions"))
     assert {row[0].text for row in table.rows} == {"HAG-Meta", "Proto-GCN", "GPN (re-weighted)"}
     assert any("visible nodes without labels" in note for note in table.notes)
 
@@ -281,13 +285,13 @@ def test_smoothing_that_is_named_is_not_marked_again(write: Write, made: dict[st
     assert not [note for table in made.values() for note in table.notes if "transductive" in note]
     folder = write(FULL, study="other")
     write(WITHOUT, study="other", smoothing=0.5)
-    table = tables(folder)["sessions-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["sessions-debian-strict-3-way-5-shot"]
     assert [row[0].text for row in table.rows] == ["smoothing 0", "smoothing 0.5"]
     assert "transductive" in table.notes[-1]
     # Where it is what most have, it is not named but marked.
     write(WITHOUT, study="other", smoothing=0.5, hidden=64)
     write(WITHOUT, study="other", smoothing=0.5, hidden=128)
-    names = {row[0].text for row in tables(folder)["sessions-debian-strict-3-way-5-shot"].rows}
+    names = {row[0].text for row in tables(read([folder]))["sessions-debian-strict-3-way-5-shot"].rows}
     assert names == {"HAG-Meta (smoothed)", "smoothing 0", "hidden 64 (smoothed)", "hidden 128 (smoothed)"}
 
 
@@ -304,14 +308,15 @@ def test_an_oracle_that_is_exceeded_is_no_upper_bound_there(write: Write) -> Non
     folder = write(near, method="frozen")  # above on average, and not surely
     write(shifted(0.0), method="joint", dataset="cora-full")
     write(shifted(-0.05), method="hag-meta", dataset="cora-full")
-    found = tables(folder)
+    results = read([folder])
+    found = tables(results)
     notes = {name: found[f"sessions-{name}-strict-3-way-5-shot"].notes for name in ("debian", "cora-full")}
     assert notes["debian"][-1] == (
         "Joint (oracle) sees labels that the others never see. It is not an upper bound here. Ahead of it: "
         "HAG-Meta (+5.0 points [+5.0, +5.0])."
     )
     assert notes["cora-full"][-1].endswith("never see. It is an upper bound and is not ranked.")
-    said = [text for text in findings(read([folder])) if "not an upper bound" in text]
+    said = [text for text in findings(results) if "not an upper bound" in text]
     assert len(said) == 1 and said[0].startswith("On debian, strict, 3-way 5-shot: Joint (oracle)")
 
 
@@ -337,14 +342,14 @@ def macro(write: Write, curves: dict[int, tuple[float, ...]], values: list[float
 def test_level_means_have_no_order(write: Write) -> None:
     macro(write, {0: (0.5, 0.5, 0.5)}, [0.5])
     folder = macro(write, {0: (0.5, 0.5, 0.5)}, [0.5], gpil=False)
-    table = tables(folder)["metrics-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["metrics-debian-strict-3-way-5-shot"]
     assert table.notes[0] == "All means are equal, so there is no order to compare."
 
 
 def test_metrics_side_by_side(write: Write) -> None:
     macro(write, FULL, [0.40, 0.42, 0.38])
     folder = macro(write, WITHOUT, [0.50, 0.52, 0.48], gpil=False)
-    table = tables(folder)["metrics-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["metrics-debian-strict-3-way-5-shot"]
     assert table.columns[:5] == ["configuration", "seeds", "accuracy", "macro accuracy", "macro-F1"]
     assert table.columns[5:] == ["base", "novel", "harmonic", "average", "forgetting", "BWT"]
     # t(0.975, 2) = 4.3027; the values deviate by 2: 4.3027 * 2 / sqrt(3) = 4.97.
@@ -362,7 +367,7 @@ def test_metrics_side_by_side(write: Write) -> None:
 def test_settings_that_cannot_be_compared_stand_apart(write: Write) -> None:
     write(FULL)
     folder = write(WITHOUT, k_shot=3)
-    found = tables(folder)
+    found = tables(read([folder]))
     assert {"sessions-debian-strict-3-way-3-shot", "sessions-debian-strict-3-way-5-shot"} <= set(found)
     settings = found["settings-debian-strict"]
     assert [row[:4] for row in texts(settings)] == [["HAG-Meta", "3", "3", "6"], ["HAG-Meta", "3", "5", "6"]]
@@ -371,7 +376,7 @@ def test_settings_that_cannot_be_compared_stand_apart(write: Write) -> None:
 def test_both_protocols_are_paired_and_the_leak_is_named(write: Write) -> None:
     write(WITHOUT)
     folder = write(FULL, protocol="released")
-    table = tables(folder)["protocols"]
+    table = tables(read([folder]))["protocols"]
     assert texts(table)[1][2:] == ["55.5 ± 2.0", "60.5 ± 2.0", "+5.0 [+4.1, +5.9]", "ahead"]
     assert "trains on the queries" in table.caption
 
@@ -380,7 +385,7 @@ def test_one_setting_at_a_time_is_compared_with_the_default(write: Write) -> Non
     write(FULL)
     write(WITHOUT, hidden=64)
     folder = write(WITHOUT, dropout=0.1)
-    table = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["sensitivity-debian-strict-3-way-5-shot"]
     assert [row[:2] for row in texts(table)] == [
         ["hidden", "32 (reference)"],
         ["hidden", "64"],
@@ -393,7 +398,7 @@ def test_the_number_of_queries_is_a_setting_like_others(write: Write) -> None:
     write(FULL)
     write(WITHOUT, hidden=64)
     folder = write(WITHOUT, query_shot=1)  # before the default if sorted by value
-    table = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["sensitivity-debian-strict-3-way-5-shot"]
     assert [row[:2] for row in texts(table)] == [
         *(["query_shot", "1"], ["query_shot", "5 (reference)"]),
         *(["hidden", "32 (reference)"], ["hidden", "64"]),
@@ -406,7 +411,8 @@ def test_switches_are_told_of_one_at_a_time_where_they_make_no_factorial(write: 
     write(WITHOUT, tla=False)
     write(WITHOUT, tla_weights="uniform")
     folder = write({seed: (0.8, 0.7, 0.9) for seed in FULL}, nla_weights="oracle")
-    found = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
+    results = read([folder])
+    found = tables(results)["sensitivity-debian-strict-3-way-5-shot"]
     values = [row[:2] for row in texts(found)]
     assert values == [
         *(["nla_weights", "oracle"], ["nla_weights", "softmax (reference)"]),
@@ -414,11 +420,11 @@ def test_switches_are_told_of_one_at_a_time_where_they_make_no_factorial(write: 
         *(["nla", "false"], ["nla", "true (reference)"]),
         *(["tla", "false"], ["tla", "true (reference)"]),
     ]
-    assert [row[0] for row in texts(tables(folder)["sessions-debian-strict-3-way-5-shot"])] == [
+    assert [row[0] for row in texts(tables(results)["sessions-debian-strict-3-way-5-shot"])] == [
         *("GPIL + NLA + TLA", "GPIL + TLA", "GPIL + NLA", "tla_weights uniform", "nla_weights oracle")
     ]
     # The oracle has the largest change but does not count, because nobody can choose it.
-    (sentence,) = findings(read([folder]))
+    (sentence,) = findings(results)
     assert sentence.endswith("The largest change is -5.0 points [-5.9, -4.1], with tla_weights uniform.")
 
 
@@ -426,14 +432,15 @@ def test_attention_weights_stand_beside_equal_ones(write: Write) -> None:
     weights = {"nla_entropy": [None, 0.9, 0.8], "tla_base_share": [0.3, 0.1, 0.2]}
     write(FULL, record={**weights, "tla_equal_share": [0.25, 0.2, 0.1667]})
     folder = write(WITHOUT, nla=False, tla=False)  # as in records that have none
-    table = tables(folder)["attention-debian-strict-3-way-5-shot"]
+    results = read([folder])
+    table = tables(results)["attention-debian-strict-3-way-5-shot"]
     assert texts(table) == [
         ["NLA's entropy", "equal weights", "", "1.000", "1.000"],
         ["NLA's entropy", "GPIL + NLA + TLA", "", "0.900", "0.800"],
         ["TLA's base share", "equal weights", "0.250", "0.200", "0.167"],
         ["TLA's base share", "GPIL + NLA + TLA", "0.300", "0.100", "0.200"],
     ]
-    assert read([folder]).sessions["nla_entropy"].notna().sum() == 2 * len(FULL)
+    assert results.sessions["nla_entropy"].notna().sum() == 2 * len(FULL)
 
 
 def test_without_attention_weights_there_is_no_such_table(made: dict[str, Table]) -> None:
@@ -502,7 +509,8 @@ def test_rows_of_mixed_versions_are_marked(write: Write) -> None:
     folder = write(
         {2: FULL[2]}, record={"environment": environment | {"peak_gpu_bytes": 0, "peak_memory_bytes": 1}}
     )
-    (panel,) = read([folder]).panels()
+    results = read([folder])
+    (panel,) = results.panels()
     assert panel.mixed == {panel.reference}
-    table = tables(folder)["sessions-debian-strict-3-way-5-shot"]
+    table = tables(results)["sessions-debian-strict-3-way-5-shot"]
     assert table.rows[0][1].mark == "†" and any(note.startswith("†") for note in table.notes)
