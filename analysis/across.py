@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims import MOMENTS, Claims, claims
+from analysis.configs import REVISION
 from analysis.designs import Factorial, factorials
 from analysis.frame import Panel, Results
 from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
 from analysis.labels import transductive_words
-from analysis.old_records import REVISION
 from analysis.statistics import estimate, ranks_of
 from analysis.table import Cell, Table
 from analysis.tables import ABOUT_RANKS, BOLD, INTERVAL, difference_cell, estimate_cell, top_of

@@ -35,7 +35,7 @@ class Refusal:
 def matching(record: OpenRecord, references: Sequence[OpenRecord]) -> str | None:
     """Return the dataset of the references with the same graph, whatever its name is in `record`."""
     graphs = {each["data"]: each["config"]["dataset"] for each in references}
-    return graphs.get(record.get("data"))
+    return graphs.get(record["data"])
 
 
 def why_not(own: Sequence[OpenRecord], references: References, kind: str) -> list[str]:
@@ -49,8 +49,6 @@ def why_not(own: Sequence[OpenRecord], references: References, kind: str) -> lis
         return found
     if first["oracle"]:
         return ["it is an oracle, which uses labels that the references may not use"]
-    if "macro_accuracy" not in first or "classes_met" not in first:
-        return ["its records are too old: they lack macro accuracy or the order of classes; run it again"]
     return [*_orders(own, theirs)] or [*_seeds(own, theirs, dataset)]
 
 
@@ -83,7 +81,7 @@ def _revisions(own: OpenRecord, theirs: Sequence[OpenRecord]) -> Iterable[str]:
     method = own["config"]["method"]
     same = [record for record in theirs if record["config"]["method"] == method] or [own]
     parts = {"dataset": theirs, "protocol": theirs, "method": same}
-    settings = {part: same for part in own.get("revisions") or () if part not in parts}
+    settings = {part: same for part in own["revisions"] if part not in parts}
     for part, others in (parts | settings).items():
         value, other = (_revision(each, part) for each in (own, others[0]))
         if value != other:
@@ -91,7 +89,7 @@ def _revisions(own: OpenRecord, theirs: Sequence[OpenRecord]) -> Iterable[str]:
 
 
 def _revision(record: OpenRecord, part: str) -> int:
-    return int((record.get("revisions") or {}).get(part, 1))
+    return int(record["revisions"].get(part, 1))
 
 
 def _orders(own: Sequence[OpenRecord], theirs: Sequence[OpenRecord]) -> Iterable[str]:
@@ -167,5 +165,5 @@ def cheapest(references: Sequence[OpenRecord], most: int = CHEAPEST) -> list[str
 def refusal_of(own: Sequence[OpenRecord], reasons: list[str]) -> Refusal:
     """Return the refusal of the runs of one configuration."""
     first = own[0]
-    title = first.get("traits", {}).get("title") or without_hash(first["config"]["method"])
+    title = first["traits"]["title"]
     return Refusal(short_name(first["config"]["dataset"]), str(title), reasons)

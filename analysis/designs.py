@@ -22,6 +22,7 @@ from analysis.labels import (
     across,
     has_switches,
     readable,
+    rows_of,
     slug,
     training,
     transductive_words,
@@ -132,7 +133,7 @@ def factorials(panel: Panel) -> list[Factorial]:
 
     A method has none if another setting varies, a combination is missing, or no seed has all combinations.
     """
-    switched = panel.runs[[has_switches(run) for run in panel.runs.to_dict("records")]]
+    switched = panel.runs[[has_switches(run) for run in rows_of(panel.runs)]]
     several = switched["method"].nunique() > 1
     return [
         each
@@ -148,7 +149,7 @@ def _factorials(panel: Panel, runs: pd.DataFrame, title: str) -> list[Factorial]
         return []
     others = [key for key in differ if key in REPEATED_FOR]
     called = across(runs, others, panel.scopes, SWITCHES) if others else pd.Series("", index=runs.index)
-    runs = runs.assign(training=[training(run) for run in runs.to_dict("records")])
+    runs = runs.assign(training=[training(run) for run in rows_of(runs)])
     groups = runs.groupby(called, sort=False)
     found = [_factorial(panel, ", ".join(filter(None, (title, str(name)))), group) for name, group in groups]
     return [each for each in found if each is not None] if all(found) else []

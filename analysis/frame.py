@@ -17,11 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from analysis.configs import REVISION, with_fixed_settings, with_short_names
 from analysis.inference import MARGIN
 from analysis.labels import comparable, is_absent, labelled, readable, slug, varied_settings
-from analysis.old_records import REVISION, completed, with_fixed_settings, with_short_names
 from analysis.searches import Searches, confirms, naming, newest_searches, together
-from analysis.traits import told_apart, undescribed, with_traits
+from analysis.traits import told_apart, with_traits
 from analysis.words import a_look, datasets_words
 from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
@@ -31,10 +31,11 @@ from hagmeta.common.records import OpenRecord, RunKey, StudyFolder, opened, read
 from hagmeta.common.scopes import Scopes, scopes_in
 
 CURVES = tuple(each.name for each in BUILT_IN if each.score)
-TOLD = tuple(each.name for each in DIAGNOSTICS)  # older records and some methods do not have them
+TOLD = tuple(each.name for each in DIAGNOSTICS)  # some methods do not have them
 PER_RUN = tuple(each.name for each in BUILT_IN if each.shown and not each.by_session)
 # Scores for headlines, tests and figures; base and novel scores use the same kind of mean.
 SCORED_BY = {key.replace("_", " "): key for key in CURVES}
+MACRO = "macro accuracy"  # the default
 SCORES = ("score", "base_score", "novel_score")
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
 IN_EVERY_TITLE = ("dataset", "protocol", "n_way", "k_shot")
@@ -87,12 +88,15 @@ class Results:
     apart: tuple[str, ...] = ()  # settings that separate panels, in addition to those of the task
     margin: float = MARGIN  # smaller differences count as equivalent
     graphs: list[str] = field(default_factory=list)  # messages about names that several graphs share
-    untitled: list[str] = field(default_factory=list)  # methods that no record describes
     others: tuple[MetricDeclaration, ...] = ()  # metrics that are not built in; columns have their names
     stored: StoredAnswers | None = None  # predictions of runs that are in no folder
 
     def varied(self) -> list[str]:
         """Return the settings with more than one value."""
+        return self._varied
+
+    @cached_property
+    def _varied(self) -> list[str]:
         return varied_settings(self.runs.drop_duplicates("config_hash"), self.keys, self.scopes)
 
     @property
@@ -363,7 +367,7 @@ def gather(folders: Sequence[Path]) -> Gathered:
             if not confirms(searching, path.parent.name, path.stem):
                 continue
             try:
-                record = completed(opened(read_record(path)))
+                record = opened(read_record(path))
                 _check(record)
                 record.pop("class_accuracy", None)  # half the size of a record, and not used here
             except ValueError as error:
@@ -376,8 +380,7 @@ def gather(folders: Sequence[Path]) -> Gathered:
 def read(folders: Sequence[Path], metric: str | None = None) -> Results:
     """Return all records of `folders`, which are studies or folders of studies.
 
-    Scores use `metric`. The default is macro accuracy if all records have it, otherwise accuracy. Raise
-    `UserError` if there is no finished run.
+    Scores use `metric`, by default macro accuracy. Raise `UserError` if there is no finished run.
     """
     return results_of(gather(folders), metric)
 
@@ -399,8 +402,8 @@ def results_of(gathered: Gathered, metric: str | None = None) -> Results:
         raise UserError(f"{', '.join(map(str, folders))}: no finished run found ({state}).")
     lost = {each.words: each for launch in gathered.launches for each in _missing(launch, planned)}
     names, records = zip(*found.values(), strict=True)
-    metric = _metric(records, metric)
-    today = with_traits(with_short_names(with_fixed_settings(records)), gathered.launches)
+    metric = choose("metric", metric or MACRO, SCORED_BY)
+    today = with_traits(with_short_names(with_fixed_settings(records)))
     others, today = _additional(today)
     task, labels = scopes_in(today)
     scopes = Scopes((*task, REVISION), labels)
@@ -419,7 +422,6 @@ def results_of(gathered: Gathered, metric: str | None = None) -> Results:
         conflicts,
         gathered.searches,
         graphs=graphs,
-        untitled=undescribed(records, gathered.launches),
         others=others,
     )
 
@@ -427,19 +429,17 @@ def results_of(gathered: Gathered, metric: str | None = None) -> Results:
 def _told_by_graph(records: Sequence[OpenRecord]) -> list[str]:
     """Rename datasets that share a name but are different graphs, and return a message for each name.
 
-    The oldest records have no fingerprint and count as the only graph of that name. Names of graphs made in
-    memory end with a fingerprint, which is removed.
+    Names of graphs made in memory end with a fingerprint, which is removed.
     """
     by_name: dict[str, set[str]] = {}
     for record in records:
-        graphs = by_name.setdefault(without_hash(record["config"]["dataset"]), set())
-        graphs.update({str(record["data"])} if record.get("data") else ())
+        by_name.setdefault(without_hash(record["config"]["dataset"]), set()).add(record["data"])
     several = {name: sorted(graphs) for name, graphs in by_name.items() if len(graphs) > 1}
     for record in records:
         name = without_hash(record["config"]["dataset"])
         record["config"] = {**record["config"], "dataset": name}
         if name in several:
-            graph = str(record.get("data") or "unknown")[:6]
+            graph = record["data"][:6]
             record["config"]["dataset"] = f"{name} [{graph}]"
             record["config_hash"] = f"{record['config_hash']}-{graph}"
     return [
@@ -462,32 +462,11 @@ def _studies(folder: Path) -> list[Path]:
     return studies
 
 
-def _metric(records: Sequence[OpenRecord], asked: str | None) -> str:
-    """Return the metric to use; raise `UserError` if `asked` is unknown or missing in a record."""
-    if asked is None:
-        return "macro accuracy" if all("macro_accuracy" in record for record in records) else "accuracy"
-    choose("metric", asked, SCORED_BY)
-    lacking = sum(SCORED_BY[asked] not in record for record in records)
-    if lacking:
-        raise UserError(
-            f"--metric {asked!r}: {lacking} of {len(records)} records do not have it. Choose another metric."
-        )
-    return asked
-
-
 def _check(record: OpenRecord) -> None:
-    """Raise `ValueError` if a completed record lacks something that the report reads."""
-    curves = [key for key in (*CURVES, *TOLD, "matrix") if key in record]
-    if not all(isinstance(record[key], list) for key in curves):
-        raise ValueError("its curves are incomplete")
-    lengths = {len(record[key]) for key in curves}
-    if len(lengths) != 1 or lengths == {0} or None in record["accuracy"]:
-        raise ValueError("its curves are incomplete")
-    without = [key for key in ("method", *IN_EVERY_TITLE) if key not in record["config"]]
+    """Raise `ValueError` if the configuration of a record lacks something that the report reads."""
+    without = [key for key in IN_EVERY_TITLE if key not in record["config"]]
     if without:
         raise ValueError(f"its config has no {', '.join(without)}")
-    if not isinstance(record["seconds"], dict):
-        raise ValueError("its seconds are not a mapping")
 
 
 def _failures(study: StudyFolder) -> Iterator[tuple[tuple[str, int], Lost]]:
@@ -560,7 +539,7 @@ def _tables(
     for number, (study, record) in enumerate(found):
         config = {key: _plain(value) for key, value in record["config"].items()}
         keys.update(dict.fromkeys(config))
-        environment = record.get("environment", {})
+        environment = record["environment"]
         score = [_number(value) for value in record[SCORED_BY[metric]]]
         known = [value for value in score if value == value]
         drop = score[0] - score[-1]
@@ -589,7 +568,7 @@ def _tables(
                 **{key: environment.get(key) for key in ENVIRONMENT},
             }
         )
-        unknown = [None] * len(record["accuracy"])  # the oldest records lack some curves
+        unknown = [None] * len(record["accuracy"])  # of diagnostics that only other methods have
         series = {key: record.get(key, unknown) for key in (*CURVES, *TOLD, *by_session)}
         kind = "macro_" if metric.startswith("macro") else ""
         behind = (SCORED_BY[metric], f"{kind}base_accuracy", f"{kind}novel_accuracy")

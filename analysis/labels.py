@@ -89,7 +89,7 @@ def named_by_method(configs: pd.DataFrame, always: Iterable[str] = ()) -> pd.Ser
     named = _titled(configs)
     words = [
         [f"{key} {readable(config[key])}" for key in differ if not is_absent(config[key])]
-        for config in configs[[*differ, "method"]].to_dict("records")
+        for config in rows_of(configs[[*differ, "method"]])
     ]
     return pd.Series([_marked(name, own) for name, own in zip(named, words, strict=True)], configs.index)
 
@@ -97,7 +97,7 @@ def named_by_method(configs: pd.DataFrame, always: Iterable[str] = ()) -> pd.Ser
 def _titled(configs: pd.DataFrame) -> pd.Series:
     titles: dict[str, str] = {}
     always: dict[str, list[str]] = {}
-    for config in configs.to_dict("records"):
+    for config in rows_of(configs):
         method, held = config["method"], transductive(config)
         titles[method] = config["traits"].title
         always[method] = [mark for mark in always.get(method, held) if mark in held]
@@ -140,7 +140,7 @@ def describe(configs: pd.DataFrame, keys: Iterable[str], scopes: Scopes) -> pd.S
 
     always = [key for key in (*SWITCHES, *SET_BY.values()) if key in configs and key not in others]
     columns = ["method", "traits", *always, *others]
-    return pd.Series([name(each) for each in configs[columns].to_dict("records")], index=configs.index)
+    return pd.Series([name(each) for each in rows_of(configs[columns])], index=configs.index)
 
 
 def across(
@@ -159,13 +159,19 @@ def _without_decided(configs: pd.DataFrame) -> pd.DataFrame:
     return configs.assign(query_shot=configs["query_shot"].where(_given(configs, "query_shot")))
 
 
+def rows_of(frame: pd.DataFrame) -> list[dict[Any, Any]]:
+    """Return the rows as dictionaries. `DataFrame.to_dict` takes much longer for many columns."""
+    names = list(frame)
+    return [dict(zip(names, row, strict=True)) for row in frame.to_numpy(dtype=object).tolist()]
+
+
 def varied_settings(configs: pd.DataFrame, keys: Iterable[str], scopes: Scopes) -> list[str]:
     """Return the settings in `keys` that differ between the rows of `configs`."""
     keys = list(keys)
     columns = list(dict.fromkeys([*keys, "dataset", "method"]))
     settings = [
         {key: value for key, value in config.items() if not is_absent(value)}
-        for config in configs[columns].to_dict("records")
+        for config in rows_of(configs[columns])
     ]
     found = differences.differing(settings, scopes, list(configs["given"]))
     return [key for key in keys if key in found]
@@ -217,7 +223,7 @@ def transductive_words(runs: pd.DataFrame) -> list[str]:
     """Return notes for `runs` with transductive predictions."""
     keys = ["label", "dataset", "traits", *(key for key in SET_BY.values() if key in runs)]
     where: dict[tuple[str, str], dict[str, list[str]]] = {}  # by mark and sentence, by name: the datasets
-    for config in runs[keys].drop_duplicates(["label", "dataset"]).to_dict("records"):
+    for config in rows_of(runs[keys].drop_duplicates(["label", "dataset"])):
         for mark in transductive(config):
             sentence = TRANSDUCTIVE.get(mark) or _by_itself(config["traits"])
             where.setdefault((mark, sentence), {}).setdefault(config["label"], []).append(config["dataset"])
@@ -286,5 +292,5 @@ def _positions(configs: pd.DataFrame, keys: list[str], scopes: Scopes) -> dict[s
             [sort_key(config[key]) for key in keys],
         )
 
-    ranked = sorted(configs.to_dict("records"), key=order)
+    ranked = sorted(rows_of(configs), key=order)
     return {config["config_hash"]: number for number, config in enumerate(ranked)}

@@ -17,7 +17,7 @@ from analysis.claims import claims
 from analysis.drawing import Drawing
 from analysis.findings import findings
 from analysis.followers import follower_tables
-from analysis.frame import VERSION, Results, read
+from analysis.frame import MACRO, VERSION, Results, read
 from analysis.inference import ALIKE, DIFFERENT, LEVEL, MARGIN
 from analysis.margins import margin_tables
 from analysis.over_datasets import rating_table, why_not
@@ -207,12 +207,9 @@ def _claim_words(results: Results) -> str:
 
 
 def _metric_words(results: Results) -> str:
-    if results.metric == "macro accuracy":
+    if results.metric == MACRO:
         return "macro accuracy: the mean over the classes seen so far, with equal weight for each class"
-    older = results.sessions.loc[results.sessions["macro_accuracy"].isna(), "run"].nunique()
-    if results.metric != "accuracy" or not older:
-        return f'this page uses {results.metric} wherever it says "accuracy" (--metric)'
-    return f"mean over queries with equal weight, because {older} runs have no macro accuracy"
+    return f'this page uses {results.metric} wherever it says "accuracy" (--metric)'
 
 
 def notices(results: Results) -> list[Notice]:
@@ -223,7 +220,6 @@ def notices(results: Results) -> list[Notice]:
         "damaged": ("Damaged files, left out", results.damaged),
         "conflicts": ("Runs with different results in two folders", results.conflicts),
         "graphs": ("Different graphs with the same dataset name", results.graphs),
-        "untitled": ("Methods without a description", _untitled(results)),
         "asymmetry": ("Differences are not symmetric", asymmetry(claims(results).asymmetry)),
     }
     found = [Notice(title, lines) for title, lines in listed.values() if lines]
@@ -235,16 +231,6 @@ def notices(results: Results) -> list[Notice]:
     if mixed:
         found.append(Notice("Runs with different commits, torch versions or devices", mixed))
     return found
-
-
-def _untitled(results: Results) -> list[str]:
-    """Return a warning if all records of a method are older than method descriptions."""
-    if not results.untitled:
-        return []
-    return [
-        f"{', '.join(results.untitled)}: these records are older than method descriptions. The report uses "
-        "the names in the records and does not know whether the predictions are transductive."
-    ]
 
 
 def asymmetry(p: float) -> list[str]:

@@ -58,8 +58,7 @@ def make_tables(results: Results) -> Iterator[Table]:
     for panel in results.panels():
         yield summary_table(panel, told)
         yield sessions_table(panel, told)
-        if table := metrics_table(panel, told):
-            yield table
+        yield metrics_table(panel, told)
         if table := other_metrics_table(panel, results.others, told):
             yield table
         if table := ages_table(panel, by_rank(panel)):
@@ -186,20 +185,10 @@ def _mean_cell(mean: float) -> Cell:
     return Cell("", None) if np.isnan(mean) else Cell(f"{100 * mean:.1f}", float(mean))
 
 
-def metrics_table(panel: Panel, told: Claims) -> Table | None:
-    """Return every metric at the last session, or None if no record has all of them."""
-    known = panel.sessions.loc[panel.sessions["macro_accuracy"].notna(), "run"]
-    if known.empty:
-        return None
-    left_out = len(panel.runs) - known.nunique()
-    if left_out:
-        runs, sessions = (rows[rows["run"].isin(known)] for rows in (panel.runs, panel.sessions))
-        panel = replace(panel, runs=runs, sessions=sessions)
+def metrics_table(panel: Panel, told: Claims) -> Table:
+    """Return every metric at the last session."""
     tables = metric_tables(panel)
     notes = [order_words(panel, tables)] if len(panel.labels) > len(panel.oracles) + 1 else []
-    if left_out:
-        runs_are = "1 run is" if left_out == 1 else f"{left_out} runs are"
-        notes.append(f"{runs_are} left out: their records are older than the macro metrics.")
     columns = {name: estimates(table) for name, table in tables.items()}
     rows = [
         [Cell(label, label), seed_count(panel, label)]

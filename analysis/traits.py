@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from hagmeta.common.identity import IDENTITY, without_hash
+from hagmeta.common.identity import IDENTITY
 from hagmeta.common.records import OpenRecord
 
 ROLES = ("studied", "baseline", "proposed", "bound")  # the order in tables
@@ -28,51 +28,18 @@ class Traits(NamedTuple):
         return (ROLES.index(role), self.title.casefold(), self.title)
 
 
-def with_traits(records: Sequence[OpenRecord], launches: Iterable[Mapping[str, Any]]) -> list[OpenRecord]:
-    """Return the records, each with its `Traits`.
-
-    Records without traits take those of the same configuration, or of the same method, from other records or
-    from the launches. A method without any description keeps its name as its title.
-    """
-    by_config = {record["config_hash"]: record["traits"] for record in reversed(records) if _told(record)}
-    by_method = {method: said for launch in launches for method, said in _of_launch(launch)}
-    by_method |= {
-        record["config"]["method"]: record["traits"] for record in reversed(records) if _told(record)
-    }
-    methods = {record["config"]["method"] for record in records}
-    oracles = methods - {record["config"]["method"] for record in records if not record["oracle"]}
-    titles = told_apart(
-        {method: by_method.get(method, {}).get("title", without_hash(method)) for method in sorted(methods)}
-    )
+def with_traits(records: Sequence[OpenRecord]) -> list[OpenRecord]:
+    """Return the records, each with its `Traits`. The first record of a method says its title."""
+    said = {record["config"]["method"]: record["traits"]["title"] for record in reversed(records)}
+    oracles = said.keys() - {record["config"]["method"] for record in records if not record["oracle"]}
+    titles = told_apart({method: said[method] for method in sorted(said)})
     found = []
     for record in records:
-        method = record["config"]["method"]
-        said = (
-            record["traits"]
-            if _told(record)
-            else by_config.get(record["config_hash"], by_method.get(method, {}))
-        )
+        method, traits = record["config"]["method"], record["traits"]
         title = titles[method] + " (oracle)" * (method in oracles)
-        traits = Traits(title, said.get("role", USUAL), said.get("transductive", ""))
-        found.append(record | {"traits": traits})
+        own = Traits(title, traits.get("role", USUAL), traits.get("transductive", ""))
+        found.append(record | {"traits": own})
     return found
-
-
-def undescribed(records: Iterable[OpenRecord], launches: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the methods that neither a record nor a launch describes."""
-    told = {record["config"]["method"] for record in records if _told(record)}
-    told |= {method for launch in launches for method, _ in _of_launch(launch)}
-    return sorted({record["config"]["method"] for record in records} - told)
-
-
-def _told(record: OpenRecord) -> bool:
-    return bool(record.get("traits", {}).get("title"))
-
-
-def _of_launch(launch: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    said = launch.get("traits")
-    described = said.items() if isinstance(said, dict) else ()
-    return [(method, each) for method, each in described if isinstance(each, dict) and each.get("title")]
 
 
 def told_apart(titles: Mapping[str, str]) -> dict[str, str]:

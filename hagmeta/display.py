@@ -225,14 +225,13 @@ def _seeds(count: int) -> str:
 
 
 def score(record: Record) -> list[float]:
-    """Return macro accuracy by session. Old records have only plain accuracy, which is returned instead."""
-    curve: list[float] = record["macro_accuracy"] if "macro_accuracy" in record else record["accuracy"]
-    return curve
+    """Return macro accuracy by session."""
+    return record["macro_accuracy"]
 
 
 def transductive(record: Record) -> list[str]:
     """Return the marks of a run whose predictions depend on unlabelled nodes."""
-    return marks(record["config"], record.get("traits", {}).get("transductive", ""))
+    return marks(record["config"], record["traits"].get("transductive", ""))
 
 
 def sessions_table(records: Sequence[Record]) -> Table:

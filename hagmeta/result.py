@@ -72,7 +72,7 @@ class Result(Tabular):
     @property
     def title(self) -> str:
         """Return the name of the method for tables and legends."""
-        return str(self.records[0].get("traits", {}).get("title") or self.config.method)
+        return str(self.records[0]["traits"]["title"])
 
     @property
     def seeds(self) -> list[int]:

@@ -27,7 +27,7 @@ from hagmeta.common.command import Parser, plain_console, show_error
 from hagmeta.common.errors import UserError
 from hagmeta.common.files import writing, written_whole
 from hagmeta.common.records import OpenRecord, StudyFolder
-from hagmeta.common.scopes import BEFORE, scopes_in
+from hagmeta.common.scopes import scopes_in
 from hagmeta.common.version import __version__
 from hagmeta.protocol.predictions import read_predictions
 
@@ -156,9 +156,9 @@ def _columns(records: Sequence[OpenRecord]) -> tuple[dict[str, Any], dict[str, n
     phases = sorted({phase for record in records for phase in record["seconds"]})
     rows: dict[str, list[Any]] = {name: [] for name in WIDTHS}
     for record in records:
-        about = {key: record.get(key, BEFORE if key == "scopes" else None) for key in OF_CONFIGURATION}
+        about = {key: record[key] for key in OF_CONFIGURATION}
         configurations.setdefault(record["config_hash"], about)
-        environment = {key: record.get("environment", {}).get(key) for key in IN_ENVIRONMENT}
+        environment = {key: record["environment"].get(key) for key in IN_ENVIRONMENT}
         number = environments.setdefault(json.dumps(environment), len(environments))
         rows["configuration"].append(numbers.setdefault(record["config_hash"], len(numbers)))
         rows["seed"].append(record["seed"])

@@ -6,7 +6,6 @@ import shutil
 import sys
 import webbrowser
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from hagmeta.common.home import home
 from hagmeta.common.records import RunKey
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods import METHODS
 from study import data
 from study.display import study_table
 from study.loggers import make_loggers
@@ -85,7 +83,6 @@ def finished(
 def _note_launch(
     plan: Plan, space: Space, store: Store, options: LaunchOptions, search: dict[str, Any] | None
 ) -> None:
-    traits = {config.method: asdict(METHODS[config.method].traits_of(config)) for config in plan.configs}
     store.write_launch(
         {
             **({"search": search} if search else {}),
@@ -95,7 +92,6 @@ def _note_launch(
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "configs": {config.hash(): config.canonical() for config in plan.configs},
             "seeds": list(plan.seeds),
-            "traits": traits,
         }
     )
 

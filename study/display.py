@@ -61,7 +61,7 @@ def _columns(groups: Sequence[Sequence[Record]], chosen: Collection[str]) -> lis
     If method and task are enough, as where each method was tuned for each dataset, no other is needed.
     """
     firsts = [group[0] for group in groups]
-    given = [record["given"] for record in firsts if "given" in record]
+    given = [record["given"] for record in firsts]
     configs = [record["config"] for record in firsts]
     # Older records do not list the settings that were given.
     scopes = scopes_in(firsts)
@@ -198,7 +198,7 @@ def _cell(record: Record, key: str, names: Mapping[str, str]) -> str:
     text = value_text(record["config"][key], names)
     if key != "method":
         return text
-    oracle = " (oracle)" if record.get("oracle") else ""
+    oracle = " (oracle)" if record["oracle"] else ""
     return text + oracle + "".join(f", {mark}" for mark in transductive(record))
 
 

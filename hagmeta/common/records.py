@@ -18,8 +18,7 @@ MOST_BYTES = 20_000_000  # per record; hundreds of sessions and classes need les
 class Record(TypedDict, total=False):
     """The record of one run: one configuration and one seed. ``record-1.schema.json`` describes each key.
 
-    Older records lack some optional keys. The names of additional metrics and diagnostics are not known in
-    advance; use `opened` to read them.
+    The names of additional metrics and diagnostics are not known in advance; use `opened` to read them.
     """
 
     config: Required[dict[str, Any]]
@@ -29,33 +28,33 @@ class Record(TypedDict, total=False):
     matrix: Required[list[list[float | None]]]
     pd: Required[float]
     rpd: Required[float | None]
-    validation: Required[dict[str, float | None] | None]
+    validation: Required[dict[str, float | None]]
     seconds: Required[dict[str, float]]
+    data: Required[str]
+    given: Required[list[str]]
+    unhashed: Required[list[str]]
+    scopes: Required[dict[str, str]]  # settings of the task and of the labels; see `hagmeta.common.scopes`
+    revisions: Required[dict[str, int]]
+    traits: Required[dict[str, Any]]  # traits of the method; see `hagmeta.common.traits`
+    leaks: Required[bool]
+    oracle: Required[bool]
+    base_accuracy: Required[list[float]]
+    novel_accuracy: Required[list[float | None]]
+    new_accuracy: Required[list[float | None]]
+    harmonic: Required[list[float | None]]
+    macro_accuracy: Required[list[float]]
+    macro_f1: Required[list[float]]
+    macro_base_accuracy: Required[list[float]]
+    macro_novel_accuracy: Required[list[float | None]]
+    macro_harmonic: Required[list[float | None]]
+    classes_met: Required[list[int]]
+    environment: Required[dict[str, Any]]
     format: int
-    data: str
-    given: list[str]
-    unhashed: list[str]
-    scopes: dict[str, str]  # settings of the task and of the labels; see `hagmeta.common.scopes`
-    revisions: dict[str, int]
-    traits: dict[str, Any]  # traits of the method; see `hagmeta.common.traits`
     metrics: dict[str, dict[str, Any]]  # declarations of additional metrics
-    leaks: bool
-    oracle: bool
-    base_accuracy: list[float]
-    novel_accuracy: list[float | None]
-    new_accuracy: list[float | None]
-    harmonic: list[float | None]
     average_accuracy: float
     forgetting: list[float | None]
     backward_transfer: float | None
-    macro_accuracy: list[float]
-    macro_f1: list[float]
-    macro_base_accuracy: list[float]
-    macro_novel_accuracy: list[float | None]
-    macro_harmonic: list[float | None]
     class_accuracy: list[list[float | None]]
-    classes_met: list[int]
-    environment: dict[str, Any]
 
 
 OpenRecord = dict[str, Any]  # a record with any keys
@@ -155,5 +154,4 @@ def _no_number(name: str) -> Any:
 
 
 def _hash_of(record: Record) -> str:
-    # Old records without these keys hashed all settings and had no revisions.
-    return config_hash(record["config"], record.get("unhashed", ()), record.get("revisions"))
+    return config_hash(record["config"], record["unhashed"], record["revisions"])

@@ -16,14 +16,6 @@ SCOPES = {
     LABELS: "which labels may be read: methods are compared only if it is equal",
     METHOD: "how a method works",
 }
-# The scopes in records that were written before records had them. The list is closed: a setting that is added
-# later occurs only in records that have its scope.
-BEFORE: Mapping[str, str] = {
-    **dict.fromkeys(("dataset", "protocol", "classes", "split", "drop_small", "n_way", "k_shot"), TASK),
-    **dict.fromkeys(("sessions", "queries_per_class", "val_classes", "scored_on", "visibility"), TASK),
-    **dict.fromkeys(("mislabelled", "unlabelled_nodes"), TASK),
-    "rehearsal": LABELS,
-}
 
 
 class Scopes(NamedTuple):
@@ -41,7 +33,7 @@ def scopes_in(records: Iterable[Mapping[str, Any]]) -> Scopes:
     """Return the scopes of the settings of all `records`; if two records disagree, the task counts first."""
     said: dict[str, set[str]] = {}
     for record in records:
-        for name, scope in record.get("scopes", BEFORE).items():
+        for name, scope in record["scopes"].items():
             said.setdefault(name, set()).add(scope)
     task = tuple(name for name, scopes in said.items() if TASK in scopes)
     return Scopes(task, tuple(name for name, scopes in said.items() if LABELS in scopes and name not in task))

@@ -3,12 +3,15 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hagmeta.common.metrics import forgotten
+from hagmeta.common.records import config_hash
 from hagmeta.config import RunConfig, resolve
 from hagmeta.protocol import PROTOCOLS
 from tests.analysis.browsing import BROWSERS
@@ -35,11 +38,14 @@ def traits(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@cache
 def about(config: RunConfig) -> dict[str, Any]:
     """What the records of all seeds of a configuration say of it."""
     return {
         "config": config.canonical(),
         "config_hash": config.hash(),
+        "data": sha256(config.dataset.encode()).hexdigest(),
+        "oracle": config.method == "joint" or config.nla_weights == "oracle",
         "leaks": PROTOCOLS[config.protocol].leaks,
         "given": config.given(),
         "unhashed": config.unhashed(),
@@ -54,13 +60,15 @@ def figures(accuracy: Sequence[float]) -> dict[str, Any]:
     sessions = range(len(accuracy))
     drop = accuracy[0] - accuracy[-1]
     matrix = [[accuracy[t]] * (t + 1) for t in sessions]
+    whole, later = list(accuracy), [None, *accuracy[1:]]
     return {
-        "accuracy": list(accuracy),
-        "base_accuracy": list(accuracy),
-        "novel_accuracy": [None, *accuracy[1:]],
-        "new_accuracy": [None, *accuracy[1:]],
-        "harmonic": [None, *accuracy[1:]],
+        **dict.fromkeys(
+            ("accuracy", "base_accuracy", "macro_accuracy", "macro_base_accuracy", "macro_f1"), whole
+        ),
+        **dict.fromkeys(("novel_accuracy", "new_accuracy", "harmonic"), later),
+        **dict.fromkeys(("macro_novel_accuracy", "macro_harmonic"), later),
         "matrix": matrix,
+        "classes_met": list(sessions),
         "pd": drop,
         "rpd": drop / accuracy[0],
         "average_accuracy": sum(accuracy) / len(accuracy),
@@ -78,8 +86,7 @@ def figures(accuracy: Sequence[float]) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
+def writer(parent: Path) -> Write:
     """Writes runs of one configuration to a study: ``write({seed: accuracies}, nla=False)``."""
 
     def runs(
@@ -90,7 +97,7 @@ def write(tmp_path: Path) -> Write:
         **settings: Any,
     ) -> Path:
         config = resolve(RunConfig(**({"sessions": len(next(iter(curves.values()))) - 1} | settings)))
-        folder, told = tmp_path / study, about(config)
+        folder, told = parent / study, about(config)
         for seed, accuracy in curves.items():
             path = folder / "runs" / config.hash() / f"{seed}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +107,46 @@ def write(tmp_path: Path) -> Write:
     return runs
 
 
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    return writer(tmp_path)
+
+
 @pytest.fixture(scope="module")
+def write_once(tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Writes what several tests of a module read."""
+    return writer(tmp_path_factory.mktemp("studies"))
+
+
+def rewritten(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
+    """Every record of a study as ``change(record)`` returns it, under the hash of its configuration."""
+    for path in sorted(folder.glob("runs/*/*.json")):
+        record = change(json.loads(path.read_text()))
+        record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
+        path.unlink()
+        there = folder / "runs" / record["config_hash"] / path.name
+        there.parent.mkdir(exist_ok=True)
+        there.write_text(json.dumps(record))
+    return folder
+
+
+def reconfigured(folder: Path, without: str = "", **settings: Any) -> Path:
+    """Every record of a study with these settings, and without one that it has."""
+
+    def change(record: dict[str, Any]) -> dict[str, Any]:
+        config = {key: value for key, value in (record["config"] | settings).items() if key != without}
+        return record | {"config": config}
+
+    return rewritten(folder, change)
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without figures: drawing them takes most of the time of a report."""
+    monkeypatch.setattr("analysis.figures.MODULES", ())
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """One headless Chromium for all, which cannot reach any host."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")

@@ -41,7 +41,6 @@ class Truth:
     dataset: str
     first: float
     last: float
-    oracle: bool = False
 
 
 def truths(random: np.random.Generator) -> list[Truth]:
@@ -62,7 +61,7 @@ def truths(random: np.random.Generator) -> list[Truth]:
         for config, offset in zip(configs, own, strict=True):
             oracle = config["method"] == "joint"
             last = 0.4 + 0.03 * number + effect * offset + 0.1 * oracle
-            found.append(Truth(config, f"graph-{number}", last + 0.2, last, oracle))
+            found.append(Truth(config, f"graph-{number}", last + 0.2, last))
     return found
 
 
@@ -120,7 +119,6 @@ def write_study(folder: Path, number: int) -> list[Truth]:
             "config_hash": config_hash(config, base["unhashed"], base["revisions"]),
             "data": sha256(truth.dataset.encode()).hexdigest(),
         }
-        told |= {"oracle": True} if truth.oracle else {}
         place = folder / "runs" / told["config_hash"]
         place.mkdir(parents=True, exist_ok=True)
         for seed in own:

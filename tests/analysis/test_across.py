@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from analysis.across import across_tables, across_words, by_dataset, compared_effects
 from analysis.claims import claims
 from analysis.findings import findings
-from analysis.frame import read
+from analysis.frame import Results, read
 from tests.analysis.conftest import Write
 
 SEEDS = range(10)
@@ -24,18 +23,17 @@ def curves(last: float, noise: Sequence[int] = (0,)) -> dict[int, list[float]]:
     return {seed: [0.9, 0.8, last + seed / 1000 + noise[seed % len(noise)] / 1000] for seed in SEEDS}
 
 
-@pytest.fixture
-def compared(write: Write) -> Path:
+@pytest.fixture(scope="module")
+def compared(write_once: Write) -> Results:
     for dataset, methods in LAST.items():
         for method, last in methods.items():
             noise = (1, -1) if method == "proto-gcn" else (0,)
-            oracle = {"oracle": method == "joint"}
-            folder = write(curves(last, noise), method=method, dataset=dataset, record=oracle)
-    return folder
+            folder = write_once(curves(last, noise), method=method, dataset=dataset)
+    return read([folder])
 
 
-def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Path) -> None:
-    (table,) = across_tables(read([compared]))
+def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Results) -> None:
+    (table,) = across_tables(compared)
     assert table.columns[1:] == ["debian (rank)", "wordnet (rank)", "mean rank", "compared with HAG-Meta"]
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
     assert [text.split()[-1] for text in rows["GPN"][:2]] == ["(1)", "(1)"]
@@ -49,8 +47,8 @@ def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Path) -> Non
     )  # no rank
 
 
-def test_findings_begin_with_what_holds_everywhere(compared: Path) -> None:
-    assert findings(read([compared]))[0] == (
+def test_findings_begin_with_what_holds_everywhere(compared: Results) -> None:
+    assert findings(compared)[0] == (
         "On debian and wordnet, compared with HAG-Meta at the last session: GPN is ahead on all. CEC is "
         "behind on all. Proto-GCN is equivalent on all. iCaRL is decided on some datasets only."
     )
@@ -86,15 +84,14 @@ def test_effects_on_every_dataset(write: Write) -> None:
     )
 
 
-def test_one_dataset_or_several_settings_of_one_are_not_compared(compared: Path, write: Write) -> None:
-    results = read([compared])
-    assert not by_dataset(results.where({"dataset": ["debian"]}))
+def test_one_dataset_or_several_settings_of_one_are_not_compared(compared: Results, write: Write) -> None:
+    assert not by_dataset(compared.where({"dataset": ["debian"]}))
     for method in ("hag-meta", "cec"):
-        write(curves(0.5), method=method, dataset="wordnet", k_shot=3)
-    assert not by_dataset(read([compared]))
+        folder = write(curves(0.5), method=method, dataset="wordnet", k_shot=3)
+    assert not by_dataset(read([*compared.folders, folder]))
 
 
-def test_released_runs_take_no_part(compared: Path, write: Write) -> None:
+def test_released_runs_take_no_part(compared: Results, write: Write) -> None:
     for method in ("hag-meta", "cec"):
-        write(curves(0.5), method=method, dataset="debian", protocol="released")
-    assert set(by_dataset(read([compared]))) == {"debian", "wordnet"}
+        folder = write(curves(0.5), method=method, dataset="debian", protocol="released")
+    assert set(by_dataset(read([*compared.folders, folder]))) == {"debian", "wordnet"}

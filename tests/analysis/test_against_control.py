@@ -98,7 +98,7 @@ def studied(write: Write) -> Callable[[int], Results]:
             for method, level in levels.items():
                 seeds = {seed: [0.9, level + 0.01 * random.normal()] for seed in range(3)}
                 folder = write(seeds, method=method, dataset=dataset)
-            write({0: [0.9, 0.9]}, method="joint", dataset=dataset, record={"oracle": True})
+            write({0: [0.9, 0.9]}, method="joint", dataset=dataset)
         return read([folder])
 
     return study

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +8,7 @@ from analysis.ages import NEW, OLD, ages_table
 from analysis.designs import protocol_settings
 from analysis.frame import read
 from analysis.tables import make_tables
-
-Write = Callable[..., Path]
+from tests.analysis.conftest import Write
 
 
 def test_old_and_new_nodes_are_averaged_over_sessions_and_paired_by_seed(write: Write) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,14 @@ def store(study: Path, folder: Path, *options: str, name: str = "two-1") -> Path
     return folder / f"{name}.npz"
 
 
+@cache
+def graph_of(dataset: str) -> str:
+    return datasets.fingerprint(datasets.load(dataset, Path()))
+
+
 def why_outdated(record: OpenRecord) -> str:
     """Return why a record is not what the code would give today."""
-    config, then = record["config"], record["revisions"] or {}
+    config, then = record["config"], record["revisions"]
     where = f"{config['dataset']}, {config['method']}"
     if "npz:" in config["dataset"]:  # needs its file
         return ""
@@ -62,8 +68,7 @@ def why_outdated(record: OpenRecord) -> str:
     if today.hash() != record["config_hash"]:
         return f"{where}: read as {today.hash()}"
     if config["dataset"] in datasets.EMBEDDED:
-        graph = datasets.fingerprint(datasets.load(config["dataset"], Path()))
-        return "" if graph == record["data"] else f"{where}: the graph has changed"
+        return "" if graph_of(config["dataset"]) == record["data"] else f"{where}: the graph has changed"
     return ""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,9 @@ from analysis.compare_words import citations, landing, paragraph, sentences
 from analysis.references import DEFAULTS, References, read_references
 from analysis.statistics import estimate
 from hagmeta.common.errors import UserError
-from hagmeta.common.records import config_hash
 from study import archive
 from study.carry_out import compare_with_references
+from tests.analysis.conftest import rewritten
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 TASK: dict[str, Any] = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3, "features": "propagated"}
@@ -144,14 +146,10 @@ def test_other_settings_of_a_reference_are_marked_as_yours(folder: Path, referen
 
 def changed(study: Path, to: Path, settings: dict[str, Any] | None = None, **changes: Any) -> Path:
     """Copy a study with other settings, or with other values in its records."""
-    for path in study.glob("runs/*/*.json"):
-        record = json.loads(path.read_text()) | changes
-        record["config"] |= settings or {}
-        hashed = config_hash(record["config"], record["unhashed"], record["revisions"])
-        record["config_hash"] = hashed
-        target = to / "runs" / hashed / path.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(record))
+    with tempfile.TemporaryDirectory() as copy:
+        own = shutil.copytree(study / "runs", Path(copy, "runs")).parent
+        rewritten(own, lambda record: record | changes | {"config": record["config"] | (settings or {})})
+        shutil.copytree(own, to, dirs_exist_ok=True)
     return to
 
 

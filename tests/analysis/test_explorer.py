@@ -36,11 +36,11 @@ Show = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Real runs with predictions: two shapes, three methods, and a setting that varies."""
+    """Real runs with predictions: two shapes, two methods, and a setting that varies."""
     folder = tmp_path_factory.mktemp("explored")
     data = hagmeta.load_dataset(GRAPH)
     for shots in (3, 5):
-        for method in ("sgc-ncm", "sgc-lda", "sgc-ridge"):
+        for method in ("sgc-ncm", "sgc-lda"):
             hagmeta.run(method, data, seeds=6, k_shot=shots, **TASK).save(folder)
     for hops in (1, 2):
         hagmeta.run("sgc-ncm", data, seeds=6, k_shot=5, hops=hops, **TASK).save(folder)
@@ -141,6 +141,7 @@ def test_every_number_of_the_page_is_in_the_tables(
             assert page == {label: row[title] for label, row in cells(metrics).items()}, title
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_references_are_explored_with_the_numbers_of_their_tables(
     show: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,7 +185,7 @@ def _shape(told: dict[str, Any]) -> str:
     return f"{told['n_way']}-way {told['k_shot']}-shot"
 
 
-@pytest.mark.parametrize("number", [0, 11])
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.slow), 11])
 def test_made_studies_have_the_numbers_of_their_tables(tmp_path: Path, number: int) -> None:
     write_study(tmp_path, number)
     results = read([tmp_path])
@@ -370,6 +371,7 @@ def test_a_slider_moves_over_the_configurations_that_were_run(
     assert texts(browser, "#facts dd")[0] == shown(browser)[label]["macro accuracy"]
 
 
+@pytest.mark.slow
 def test_the_tab_key_reaches_every_control_and_shows_where_it_is(show: Show, html: str) -> None:
     browser = show(html)
     reached = set()
@@ -395,8 +397,13 @@ def test_the_tab_key_reaches_every_control_and_shows_where_it_is(show: Show, htm
     assert controls | {"classes-scroll", "confusion", "queries-scroll"} <= reached
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        *((390, "light"), (1280, "dark")),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((390, "dark"), (1280, "light"))),
+    ],
+)
 def test_it_fits_the_screen_and_is_legible(show: Show, html: str, width: int, scheme: str) -> None:
     browser = show(html, width=width, scheme=scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width

@@ -33,7 +33,7 @@ from study import space as spaces
 from study.search import files
 from study.search.history import open_histories
 from study.store import Store
-from tests.analysis.conftest import Write, traits
+from tests.analysis.conftest import Write, about
 
 ON_OFF = (True, False)
 FACTORIAL = [
@@ -79,19 +79,15 @@ def record(config: RunConfig, seed: int, quality: float) -> dict[str, Any]:
     novel = [None, *(float(np.mean(row[1:])) for row in matrix[1:])]
     harmonic = [None, *(2 * row[0] * n / (row[0] + n) for row, n in zip(matrix[1:], novel[1:], strict=True))]
     return {
-        "config": config.canonical(),
-        "config_hash": config.hash(),
-        "unhashed": config.unhashed(),
-        "scopes": config.scopes(),
-        "revisions": config.revisions(),
-        "traits": traits(config.canonical()),
+        **about(config),
         "seed": seed,
-        "accuracy": accuracy,
-        "base_accuracy": [row[0] for row in matrix],
-        "novel_accuracy": novel,
+        **dict.fromkeys(("accuracy", "macro_accuracy", "macro_f1"), accuracy),
+        **{key: [row[0] for row in matrix] for key in ("base_accuracy", "macro_base_accuracy")},
+        **dict.fromkeys(("novel_accuracy", "macro_novel_accuracy"), novel),
+        **dict.fromkeys(("harmonic", "macro_harmonic"), harmonic),
         "new_accuracy": [None, *(row[-1] for row in matrix[1:])],
-        "harmonic": harmonic,
         "matrix": matrix,
+        "classes_met": steps.tolist(),
         "pd": accuracy[0] - accuracy[-1],
         "rpd": 1 - accuracy[-1] / accuracy[0],
         "average_accuracy": float(np.mean(accuracy)),
@@ -116,9 +112,8 @@ def write_study(folder: Path, cases: Iterable[dict[str, Any]], seeds: Sequence[i
     """A study's folder with a record for each case and seed; a case's own `seeds` go before."""
     for case in cases:
         own = case.get("seeds", seeds)
-        given = {key: value for key, value in case.items() if key not in ("seeds", "method")}
+        given = {key: value for key, value in case.items() if key != "seeds"}
         config = resolve(RunConfig(**{"sessions": 4, **given}))
-        config = replace(config, method=case.get("method", "hag-meta"))  # also methods that are not there yet
         target = folder / "runs" / config.hash()
         target.mkdir(parents=True, exist_ok=True)
         for seed in own:
@@ -546,12 +541,17 @@ def drawn_texts(figure: Figure, monkeypatch: pytest.MonkeyPatch) -> dict[str, Bb
 @pytest.mark.parametrize(
     ("study", "module"),
     [
-        *(("long", module) for module in ("curves", "matrix", "cost")),
-        ("many", "curves"),
-        *(("factorial", module) for module in ("curves", "ablation")),
-        ("grid", "settings"),
-        ("around", "sensitivity"),
-        ("protocols", "protocol"),
+        *(("long", "curves"), ("long", "matrix"), ("factorial", "ablation")),
+        *(("grid", "settings"), ("around", "sensitivity")),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("long", "cost"),
+                ("many", "curves"),
+                ("factorial", "curves"),
+                ("protocols", "protocol"),
+            )
+        ),
     ],
 )
 def test_no_text_covers_another_or_leaves_the_figure(

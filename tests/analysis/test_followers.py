@@ -68,6 +68,7 @@ def test_the_papers_numbers_are_comparable_under_released_only(
     assert len(table.notes) == 1 and word in table.notes[0]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_report_has_the_table(write: Write, tmp_path: Path) -> None:
     page = write_report([write(CURVES, dataset="amazon-clothing")], tmp_path / "report")
     assert "Numbers in later papers" in page.read_text(encoding="utf-8")

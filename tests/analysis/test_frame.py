@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from analysis.frame import read
 from hagmeta.common.errors import UserError
-from hagmeta.common.records import config_hash
 from hagmeta.config import RunConfig, resolve
 from study.store import Store
+from tests.analysis.conftest import Write, reconfigured
 
-Write = Callable[..., Path]
 CURVE = (0.8, 0.7, 0.6)
-MACRO = {
-    "macro_accuracy": [0.7, 0.55, 1 / 3],
-    "macro_f1": [0.6, 0.5, 0.4],
-    "macro_base_accuracy": [0.7, 0.6, 0.6],
-    "macro_novel_accuracy": [None, 0.5, 0.2],
-    "macro_harmonic": [None, 0.6 / 1.1, 0.3],
-    "class_accuracy": [[0.7], [0.6, 0.5], [0.6, 0.3, 0.1]],
-    "classes_met": [4, 2, 9],
-    "backward_transfer": -0.15,
-}
 
 
 def test_one_row_a_run_and_one_a_session(write: Write) -> None:
@@ -35,20 +23,6 @@ def test_one_row_a_run_and_one_a_session(write: Write) -> None:
     row = results.sessions.iloc[2]
     assert (row["seed"], row["session"], row["accuracy"], row["dataset"]) == (0, 2, 0.6, "debian")
     assert results.runs["seconds"].tolist() == [4.0, 4.0]
-
-
-def test_younger_metrics_are_there_where_records_have_them(write: Write) -> None:
-    write({0: CURVE})  # as a record of the first versions is
-    results = read([write({1: CURVE}, record=MACRO)])
-    assert not results.damaged
-    last = results.sessions[results.sessions["session"] == 2].set_index("seed")
-    assert last["macro_f1"].tolist() == pytest.approx([float("nan"), 0.4], nan_ok=True)
-    assert last.loc[1, "macro_novel_accuracy"] == 0.2 and last["macro_harmonic"].dtype == float
-    transfer = results.runs.set_index("seed")["backward_transfer"]
-    assert transfer.tolist() == pytest.approx([float("nan"), -0.15], nan_ok=True)
-    short = MACRO | {"macro_f1": [0.6]}
-    folders = [write({0: CURVE}, study="short", record=MACRO), write({2: CURVE}, study="x", record=short)]
-    assert "its macro_f1 has 1 sessions" in read(folders).damaged[0]
 
 
 def test_a_folder_of_studies_and_a_study_are_both_taken(write: Write, tmp_path: Path) -> None:
@@ -82,6 +56,29 @@ def test_damaged_files_are_left_out_and_named(write: Write, damage: str) -> None
     results = read([folder])
     assert results.runs["seed"].tolist() == [0]
     assert len(results.damaged) == 1 and str(path) in results.damaged[0]
+
+
+def test_a_record_without_what_a_report_needs_is_one_clear_line(write: Write) -> None:
+    folder = write({0: CURVE})
+    (path,) = folder.glob("runs/*/*.json")
+    record = json.loads(path.read_text())
+    del record["traits"], record["macro_accuracy"]
+    path.write_text(json.dumps(record))
+    (line,) = read([write({1: CURVE}, study="new"), folder]).damaged
+    assert line.endswith("0.json: keys are missing: traits, macro_accuracy")
+    with pytest.raises(UserError, match="no finished run found"):
+        read([folder])
+
+
+def test_scores_are_macro_accuracies_unless_another_metric_is_asked_for(write: Write) -> None:
+    macro = {"macro_accuracy": [0.9, 0.3], "macro_base_accuracy": [0.9, 0.4]}
+    macro |= {"macro_novel_accuracy": [None, 0.2], "macro_harmonic": [None, 0.8 / 3]}
+    folder = write({0: (0.8, 0.6)}, record=macro)
+    for metric, scores, novel in ((None, [0.9, 0.3, 0.6], 0.2), ("accuracy", [0.8, 0.6, 0.7], 0.6)):
+        results = read([folder], metric)
+        run = results.runs.iloc[0]
+        assert [run[key] for key in ("first", "last", "average")] == pytest.approx(scores)
+        assert list(results.sessions["novel_score"])[1:] == [novel]
 
 
 def test_curves_of_unequal_length_are_damage(write: Write) -> None:
@@ -158,16 +155,8 @@ def test_a_setting_that_only_the_protocol_decides_names_nothing(write: Write) ->
 
 def test_records_of_an_older_version_are_never_taken_for_others(write: Write) -> None:
     # A version that did not know a setting yet: another configuration, though nothing else differs.
-    folder = write({0: CURVE})
-    old = next((folder / "runs").glob("*/0.json"))
-    record = json.loads(old.read_text())
-    del record["config"]["loss"]
-    from hagmeta.common.records import config_hash
-
-    record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
-    (folder / "runs" / record["config_hash"]).mkdir()
-    (folder / "runs" / record["config_hash"] / "0.json").write_text(json.dumps(record))
-    (panel,) = read([folder]).panels()
+    older = reconfigured(write({0: CURVE}, study="older"), without="loss")
+    (panel,) = read([older, write({0: CURVE})]).panels()
     assert len(panel.labels) == 2 and all("[" in label for label in panel.labels)
 
 
@@ -196,15 +185,8 @@ def test_methods_with_settings_of_their_own_can_be_left_out(write: Write) -> Non
 
 
 def test_setting_that_is_null_is_unknown_in_titles(write: Write) -> None:
-    folder = write({0: CURVE})
-    (path,) = folder.glob("runs/*/*.json")
-    record = json.loads(path.read_text())
-    record["config"]["classes"] = None
-    record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
-    other = folder / "runs" / record["config_hash"] / "0.json"
-    other.parent.mkdir()
-    other.write_text(json.dumps(record))
-    titles = [panel.title for panel in read([folder]).panels()]
+    other = reconfigured(write({0: CURVE}, study="other"), classes=None)
+    titles = [panel.title for panel in read([write({0: CURVE}), other]).panels()]
     assert [title.rpartition(", ")[2] for title in titles] == ["classes 12/12/27", "classes unknown"]
 
 
@@ -213,16 +195,3 @@ def test_folders_merge_by_copying(write: Write, tmp_path: Path) -> None:
     two = write({1: CURVE}, study="two")
     shutil.copytree(one, two, dirs_exist_ok=True)
     assert sorted(read([two]).runs["seed"]) == [0, 1]
-
-
-def test_scores_are_macro_accuracies_where_every_run_has_them(write: Write) -> None:
-    macro = {"macro_accuracy": [0.9, 0.3], "macro_f1": [0.9, 0.3], "macro_base_accuracy": [0.9, 0.4]}
-    macro |= {"macro_novel_accuracy": [None, 0.2], "macro_harmonic": [None, 0.8 / 3]}
-    folder = write({0: (0.8, 0.6)}, record=macro)
-    results = read([folder])
-    run = results.runs.iloc[0]
-    assert results.metric == "macro accuracy"
-    assert [run[key] for key in ("first", "last", "average")] == pytest.approx([0.9, 0.3, 0.6])
-    assert list(results.sessions["novel_score"])[1:] == [0.2]
-    results = read([write({1: (0.8, 0.6)})])  # an older one beside it
-    assert results.metric == "accuracy" and set(results.runs["last"]) == {0.6}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from analysis.claims import claims
 from analysis.figures import margins as figure
 from analysis.findings import findings
-from analysis.frame import read
+from analysis.frame import Results, read
 from analysis.margins import margin_tables, margins
 from tests.analysis.conftest import Write
 
@@ -22,8 +20,8 @@ def curves(last: float, own: int = 0) -> dict[int, list[float]]:
     return {seed: [0.9, 0.8, last + seed / 100 + WAVE[(seed + own) % 3]] for seed in SEEDS}
 
 
-@pytest.fixture
-def grid(write: Write) -> Path:
+@pytest.fixture(scope="module")
+def grid(write_once: Write) -> Results:
     """Ours leads clearly at K = 5; at K = 1 GPN is clearly ahead; at 3-way 1-shot iCaRL is level."""
     lasts = {
         (2, 1): {"posterior-means": 0.50, "gpn": 0.55, "icarl": 0.45},
@@ -34,13 +32,13 @@ def grid(write: Write) -> Path:
     for (n_way, k_shot), methods in lasts.items():
         shape = {"n_way": n_way, "k_shot": k_shot, "sessions": 2}
         for own, (method, last) in enumerate(methods.items()):
-            write(curves(last, own), method=method, **shape)
-        folder = write(curves(0.9), method="joint", record={"oracle": True}, **shape)
-    return folder
+            write_once(curves(last, own), method=method, **shape)
+        folder = write_once(curves(0.9), method="joint", **shape)
+    return read([folder])
 
 
-def test_margins_are_over_the_best_other_that_is_no_oracle_and_tested_against_all(grid: Path) -> None:
-    (found,) = margins(read([grid]))
+def test_margins_are_over_the_best_other_that_is_no_oracle_and_tested_against_all(grid: Results) -> None:
+    (found,) = margins(grid)
     cells = {(cell.n_way, cell.k_shot): cell for cell in found.cells}
     assert {shape: cell.rival for shape, cell in cells.items()} == {
         (2, 1): "GPN",
@@ -70,14 +68,13 @@ def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: 
     assert not found.cells[0].lead.significant
 
 
-def test_findings_begin_with_who_leads_where_and_do_not_ask_it_of_each_cell_again(grid: Path) -> None:
-    results = read([grid])
-    first, *others = findings(results)
+def test_findings_begin_with_who_leads_where_and_do_not_ask_it_of_each_cell_again(grid: Results) -> None:
+    first, *others = findings(grid)
     assert "is ahead of every other method in 2 of 4 combinations of N and K." in first
     assert "It is behind at least one method in 1 of them." in first
     asked_again = ("has the highest mean", "ahead of all others")
     assert not any(words in sentence for words in asked_again for sentence in others)
-    tested = {frozenset(pair[1:]) for pair in claims(results).pairs.comparisons}
+    tested = {frozenset(pair[1:]) for pair in claims(grid).pairs.comparisons}
     assert frozenset(("Posterior means (transductive)", "iCaRL")) not in tested  # the reference is GPN
 
 
@@ -93,14 +90,13 @@ def test_a_cell_that_no_map_has_is_asked_who_leads_there(write: Write) -> None:
     assert frozenset(("GPN", "iCaRL")) in tested  # the reference is CEC
 
 
-def test_the_table_and_the_heat_map_say_the_same(grid: Path) -> None:
-    results = read([grid])
-    (table,) = margin_tables(results)
+def test_the_table_and_the_heat_map_say_the_same(grid: Results) -> None:
+    (table,) = margin_tables(grid)
     rows = [[cell.text + cell.mark for cell in row] for row in table.rows]
     assert table.columns[2] == "Posterior means (transductive)"
     assert [row[-1] for row in rows] == ["behind GPN", "ahead of all", "not ahead of all", "ahead of all"]
     assert any("queries among them, move its class means" in note for note in table.notes)
-    (drawing,) = figure.draw(results)
+    (drawing,) = figure.draw(grid)
     texts = [text.get_text() for text in drawing.figure.axes[0].texts]
     assert [text.split("\n")[0][-1] for text in texts] == ["▼", "▲", rows[2][5].split()[0][-1], "▲"]
     for text, row in zip(texts, rows, strict=True):
@@ -135,8 +131,7 @@ def test_too_few_seeds_are_neither_ahead_nor_behind(write: Write) -> None:
     assert table.badge and {row[-1].text for row in table.rows} == {"too few seeds"}
 
 
-def test_maps_share_the_report_s_budget(grid: Path) -> None:
-    results = read([grid])
-    told = claims(results)
+def test_maps_share_the_report_s_budget(grid: Results) -> None:
+    told = claims(grid)
     assert len(told.margins.comparisons) == 8
     assert told.tested == sum(len(each.comparisons) for each in told.families)

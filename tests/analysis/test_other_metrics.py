@@ -32,12 +32,12 @@ def told(lift: list[float | None], cost: float | None, source: str = "0123456789
     return {"lift": lift, "cost": cost, "metrics": metrics}
 
 
-@pytest.fixture
-def study(write: Write) -> Path:
-    write(curves(6), record=told([None, 12.5], 3))
-    write(curves(6), method="cec", record=told([2.0, 20.0], 7))
-    write(curves(6), method="gpn")  # from before there were these metrics
-    return write(curves(6), method="joint", record={**told([99.0, 99.0], 0), "oracle": True})
+@pytest.fixture(scope="module")
+def study(write_once: Write) -> Path:
+    write_once(curves(6), record=told([None, 12.5], 3))
+    write_once(curves(6), method="cec", record=told([2.0, 20.0], 7))
+    write_once(curves(6), method="gpn")  # from before there were these metrics
+    return write_once(curves(6), method="joint", record=told([99.0, 99.0], 0))
 
 
 def test_declared_metrics_have_a_table_with_the_best_of_each_in_bold(study: Path) -> None:
@@ -72,6 +72,7 @@ def test_too_few_seeds_have_a_badge_and_no_best(write: Write) -> None:
     assert table.badge and not any(cell.best for row in table.rows for cell in row)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_declared_metrics_are_in_the_frame_and_the_files_of_a_report(study: Path, tmp_path: Path) -> None:
     results = read([study])
     own = results.sessions[results.sessions["label"] == "CEC"]

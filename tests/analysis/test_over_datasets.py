@@ -18,7 +18,7 @@ from analysis.claims import claims
 from analysis.cost import PRETRAINING, charged, front
 from analysis.figures import over_datasets as figures
 from analysis.findings import findings
-from analysis.frame import read
+from analysis.frame import Results, read
 from analysis.over_datasets import (
     OverDatasets,
     over_datasets,
@@ -42,13 +42,13 @@ def curves(last: float, spread: float = 0.004) -> dict[int, list[float]]:
     return {seed: [0.9, 0.8, last + seed / 100 + spread * random.normal()] for seed in range(8)}
 
 
-@pytest.fixture
-def compared(write: Write) -> Path:
+@pytest.fixture(scope="module")
+def compared(write_once: Write) -> Results:
     for number, dataset in enumerate(DATASETS):
         for place, method in enumerate(METHODS):
-            folder = write(curves(0.5 + 0.03 * place + 0.001 * number), method=method, dataset=dataset)
-        write(curves(0.9), method="joint", dataset=dataset, record={"oracle": True})
-    return folder
+            folder = write_once(curves(0.5 + 0.03 * place + 0.001 * number), method=method, dataset=dataset)
+        write_once(curves(0.9), method="joint", dataset=dataset)
+    return read([folder])
 
 
 def test_ranks_wins_and_ratings_by_hand() -> None:
@@ -134,29 +134,27 @@ def test_missing_seeds_make_no_winner_anywhere_on_the_page(write: Write) -> None
     assert "CEC has the highest" not in text and ": ." not in text
 
 
-def test_over_three_datasets(compared: Path) -> None:
-    results = read([compared])
-    found = over_datasets(results)
+def test_over_three_datasets(compared: Results) -> None:
+    found = over_datasets(compared)
     assert found is not None and found.methods == ["HAG-Meta", "CEC", "GPN", "iCaRL"]
-    table = rating_table(results)
+    table = rating_table(compared)
     assert table is not None and [row[0].text for row in table.rows] == ["CEC", "iCaRL", "GPN", "HAG-Meta"]
     assert "There are no intervals: they need 6 datasets, and there are 3." in table.caption
     assert [row[2].text for row in table.rows] == ["best", "not separated", "not separated", "separated"]
     assert "or more" in table.rows[0][4].text and "or less" in table.rows[-1][4].text
-    first, said = over_datasets_words(results)
+    first, said = over_datasets_words(compared)
     assert first == "Over 3 datasets, CEC has the best mean rank: 1.0 of 4."
     assert said.startswith("Nemenyi's test separates CEC from HAG-Meta")
     assert f"critical difference {found.critical_difference:.1f}" in said and "Friedman's test" in said
-    drawings = list(figures.draw(results))
+    drawings = list(figures.draw(compared))
     assert [each.name.split("-")[-1] for each in drawings] == ["ranks", "improvement", "ratings", "profiles"]
 
 
-def test_with_two_datasets_it_says_why_there_is_nothing(compared: Path) -> None:
-    runs = read([compared])
-    two = runs._with(runs.runs[runs.runs["dataset"] != "debian"])
+def test_with_two_datasets_it_says_why_there_is_nothing(compared: Results) -> None:
+    two = compared._with(compared.runs[compared.runs["dataset"] != "debian"])
     assert over_datasets(two) is None and rating_table(two) is None and not list(figures.draw(two))
     assert why_not(two) == "no ranking: it needs 3 datasets, and there are 2"
-    assert why_not(runs) == ""
+    assert why_not(compared) == ""
 
 
 def test_pre_training_is_charged_to_all_that_used_it(write: Write) -> None:
@@ -180,31 +178,31 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
     assert front(seconds, pd.Series({"a": 0.5, "b": 0.7, "c": 0.9, "d": 0.6})) == ["a", "b", "c"]
 
 
-def test_a_table_for_papers_fits_a_column(compared: Path) -> None:
-    tables = {table.name: table for table in make_tables(read([compared]))}
+def test_a_table_for_papers_fits_a_column(compared: Results) -> None:
+    tables = {table.name: table for table in make_tables(compared)}
     paper = tables["summary-debian-strict-3-way-5-shot"].paper
     assert paper is not None and paper.columns == ["", "first", "avg.", "last", "difference"]
     columns = zip(*([*paper.columns], *([cell.text for cell in row] for row in paper.rows)), strict=True)
     assert sum(max(map(len, column)) + 1 for column in columns) <= 60
 
 
-def test_every_number_on_the_page_is_of_one_object(compared: Path, tmp_path: Path) -> None:
-    assert main([str(compared), "--out", str(tmp_path / "report")]) == 0
+@pytest.mark.usefixtures("no_figures")
+def test_every_number_on_the_page_is_of_one_object(compared: Results, tmp_path: Path) -> None:
+    assert main([str(compared.folders[0]), "--out", str(tmp_path / "report")]) == 0
     page = (tmp_path / "report" / "index.html").read_text()
     text = html.unescape(re.sub(r"<[^>]+>", " ", re.sub(r"(?s)<(script|style).*?</\1>", "", page)))
     text = text.replace("\N{NO-BREAK SPACE}", " ")
-    results = read([compared])
-    told = claims(results)
+    told = claims(compared)
     known = {points(each) for kind in told.families for each in kind.comparisons.values()}
     known |= {size(each) for kind in told.families for each in kind.comparisons.values()}
-    for panel in results.panels():
+    for panel in compared.panels():
         for one in panel.labels:
             known |= {points(each) for each in told.against(panel, one).values()}
     differences = re.findall(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\]", text)
     assert len(differences) > 10 and set(differences) <= known
     measured = ("first", "last", "average", "pd", "rpd", "forgetting", "backward_transfer")
-    series = [runs[key] for _, runs in results.runs.groupby(["dataset", "label"]) for key in measured]
-    last = results.sessions[results.sessions["session"] == 2]
+    series = [runs[key] for _, runs in compared.runs.groupby(["dataset", "label"]) for key in measured]
+    last = compared.sessions[compared.sessions["session"] == 2]
     for column in ("accuracy", "base_accuracy", "novel_accuracy", "harmonic", "macro_accuracy", "macro_f1"):
         series += [runs[column] for _, runs in last.groupby(["dataset", "label"])]
     estimates = {estimate_cell(estimate(each)).text for each in series}

@@ -248,6 +248,7 @@ def test_a_click_on_a_header_sorts_by_number_then_back(show: Callable[..., Any])
     assert texts(browser, "tbody th")[0] == "row 0 reference"
 
 
+@pytest.mark.slow
 def test_text_sorts_by_its_words_and_equal_rows_keep_their_order(show: Callable[..., Any]) -> None:
     browser = show(page([table(rows=12)]))
     what, kind, _ = browser.find_elements("css selector", "thead button")
@@ -261,6 +262,7 @@ def test_text_sorts_by_its_words_and_equal_rows_keep_their_order(show: Callable[
     assert texts(browser, "tbody th") == labels[1::2] + labels[::2]
 
 
+@pytest.mark.slow
 def test_switches_sort_by_their_number_and_stand_as_words(show: Callable[..., Any]) -> None:
     rows = [[Cell(name), Cell("yes" if on else "", float(on))] for name, on in (("a", 1), ("b", 0), ("c", 1))]
     browser = show(page([Table("t", "comparison", "T", "C", ["what", "on"], rows, pd.DataFrame())]))
@@ -297,12 +299,14 @@ def test_a_link_opens_the_folded_section_that_it_leads_to(show: Callable[..., An
     assert find(browser, "#table-seconds table").is_displayed()
 
 
+@pytest.mark.slow
 def test_a_phone_does_not_show_extra_columns(show: Callable[..., Any]) -> None:
     browser = show(page([table(extra=("kind",))]), width=390)
     headers = browser.find_elements("css selector", "thead th")
     assert [header.is_displayed() for header in headers] == [True, False, True]
 
 
+@pytest.mark.slow
 def test_a_short_table_has_no_filter(show: Callable[..., Any]) -> None:
     browser = show(page([table(rows=6)]))
     assert texts(browser, ".filter") == []
@@ -346,7 +350,9 @@ def test_it_prints_with_its_figures_and_without_its_controls(
     assert find(browser, "#made code").is_displayed()
 
 
-@pytest.mark.parametrize("width", [375, 768, 1280, 1920])
+@pytest.mark.parametrize(
+    "width", [375, 1280, *(pytest.param(width, marks=pytest.mark.slow) for width in (768, 1920))]
+)
 def test_the_page_is_never_wider_than_the_screen(
     show: Callable[..., Any], tmp_path: Path, width: int
 ) -> None:
@@ -417,6 +423,7 @@ def test_without_scripts_everything_can_still_be_read(show: Callable[..., Any], 
     assert find(browser, ".enlarge").get_attribute("href").endswith("figures/one.svg")
 
 
+@pytest.mark.slow
 def test_many_figures_and_a_long_table_are_quick(show: Callable[..., Any], tmp_path: Path) -> None:
     tables = [table("long", rows=300), *(table(f"table-{number}") for number in range(40))]
     pictures = [picture(tmp_path, f"figure-{number}") for number in range(60)]

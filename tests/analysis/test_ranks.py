@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +7,7 @@ import pytest
 from analysis.designs import rankings
 from analysis.frame import read
 from analysis.ranks import rank_tables
-
-Write = Callable[..., Path]
+from tests.analysis.conftest import Write
 
 LAST = {"hag-meta": 0.5, "proto-gcn": 0.6, "cec": 0.4}  # with rehearsal all
 NONE = {"hag-meta": 0.5, "proto-gcn": 0.3, "cec": 0.4}

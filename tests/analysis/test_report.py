@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from analysis import figures
 from analysis.__main__ import main
-from analysis.findings import findings
-from analysis.frame import read
-from analysis.table import to_markdown
-from analysis.tables import make_tables
-from hagmeta.config import SETTINGS, RunConfig, resolve
-from hagmeta.methods import METHODS
-from hagmeta.protocol import PROTOCOLS
+from tests.analysis.conftest import Write
 
-Write = Callable[..., Path]
 ROOT = Path(__file__).resolve().parents[2]
 CURVE = (0.8, 0.7, 0.6)
 
@@ -53,6 +40,7 @@ def test_a_report_has_its_page_figures_tables_and_data_and_the_next_nothing_of_i
     assert len(frame) == 2 * 6 * 3 and {"dataset", "gpil", "seed", "session", "accuracy"} <= set(frame)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
     link, explorer = 'href="explorer.html"', study / "report" / "explorer.html"
     assert main([str(study), "--explore"]) == 0
@@ -63,6 +51,7 @@ def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
     assert "GPIL adds" not in (study / "report" / "index.html").read_text()
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_report_replaces_no_files_that_are_not_of_a_report(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,66 +122,3 @@ def test_imports_need_neither_torch_nor_ray_nor_other_parts_and_leave_the_backen
     assert not heavy  # where they are, a report does not import them
     assert count > 20 and others == ["hagmeta"]  # where they are not, every module can be imported
     assert backend == "pdf"
-
-
-OLD = ("leaks", "given", "unhashed", "revisions")  # what records of the first versions do not have
-DESIGNS: dict[str, list[dict[str, Any]]] = {
-    "settings decided and given": [
-        *({"k_shot": k, "query_shot": queries} for k in (3, 5) for queries in (None, 4)),
-        *({"n_way": n, "sessions": sessions} for n in (1, 3) for sessions in (2, None)),
-    ],
-    "both protocols": [
-        *({"protocol": protocol, "gpil": on} for protocol in ("strict", "released") for on in (True, False)),
-        {"protocol": "released", "query_shot": 5},
-    ],
-    "around a centre": [
-        {"finetune_steps": 10, **arm}
-        for arm in ({}, {"hidden": 64}, {"dropout": 0.0}, {"finetune_steps": 20})
-    ],
-    "classes and datasets": [
-        {},
-        {"classes": (8, 8, 9)},
-        {"dataset": "amazon-clothing"},
-        {"dataset": "amazon-clothing", "protocol": "released", "learning_rate": 0.01},
-    ],
-    "methods": [{"method": method, "hidden": 16} for method in ("hag-meta", "er-gnn", "gpn", "cec")],
-    "the whole graph": [{}, {"gpil": False}, {"visibility": "whole"}, {"visibility": "whole", "gpil": False}],
-}
-
-
-@pytest.mark.parametrize("design", DESIGNS)
-def test_records_from_before_they_said_what_was_given_make_the_same_report(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, design: str
-) -> None:
-    # As it was then:
-    for protocol in PROTOCOLS.values():
-        monkeypatch.setattr(protocol, "revision", 1)
-    for method in METHODS.values():
-        monkeypatch.setattr(method, "traits", replace(method.traits, revision=1))
-        monkeypatch.setattr(method, "default_pretrain_on", lambda: "base")
-    monkeypatch.setattr(SETTINGS["queries_per_class"], "default", 50)
-    for case in DESIGNS[design]:
-        settings = {"sessions": 2, "queries_per_class": 50, **case}
-        sessions = resolve(RunConfig(**settings)).sessions or 0
-        curves = {seed: [0.8 - (seed + step) / 100 for step in range(sessions + 1)] for seed in range(2)}
-        new = write(curves, **settings)
-    old = tmp_path / "old" / new.name
-    shutil.copytree(new, old)
-    for path in old.glob("runs/*/*.json"):
-        record = json.loads(path.read_text())
-        for younger in record["unhashed"]:  # settings that were not there yet
-            del record["config"][younger]
-        path.write_text(json.dumps({key: value for key, value in record.items() if key not in OLD}))
-    assert _report(old) == _report(new)
-
-
-def _report(folder: Path) -> dict[str, Any]:
-    """All that is told, by name; of figures the words."""
-    results = read([folder])
-    tables = {
-        table.name: (to_markdown(table), table.numbers.to_csv(), table.leaks)
-        for table in make_tables(results)
-    }
-    drawings = {each.name: (each.title, each.caption, each.leaks) for each in figures.draw_all(results)}
-    plt.close("all")
-    return {**tables, **drawings, "findings": findings(results), "labels": list(results.runs["label"])}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,34 +16,39 @@ import scipy.stats
 
 from analysis.figures import curves, published
 from analysis.findings import findings
-from analysis.frame import read
+from analysis.frame import Results, read
 from analysis.labels import transductive_words
 from analysis.published import published_tables
 from analysis.table import Table, escape_latex, save, to_latex, to_markdown
 from analysis.tables import make_tables
+from tests.analysis.conftest import Write
 
-Write = Callable[..., Path]
 FULL = {seed: (0.80, 0.70, last) for seed, last in enumerate([0.60, 0.62, 0.58, 0.61, 0.59, 0.63])}
 WITHOUT = {seed: (0.60, 0.58, last) for seed, last in enumerate([0.55, 0.56, 0.54, 0.57, 0.53, 0.58])}
 
 
-@pytest.fixture
-def study(write: Write) -> Path:
+@pytest.fixture(scope="module")
+def study(write_once: Write) -> Path:
     """Everything on beside GPIL off: six seeds, two sessions."""
-    write(FULL)
-    return write(WITHOUT, gpil=False)
+    write_once(FULL)
+    return write_once(WITHOUT, gpil=False)
 
 
-def tables(folder: Path) -> dict[str, Table]:
-    return {table.name: table for table in make_tables(read([folder]))}
+@pytest.fixture(scope="module")
+def made(study: Path) -> dict[str, Table]:
+    return tables(read([study]))
+
+
+def tables(results: Results) -> dict[str, Table]:
+    return {table.name: table for table in make_tables(results)}
 
 
 def texts(table: Table) -> list[list[str]]:
     return [[cell.text for cell in row] for row in table.rows]
 
 
-def test_accuracy_by_session_to_the_digit(study: Path) -> None:
-    table = tables(study)["sessions-debian-strict-3-way-5-shot"]
+def test_accuracy_by_session_to_the_digit(made: dict[str, Table]) -> None:
+    table = made["sessions-debian-strict-3-way-5-shot"]
     assert table.columns == ["configuration", "seeds", "0", "1", "2", "PD", "RPD"]
     assert texts(table) == [
         ["GPIL + NLA + TLA", "6", "80.0", "70.0", "60.5", "19.5", "24.4"],
@@ -56,7 +59,7 @@ def test_accuracy_by_session_to_the_digit(study: Path) -> None:
 
 def test_first_average_last_and_difference_to_the_digit(write: Write) -> None:
     write(FULL)
-    table = tables(write(WITHOUT, method="gpn"))["summary-debian-strict-3-way-5-shot"]
+    table = tables(read([write(WITHOUT, method="gpn")]))["summary-debian-strict-3-way-5-shot"]
     assert table.columns[2:] == [
         "first",
         "average",
@@ -91,12 +94,12 @@ def test_the_highest_is_bold_with_all_that_it_is_not_ahead_of(write: Write) -> N
     write(shifted(0.0))
     near = {seed: (*curve[:-1], curve[-1] + 0.02 * (-1) ** seed) for seed, curve in shifted(-0.005).items()}
     write(near, method="icarl")
-    table = tables(write(shifted(-0.05), method="gpn"))["summary-debian-strict-3-way-5-shot"]
+    table = tables(read([write(shifted(-0.05), method="gpn")]))["summary-debian-strict-3-way-5-shot"]
     assert {row[0].text: row[4].best for row in table.rows} == {"HAG-Meta": True, "GPN": False, "iCaRL": True}
 
 
-def test_the_numbers_behind_are_written_in_full(study: Path, tmp_path: Path) -> None:
-    table = tables(study)["sessions-debian-strict-3-way-5-shot"]
+def test_the_numbers_behind_are_written_in_full(made: dict[str, Table], tmp_path: Path) -> None:
+    table = made["sessions-debian-strict-3-way-5-shot"]
     (path,) = [path for path in save(table, tmp_path / "tables") if path.suffix == ".csv"]
     rows = list(csv.DictReader(path.open()))
     (last,) = [r for r in rows if r["column"] == "2" and r["configuration"] == "NLA + TLA"]
@@ -104,12 +107,12 @@ def test_the_numbers_behind_are_written_in_full(study: Path, tmp_path: Path) -> 
     expected = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
     assert float(last["mean"]) == pytest.approx(np.mean(values), rel=1e-12)
     assert float(last["low"]) == pytest.approx(expected.low, rel=1e-9)
-    effects = tables(study)["effects-debian-strict-3-way-5-shot"].numbers
+    effects = made["effects-debian-strict-3-way-5-shot"].numbers
     assert effects["p"].tolist() == pytest.approx([2 / 64, 2 / 64])
 
 
-def test_the_effect_of_a_switch(study: Path) -> None:
-    table = tables(study)["effects-debian-strict-3-way-5-shot"]
+def test_the_effect_of_a_switch(made: dict[str, Table]) -> None:
+    table = made["effects-debian-strict-3-way-5-shot"]
     assert texts(table) == [
         ["GPIL", "+20.0 [+20.0, +20.0], p = 0.031", "ahead", "+5.0 [+4.1, +5.9], p = 0.031", "ahead"]
     ]
@@ -139,7 +142,8 @@ def with_controls(write: Write, **settings: Any) -> Path:
 
 def test_gpil_s_worth_is_told_from_the_labels_worth(write: Write) -> None:
     folder = with_controls(write)
-    found = tables(folder)
+    results = read([folder])
+    found = tables(results)
     effects = found["effects-debian-strict-3-way-5-shot"]
     assert texts(effects)[1][:2] == [
         "supervised training minus no training",
@@ -160,7 +164,7 @@ def test_gpil_s_worth_is_told_from_the_labels_worth(write: Write) -> None:
     assert table.columns[:3] == ["training", "NLA", "seeds"]
     levels = ["nothing", "nothing", "supervised", "supervised", "GPIL", "GPIL"]
     assert [row[0] for row in texts(table)] == levels and table.reference == 5
-    assert set(read([folder]).runs["label"]) == {
+    assert set(results.runs["label"]) == {
         *("GPIL + NLA + TLA", "GPIL + TLA", "supervised + NLA + TLA", "supervised + TLA"),
         *("NLA + TLA", "TLA"),
     }
@@ -187,39 +191,26 @@ def test_findings_tell_gpil_s_worth_from_the_labels_worth(write: Write) -> None:
 def test_each_pre_training_has_an_ablation_of_its_own(write: Write) -> None:
     with_controls(write)
     folder = with_controls(write, pretrain_on="known")
-    names = [name for name in tables(folder) if name.startswith(("ablation", "effects"))]
+    results = read([folder])
+    names = [name for name in tables(results) if name.startswith(("ablation", "effects"))]
     place = "debian-strict-3-way-5-shot-pretrain-on"
     assert sorted(names) == sorted(
         f"{kind}-{place}-{on}" for kind in ("ablation", "effects") for on in ("base", "known")
     )
-    told = findings(read([folder]))
+    told = findings(results)
     assert [text.split(":")[0] for text in told[:4]] == [
         f"On debian, strict, 3-way 5-shot; pretrain_on {on}" for on in ("base", "base", "known", "known")
     ]
 
 
-def test_an_older_study_beside_its_new_controls(write: Write) -> None:
-    # Records from before the setting have learnt nothing in between where they had no GPIL.
-    folder = with_controls(write)
-    expected = texts(tables(folder)["effects-debian-strict-3-way-5-shot"])
-    for path in folder.glob("runs/*/*.json"):
-        record = json.loads(path.read_text())
-        if record["config"].get("instead_of_gpil") == "nothing":
-            del record["config"]["instead_of_gpil"], record["births"]["instead_of_gpil"]
-            path.write_text(json.dumps(record))
-    results = read([folder])
-    assert texts(tables(folder)["effects-debian-strict-3-way-5-shot"]) == expected
-    levels = results.runs.groupby("gpil")["instead_of_gpil"].agg(lambda values: set(values.dropna()))
-    assert levels.to_dict() == {True: set(), False: {"nothing", "supervised"}}
-
-
 def test_few_seeds_claim_nothing(write: Write) -> None:
     write({seed: FULL[seed] for seed in range(3)})
     folder = write({seed: WITHOUT[seed] for seed in range(3)}, gpil=False)
-    table = tables(folder)["effects-debian-strict-3-way-5-shot"]
+    results = read([folder])
+    table = tables(results)["effects-debian-strict-3-way-5-shot"]
     assert not any(cell.mark for row in table.rows for cell in row)
     assert texts(table)[0][-1].startswith("too few seeds: needs ")
-    badge, *rest = findings(read([folder]))
+    badge, *rest = findings(results)
     assert badge == "3 seeds: too few to test, at least 6 needed."
     assert rest[0].endswith(". 3 seeds are too few to test these effects.")
 
@@ -245,8 +236,8 @@ def test_the_oracle_is_never_best(write: Write) -> None:
     write(FULL)
     write(WITHOUT, method="proto-gcn")
     better = {seed: tuple(value + 0.1 for value in curve) for seed, curve in FULL.items()}
-    folder = write(better, method="joint", record={"oracle": True})
-    table = tables(folder)["summary-debian-strict-3-way-5-shot"]
+    folder = write(better, method="joint")
+    table = tables(read([folder]))["summary-debian-strict-3-way-5-shot"]
     assert {row[0].text: row[4].best for row in table.rows} == {
         "HAG-Meta": True,
         "Proto-GCN": False,
@@ -259,10 +250,11 @@ def test_smoothed_answers_are_marked_as_transductive(write: Write) -> None:
     write(FULL, smoothing=0.5, hidden=64)
     write(WITHOUT, method="proto-gcn")
     folder = write(WITHOUT, method="gpn", smoothing=0.25)
-    table = next(t for t in tables(folder).values() if t.name.startswith("sessions"))
+    results = read([folder])
+    table = next(t for t in tables(results).values() if t.name.startswith("sessions"))
     assert {row[0].text for row in table.rows} == {"HAG-Meta (smoothed)", "Proto-GCN", "GPN (smoothed)"}
     assert any("have transductive predictions" in note for note in table.notes)
-    (drawing,) = curves.draw(read([folder]))
+    (drawing,) = curves.draw(results)
     assert "have transductive predictions" in drawing.caption
 
 
@@ -270,7 +262,7 @@ def test_reweighted_answers_are_marked_as_transductive(write: Write) -> None:
     write(FULL, prior="equal")
     write(WITHOUT, method="proto-gcn")  # as before there was this setting
     folder = write(WITHOUT, method="gpn", prior="estimated")
-    table = next(t for t in tables(folder).values() if t.name.startswith("sessions"))
+    table = next(t for t in tables(read([folder])).values() if t.name.startswith("sessions"))
     assert {row[0].text for row in table.rows} == {"HAG-Meta", "Proto-GCN", "GPN (re-weighted)"}
     assert any("visible nodes without labels" in note for note in table.notes)
 
@@ -289,17 +281,17 @@ def test_where_each_method_is_there_once_on_a_dataset_it_has_one_name_on_all(wri
     assert "Proto-GCN" not in set(read([folder]).runs["label"])
 
 
-def test_smoothing_that_is_named_is_not_marked_again(write: Write, study: Path) -> None:
-    assert not [note for table in tables(study).values() for note in table.notes if "transductive" in note]
+def test_smoothing_that_is_named_is_not_marked_again(write: Write, made: dict[str, Table]) -> None:
+    assert not [note for table in made.values() for note in table.notes if "transductive" in note]
     folder = write(FULL, study="other")
     write(WITHOUT, study="other", smoothing=0.5)
-    table = tables(folder)["sessions-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["sessions-debian-strict-3-way-5-shot"]
     assert [row[0].text for row in table.rows] == ["smoothing 0", "smoothing 0.5"]
     assert "transductive" in table.notes[-1]
     # Where it is what most have, it is not named but marked.
     write(WITHOUT, study="other", smoothing=0.5, hidden=64)
     write(WITHOUT, study="other", smoothing=0.5, hidden=128)
-    names = {row[0].text for row in tables(folder)["sessions-debian-strict-3-way-5-shot"].rows}
+    names = {row[0].text for row in tables(read([folder]))["sessions-debian-strict-3-way-5-shot"].rows}
     assert names == {"HAG-Meta (smoothed)", "smoothing 0", "hidden 64 (smoothed)", "hidden 128 (smoothed)"}
 
 
@@ -309,27 +301,28 @@ def shifted(by: float) -> dict[int, tuple[float, ...]]:
 
 
 def test_an_oracle_that_is_exceeded_is_no_upper_bound_there(write: Write) -> None:
-    write(shifted(0.0), method="joint", record={"oracle": True})
+    write(shifted(0.0), method="joint")
     write(shifted(0.05), method="hag-meta")  # surely above
     write(shifted(-0.05), method="gpn")  # below
     near = {seed: (0.8, 0.7, curve[-1] + 0.02 * (-1) ** seed) for seed, curve in shifted(0.001).items()}
     folder = write(near, method="frozen")  # above on average, and not surely
-    write(shifted(0.0), method="joint", dataset="cora-full", record={"oracle": True})
+    write(shifted(0.0), method="joint", dataset="cora-full")
     write(shifted(-0.05), method="hag-meta", dataset="cora-full")
-    found = tables(folder)
+    results = read([folder])
+    found = tables(results)
     notes = {name: found[f"sessions-{name}-strict-3-way-5-shot"].notes for name in ("debian", "cora-full")}
     assert notes["debian"][-1] == (
         "Joint (oracle) sees labels that the others never see. It is not an upper bound here. Ahead of it: "
         "HAG-Meta (+5.0 points [+5.0, +5.0])."
     )
     assert notes["cora-full"][-1].endswith("never see. It is an upper bound and is not ranked.")
-    said = [text for text in findings(read([folder])) if "not an upper bound" in text]
+    said = [text for text in findings(results) if "not an upper bound" in text]
     assert len(said) == 1 and said[0].startswith("On debian, strict, 3-way 5-shot: Joint (oracle)")
 
 
 def test_three_seeds_do_not_refute_a_bound(write: Write) -> None:
     few = {seed: shifted(0.0)[seed] for seed in range(3)}
-    write(few, method="joint", record={"oracle": True})
+    write(few, method="joint")
     folder = write({seed: shifted(0.05)[seed] for seed in few}, method="hag-meta")
     assert not [text for text in findings(read([folder])) if "upper bound" in text]
 
@@ -349,14 +342,14 @@ def macro(write: Write, curves: dict[int, tuple[float, ...]], values: list[float
 def test_level_means_have_no_order(write: Write) -> None:
     macro(write, {0: (0.5, 0.5, 0.5)}, [0.5])
     folder = macro(write, {0: (0.5, 0.5, 0.5)}, [0.5], gpil=False)
-    table = tables(folder)["metrics-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["metrics-debian-strict-3-way-5-shot"]
     assert table.notes[0] == "All means are equal, so there is no order to compare."
 
 
 def test_metrics_side_by_side(write: Write) -> None:
     macro(write, FULL, [0.40, 0.42, 0.38])
     folder = macro(write, WITHOUT, [0.50, 0.52, 0.48], gpil=False)
-    table = tables(folder)["metrics-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["metrics-debian-strict-3-way-5-shot"]
     assert table.columns[:5] == ["configuration", "seeds", "accuracy", "macro accuracy", "macro-F1"]
     assert table.columns[5:] == ["base", "novel", "harmonic", "average", "forgetting", "BWT"]
     # t(0.975, 2) = 4.3027; the values deviate by 2: 4.3027 * 2 / sqrt(3) = 4.97.
@@ -371,21 +364,10 @@ def test_metrics_side_by_side(write: Write) -> None:
     )
 
 
-def test_runs_from_before_macro_metrics_have_no_part_in_them(write: Write, study: Path) -> None:
-    assert not any(name.startswith("metrics-") for name in tables(study))
-    before = texts(tables(study)["sessions-debian-strict-3-way-5-shot"])
-    macro(write, FULL, [0.40, 0.42, 0.38])  # three of six, run anew
-    found = tables(study)
-    assert texts(found["sessions-debian-strict-3-way-5-shot"]) == before
-    table = found["metrics-debian-strict-3-way-5-shot"]
-    assert [row[:2] for row in texts(table)] == [["GPIL + NLA + TLA", "3"]]
-    assert table.notes == ["9 runs are left out: their records are older than the macro metrics."]
-
-
 def test_settings_that_cannot_be_compared_stand_apart(write: Write) -> None:
     write(FULL)
     folder = write(WITHOUT, k_shot=3)
-    found = tables(folder)
+    found = tables(read([folder]))
     assert {"sessions-debian-strict-3-way-3-shot", "sessions-debian-strict-3-way-5-shot"} <= set(found)
     settings = found["settings-debian-strict"]
     assert [row[:4] for row in texts(settings)] == [["HAG-Meta", "3", "3", "6"], ["HAG-Meta", "3", "5", "6"]]
@@ -394,7 +376,7 @@ def test_settings_that_cannot_be_compared_stand_apart(write: Write) -> None:
 def test_both_protocols_are_paired_and_the_leak_is_named(write: Write) -> None:
     write(WITHOUT)
     folder = write(FULL, protocol="released")
-    table = tables(folder)["protocols"]
+    table = tables(read([folder]))["protocols"]
     assert texts(table)[1][2:] == ["55.5 ± 2.0", "60.5 ± 2.0", "+5.0 [+4.1, +5.9]", "ahead"]
     assert "trains on the queries" in table.caption
 
@@ -403,7 +385,7 @@ def test_one_setting_at_a_time_is_compared_with_the_default(write: Write) -> Non
     write(FULL)
     write(WITHOUT, hidden=64)
     folder = write(WITHOUT, dropout=0.1)
-    table = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["sensitivity-debian-strict-3-way-5-shot"]
     assert [row[:2] for row in texts(table)] == [
         ["hidden", "32 (reference)"],
         ["hidden", "64"],
@@ -416,7 +398,7 @@ def test_the_number_of_queries_is_a_setting_like_others(write: Write) -> None:
     write(FULL)
     write(WITHOUT, hidden=64)
     folder = write(WITHOUT, query_shot=1)  # before the default if sorted by value
-    table = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
+    table = tables(read([folder]))["sensitivity-debian-strict-3-way-5-shot"]
     assert [row[:2] for row in texts(table)] == [
         *(["query_shot", "1"], ["query_shot", "5 (reference)"]),
         *(["hidden", "32 (reference)"], ["hidden", "64"]),
@@ -428,8 +410,9 @@ def test_switches_are_told_of_one_at_a_time_where_they_make_no_factorial(write: 
     write(WITHOUT, nla=False)
     write(WITHOUT, tla=False)
     write(WITHOUT, tla_weights="uniform")
-    folder = write({seed: (0.8, 0.7, 0.9) for seed in FULL}, nla_weights="oracle", record={"oracle": True})
-    found = tables(folder)["sensitivity-debian-strict-3-way-5-shot"]
+    folder = write({seed: (0.8, 0.7, 0.9) for seed in FULL}, nla_weights="oracle")
+    results = read([folder])
+    found = tables(results)["sensitivity-debian-strict-3-way-5-shot"]
     values = [row[:2] for row in texts(found)]
     assert values == [
         *(["nla_weights", "oracle"], ["nla_weights", "softmax (reference)"]),
@@ -437,11 +420,11 @@ def test_switches_are_told_of_one_at_a_time_where_they_make_no_factorial(write: 
         *(["nla", "false"], ["nla", "true (reference)"]),
         *(["tla", "false"], ["tla", "true (reference)"]),
     ]
-    assert [row[0] for row in texts(tables(folder)["sessions-debian-strict-3-way-5-shot"])] == [
+    assert [row[0] for row in texts(tables(results)["sessions-debian-strict-3-way-5-shot"])] == [
         *("GPIL + NLA + TLA", "GPIL + TLA", "GPIL + NLA", "tla_weights uniform", "nla_weights oracle")
     ]
     # The oracle has the largest change but does not count, because nobody can choose it.
-    (sentence,) = findings(read([folder]))
+    (sentence,) = findings(results)
     assert sentence.endswith("The largest change is -5.0 points [-5.9, -4.1], with tla_weights uniform.")
 
 
@@ -449,18 +432,19 @@ def test_attention_weights_stand_beside_equal_ones(write: Write) -> None:
     weights = {"nla_entropy": [None, 0.9, 0.8], "tla_base_share": [0.3, 0.1, 0.2]}
     write(FULL, record={**weights, "tla_equal_share": [0.25, 0.2, 0.1667]})
     folder = write(WITHOUT, nla=False, tla=False)  # as in records that have none
-    table = tables(folder)["attention-debian-strict-3-way-5-shot"]
+    results = read([folder])
+    table = tables(results)["attention-debian-strict-3-way-5-shot"]
     assert texts(table) == [
         ["NLA's entropy", "equal weights", "", "1.000", "1.000"],
         ["NLA's entropy", "GPIL + NLA + TLA", "", "0.900", "0.800"],
         ["TLA's base share", "equal weights", "0.250", "0.200", "0.167"],
         ["TLA's base share", "GPIL + NLA + TLA", "0.300", "0.100", "0.200"],
     ]
-    assert read([folder]).sessions["nla_entropy"].notna().sum() == 2 * len(FULL)
+    assert results.sessions["nla_entropy"].notna().sum() == 2 * len(FULL)
 
 
-def test_without_attention_weights_there_is_no_such_table(study: Path) -> None:
-    assert not [name for name in tables(study) if name.startswith("attention")]
+def test_without_attention_weights_there_is_no_such_table(made: dict[str, Table]) -> None:
+    assert not [name for name in made if name.startswith("attention")]
 
 
 def test_the_papers_numbers_stand_beside_ours(write: Write) -> None:
@@ -491,8 +475,8 @@ def test_the_papers_curves_are_drawn_beside_ours_and_not_with_them(write: Write)
     assert not list(published.draw(read([write(FULL, study="other")])))
 
 
-def test_markdown_and_latex_keep_every_cell(study: Path) -> None:
-    table = tables(study)["sessions-debian-strict-3-way-5-shot"]
+def test_markdown_and_latex_keep_every_cell(made: dict[str, Table]) -> None:
+    table = made["sessions-debian-strict-3-way-5-shot"]
     table = replace(table, rows=[[replace(cell, best=True) for cell in row] for row in table.rows])
     lines = to_markdown(table).splitlines()
     assert lines[4].startswith("| **GPIL + NLA + TLA** | **6** | **80.0** |")
@@ -504,8 +488,8 @@ def test_markdown_and_latex_keep_every_cell(study: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
-def test_latex_compiles_and_fits_the_columns_of_a_page(study: Path, tmp_path: Path) -> None:
-    bodies = "\n".join(to_latex(table) for table in tables(study).values())
+def test_latex_compiles_and_fits_the_columns_of_a_page(made: dict[str, Table], tmp_path: Path) -> None:
+    bodies = "\n".join(to_latex(table) for table in made.values())
     packages = r"\usepackage{booktabs}\usepackage{graphicx}\extrafloats{100}"
     document = rf"\documentclass[twocolumn]{{article}}{packages}\begin{{document}}{bodies}\end{{document}}"
     (tmp_path / "all.tex").write_text(document)
@@ -525,7 +509,8 @@ def test_rows_of_mixed_versions_are_marked(write: Write) -> None:
     folder = write(
         {2: FULL[2]}, record={"environment": environment | {"peak_gpu_bytes": 0, "peak_memory_bytes": 1}}
     )
-    (panel,) = read([folder]).panels()
+    results = read([folder])
+    (panel,) = results.panels()
     assert panel.mixed == {panel.reference}
-    table = tables(folder)["sessions-debian-strict-3-way-5-shot"]
+    table = tables(results)["sessions-debian-strict-3-way-5-shot"]
     assert table.rows[0][1].mark == "†" and any(note.startswith("†") for note in table.notes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +9,14 @@ import pytest
 
 from analysis.frame import read
 from analysis.labels import transductive_words
-from analysis.published import published_tables
-from analysis.report import notices, write_report
 from analysis.traits import Traits, told_apart
-from hagmeta.common.records import config_hash
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, rewritten
 
 SEEDS = range(6)
 
 
 def curves(last: float) -> dict[int, list[float]]:
     return {seed: [0.8, last + seed / 100] for seed in SEEDS}
-
-
-def rewritten(folder: Path, change: Any) -> Path:
-    """Every record of a study as ``change(record)`` returns it, under the hash of its configuration."""
-    for path in sorted(folder.glob("runs/*/*.json")):
-        record = change(json.loads(path.read_text()))
-        record["config_hash"] = config_hash(record["config"], record["unhashed"], record["revisions"])
-        path.unlink()
-        there = folder / "runs" / record["config_hash"] / path.name
-        there.parent.mkdir(exist_ok=True)
-        there.write_text(json.dumps(record))
-    return folder
 
 
 def plugged(folder: Path, identity: str, **traits: str) -> Path:
@@ -45,55 +29,13 @@ def plugged(folder: Path, identity: str, **traits: str) -> Path:
     return rewritten(folder, change)
 
 
-def without_traits(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key != "traits"}
-
-
 def test_methods_are_ordered_by_role_and_title(write: Write) -> None:
     for method in ("posterior-means", "icarl", "hag-meta", "joint", "cec", "frozen"):
-        folder = write(curves(0.5), method=method, record={"oracle": method == "joint"})
+        folder = write(curves(0.5), method=method)
     (panel,) = read([folder]).panels()
     assert panel.labels == [
         *("HAG-Meta", "CEC", "iCaRL", "Posterior means (transductive)", "Frozen", "Joint (oracle)")
     ]
-
-
-def test_a_report_of_records_without_traits_uses_the_names_in_them_and_says_so(
-    write: Write, tmp_path: Path
-) -> None:
-    for method in ("hag-meta", "cec", "posterior-means"):
-        folder = rewritten(write(curves(0.5), method=method), without_traits)
-    results = read([folder])
-    assert set(results.runs["label"]) == {"hag-meta", "cec", "posterior-means"}
-    (notice,) = (each for each in notices(results) if each.title == "Methods without a description")
-    assert notice.lines[0].startswith("cec, hag-meta, posterior-means: these records are older")
-    assert write_report([folder], tmp_path / "report").exists()
-
-
-def test_the_paper_has_numbers_for_records_without_traits(write: Write) -> None:
-    write(curves(0.5), dataset="amazon-clothing", nla=False)
-    folder = rewritten(write(curves(0.5), dataset="amazon-clothing", method="cec"), without_traits)
-    (table,) = published_tables(read([folder]))
-    assert [row[0].text for row in table.rows] == ["cec", "hag-meta"]
-
-
-def test_records_without_traits_take_those_of_the_same_method(write: Write) -> None:
-    older = rewritten(write(curves(0.5), study="older", method="posterior-means"), without_traits)
-    newer = write(curves(0.5), study="newer", method="posterior-means", hidden=64)
-    results = read([older, newer])
-    assert {traits.title for traits in results.runs["traits"]} == {"Posterior means"}
-    assert not results.untitled
-    assert all("transductive" in label for label in results.runs["label"])
-
-
-def test_records_without_traits_take_those_of_a_launch(write: Write) -> None:
-    folder = rewritten(write(curves(0.5), method="cec"), without_traits)
-    launch = dict.fromkeys(("space", "description", "command", "time"), "x") | {"configs": {}, "seeds": []}
-    launch["traits"] = {"cec": {"title": "CEC", "role": "baseline"}, "gpn": "damaged"}
-    (folder / "launches").mkdir()
-    (folder / "launches" / "1.json").write_text(json.dumps(launch))
-    results = read([folder])
-    assert set(results.runs["label"]) == {"CEC"} and not results.untitled
 
 
 def test_a_plug_in_is_called_by_its_title(write: Write) -> None:

@@ -9,12 +9,12 @@ from rich.console import Console
 
 from hagmeta.config import RunConfig
 from study.display import study_table
+from tests.analysis.conftest import about, figures
 
 
 def record(seed: int, oracle: bool = False, **settings: Any) -> dict[str, Any]:
-    config = RunConfig(**settings)
-    values = {"accuracy": [0.5, 0.25], "pd": 0.25, "rpd": 0.5, "oracle": oracle}
-    return {"config": config.canonical(), "config_hash": config.hash(), "seed": seed, **values}
+    about_it = about(RunConfig(**settings)) | {"traits": {}, "given": []}
+    return {**about_it, **figures([0.5, 0.25]), "seed": seed, "oracle": oracle}
 
 
 def shown(records: list[dict[str, Any]], width: int = 120) -> list[str]:
@@ -99,7 +99,7 @@ def test_a_narrow_terminal_shows_fewer_measures_and_breaks_no_number() -> None:
 
 def test_an_interval_is_shown_from_three_seeds_on() -> None:
     accuracies = [0.1, 0.28, 0.2]
-    records = [record(seed) | {"accuracy": [1.0, last]} for seed, last in enumerate(accuracies)]
+    records = [record(seed) | {"macro_accuracy": [1.0, last]} for seed, last in enumerate(accuracies)]
     assert any(" 2  100.0  19.0  " in line for line in shown(records[:2]))  # not 19.0 ± 114.4
     assert any(" 3  100.0 ± 0.0  19.3 ± 22.4 " in line for line in shown(records))
 

@@ -24,6 +24,7 @@ from study.search.pruning import FIRST_STAGE, is_worse, stages
 from study.search.running import Dealer
 from study.space import Space
 from study.store import Store
+from tests.analysis.conftest import about, figures
 
 SPACE = """
 datasets: [debian]
@@ -213,10 +214,7 @@ def ran(machine: Machine) -> set[RunKey]:
 
 
 def record_of(config: RunConfig, seed: int, validation: dict[str, Any]) -> dict[str, Any]:
-    about = {"config": config.canonical(), "config_hash": config.hash(), "seed": seed}
-    about |= {"unhashed": config.unhashed(), "revisions": config.revisions()}
-    figures = {"accuracy": [0.5], "matrix": [[0.5]], "pd": 0.0, "rpd": 0.0, "seconds": {}}
-    return about | figures | {"validation": validation}
+    return {**about(config), **figures([0.5]), "seed": seed, "validation": validation}
 
 
 def test_failures_hold_nothing_up_and_are_tried_again_by_the_next_launch(
