@@ -27,17 +27,19 @@ def references_command(arguments: Sequence[str]) -> None:
     import matplotlib
 
     from analysis.references import load_references  # pandas takes seconds to import
-    from analysis.report import write_results
+    from analysis.report import check_report_folder, write_results
 
     matplotlib.use("Agg")  # figures go to files, never to a window
     kind = options.references
+    out, force = options.out or Path("results") / f"references-{kind}", options.force or not options.out
+    check_report_folder("the report", out, force=force)  # before seconds of reading
     results = replace(load_references(kind, options.metric), margin=margin)
     page = write_results(
         results.where(where) if where else results,
-        options.out or Path("results") / f"references-{kind}",
+        out,
         command=shlex.join([*prog.split(), *arguments]),
         explore=options.explore,
-        force=options.force or not options.out,
+        force=force,
         study=f"reference results ({kind})",
     )
     Console(highlight=False, soft_wrap=True, markup=False).print(f"report: {page}")

@@ -129,14 +129,14 @@ def test_skewed_differences_are_noticed_and_symmetric_ones_seldom() -> None:
 
     def noticed(skewed: bool) -> float:
         found = []
-        for _ in range(100):
+        for _ in range(60):
             own = random.exponential(size=(10, 6)) - 1 if skewed else random.normal(size=(10, 6))
             values = own * np.linspace(0.2, 2, 6)  # unequal noise: equal skewed parts would cancel
             pairs = {(i, j): pd.Series(values[:, i] - values[:, j]) for i in range(6) for j in range(i)}
             found.append(families({"p": pairs}, {"p": "p"}, "accuracy").asymmetry < 0.05)
         return float(np.mean(found))
 
-    assert noticed(skewed=False) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
+    assert noticed(skewed=False) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
     assert noticed(skewed=True) > 0.25
 
 
@@ -151,7 +151,7 @@ def test_what_is_open_says_what_would_have_been_found_and_how_many_seeds_would_t
     power = np.mean(
         [
             told(random.normal(found.mean, values.std(ddof=1), size=int(found.needed)))[0].verdict == "ahead"
-            for _ in range(200)
+            for _ in range(100)
         ]
     )
     assert 0.7 < power < 0.92
@@ -181,11 +181,11 @@ def test_the_same_numbers_have_the_same_verdict_with_drawn_flips() -> None:
 def test_chance_alone_is_seldom_claimed() -> None:
     random = np.random.default_rng(11)
     false = 0
-    for _ in range(200):
+    for _ in range(100):
         seeds, reference = random.normal(size=(2, 10, 1)) * 0.02
         methods = seeds + 0.01 * random.normal(size=(10, 8))
         false += any(each.significant for each in told(*(methods - seeds - 0.5 * reference).T))
-    assert false / 200 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+    assert false / 100 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
 
 
 def test_a_family_is_read_by_the_beginning_of_its_keys() -> None:

@@ -207,6 +207,9 @@ def test_the_size_of_a_picture_is_read_from_its_file(opening: str, size: tuple[i
 # What a reader meets, in a real browser.
 
 
+SLOW_WIDTHS = [pytest.param(width, marks=pytest.mark.slow) for width in (768, 1280, 1920)]
+
+
 def full_page(folder: Path) -> str:
     long = table("long", rows=60)
     broad = Table(
@@ -271,6 +274,7 @@ def test_switches_sort_by_their_number_and_stand_as_words(show: Callable[..., An
     assert find(browser, "tbody td").value_of_css_property("text-align") == "left"
 
 
+@pytest.mark.slow
 def test_a_header_is_sorted_by_from_the_keyboard(show: Callable[..., Any]) -> None:
     browser = show(page([table()]))
     button = find(browser, "thead th:nth-child(3) button")
@@ -350,9 +354,7 @@ def test_it_prints_with_its_figures_and_without_its_controls(
     assert find(browser, "#made code").is_displayed()
 
 
-@pytest.mark.parametrize(
-    "width", [375, 1280, *(pytest.param(width, marks=pytest.mark.slow) for width in (768, 1920))]
-)
+@pytest.mark.parametrize("width", [375, *SLOW_WIDTHS])
 def test_the_page_is_never_wider_than_the_screen(
     show: Callable[..., Any], tmp_path: Path, width: int
 ) -> None:
@@ -384,7 +386,11 @@ def test_contents_are_folded_on_a_phone_and_open_beside_the_text(
 
 
 @pytest.mark.parametrize(
-    ("scheme", "ground"), [("light", "rgba(255, 255, 255, 1)"), ("dark", "rgba(22, 24, 27, 1)")]
+    ("scheme", "ground"),
+    [
+        pytest.param("light", "rgba(255, 255, 255, 1)", marks=pytest.mark.slow),
+        ("dark", "rgba(22, 24, 27, 1)"),
+    ],
 )
 def test_both_colour_schemes_are_legible(
     show: Callable[..., Any], tmp_path: Path, scheme: str, ground: str

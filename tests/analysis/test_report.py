@@ -53,9 +53,9 @@ def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
 
 @pytest.mark.usefixtures("no_figures")
 def test_report_replaces_no_files_that_are_not_of_a_report(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    paper = tmp_path / "paper"
+    study, paper = write({0: CURVE}), tmp_path / "paper"
     (paper / "figures").mkdir(parents=True)
     (paper / "notes.txt").write_text("mine")
     (paper / "figures" / "mine.pdf").write_text("mine")
