@@ -63,7 +63,6 @@ def _columns(groups: Sequence[Sequence[Record]], chosen: Collection[str]) -> lis
     firsts = [group[0] for group in groups]
     given = [record["given"] for record in firsts]
     configs = [record["config"] for record in firsts]
-    # Older records do not list the settings that were given.
     scopes = scopes_in(firsts)
     keys = differing(configs, scopes, given if len(given) == len(configs) else None)
     keys = [key for key in keys if key not in chosen] or ["dataset"]

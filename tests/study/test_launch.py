@@ -429,9 +429,6 @@ def test_another_graph_under_the_same_name_is_not_done(folder: Path, launch_here
     assert "1 done, 0 to go" in launch_here(folder, "--dry-run")[1]
     npz.save(folder / "graph.npz", graph(2))
     assert "0 done, 1 to go" in launch_here(folder, "--dry-run")[1]
-    # Records from before fingerprints were kept count.
-    store.write(made(0, config=config))
-    assert "1 done, 0 to go" in launch_here(folder, "--dry-run")[1]
 
 
 def test_an_npz_file_needs_no_prefix(folder: Path, launch_here: Launch) -> None:

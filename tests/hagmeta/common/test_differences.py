@@ -10,10 +10,11 @@ import numpy as np
 from hagmeta.common import differences
 from hagmeta.common.differences import sort_key
 from hagmeta.common.scopes import scopes_in
+from hagmeta.config import RunConfig
 
 
 def differing(configs: Sequence[dict[str, Any]], given: list[list[str]] | None = None) -> list[str]:
-    return differences.differing(configs, scopes_in([{}]), given)
+    return differences.differing(configs, scopes_in([{"scopes": RunConfig().scopes()}]), given)
 
 
 def config(**changes: Any) -> dict[str, Any]:
