@@ -141,6 +141,7 @@ def test_every_number_of_the_page_is_in_the_tables(
             assert page == {label: row[title] for label, row in cells(metrics).items()}, title
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_the_references_are_explored_with_the_numbers_of_their_tables(
     show: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -175,7 +175,7 @@ def drawn(module: ModuleType, results: Results) -> list[Drawing]:
         ("grid", {"curves": 3, "settings": 3, "matrix": 3, "tradeoff": 3, "cost": 3}),
         ("protocols", {"curves": 2, "matrix": 2, "tradeoff": 2, "protocol": 1, "cost": 2}),
         ("around", {"curves": 1, "sensitivity": 1, "matrix": 1, "tradeoff": 1, "cost": 1}),
-        ("single", {"curves": 1, "matrix": 1, "tradeoff": 1}),
+        pytest.param("single", {"curves": 1, "matrix": 1, "tradeoff": 1}, marks=pytest.mark.slow),
     ],
 )
 def test_each_module_draws_what_there_is_data_for(

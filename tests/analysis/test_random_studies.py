@@ -10,7 +10,7 @@ from tests.analysis.held import check
 from tests.analysis.random_studies import write_study
 
 COUNT = 20  # `python -m tests.analysis.random_studies 500` checks more
-KINDS = (0, 1, 6, 9, 12)  # together they have sentences of almost every form
+KINDS = (0, 6, 9)  # together they have sentences of most forms
 NUMBERS = [pytest.param(number, marks=() if number in KINDS else pytest.mark.slow) for number in range(COUNT)]
 
 

@@ -347,6 +347,7 @@ def test_a_folder_that_cannot_be_written_is_named(ncm: hagmeta.Result, tmp_path:
         ncm.save(tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_a_comparison_says_what_the_report_says(
     ncm: hagmeta.Result, ridge: hagmeta.Result, tmp_path: Path
 ) -> None:

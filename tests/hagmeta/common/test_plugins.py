@@ -144,6 +144,7 @@ from hagmeta.config import RunConfig
 print(RunConfig(method=sys.argv[1], my_scale=2).hash())"""
 
 
+@pytest.mark.slow
 def test_another_process_finds_staged_plug_ins_by_their_identity(tmp_path: Path) -> None:
     config = RunConfig(method=f"{written(tmp_path / 'mine')}:Mine", my_scale=2)  # type: ignore[call-arg]
     staged = plugins.stage(tmp_path / "staged")

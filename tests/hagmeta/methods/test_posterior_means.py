@@ -160,7 +160,9 @@ def test_the_penalty_is_finite_if_known_means_span_all_directions() -> None:
     assert model.log_likelihood(within.count, model.total).isfinite().all()
 
 
-@pytest.mark.parametrize(("visibility", "in_targets"), [("arriving", True), ("whole", False)])
+@pytest.mark.parametrize(
+    ("visibility", "in_targets"), [("arriving", True), pytest.param("whole", False, marks=pytest.mark.slow)]
+)
 def test_the_limit_changes_predictions_but_not_what_teaches_if_nodes_of_classes_to_come_are_visible(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, visibility: str, in_targets: bool
 ) -> None:
@@ -322,20 +324,16 @@ def usual_answers() -> list[Any]:
 @pytest.mark.parametrize(
     "off",
     [
-        {"unlabelled": 0},
-        {"coupling": 0},
-        {"refitted": False},
-        {"tukey": 1},
-        {"random_features": 0},
-        {"finetune_steps": 0},
-        {"played": False},
-        {"background": False},
+        *({name: 0} for name in ("unlabelled", "coupling")),
+        *({name: False} for name in ("refitted", "played", "background")),
+        *(pytest.param(off, marks=pytest.mark.slow) for off in ({"tukey": 1}, {"random_features": 0})),
+        pytest.param({"finetune_steps": 0}, marks=pytest.mark.slow),
     ],
 )
 def test_every_part_counts(
     tiny_graph: Dataset, tiny: Tiny, usual_answers: list[Any], off: dict[str, float]
 ) -> None:
-    usual = {"method": "posterior-means", "finetune_steps": 6}
+    usual = {"method": "posterior-means", "finetune_steps": 2}
     usual_answers[:] = usual_answers or answers(tiny(**usual), tiny_graph)
     assert answers(tiny(**usual | off), tiny_graph) != usual_answers
 

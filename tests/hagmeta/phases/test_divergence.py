@@ -74,6 +74,7 @@ def test_diverged_seed_fails_and_others_keep_their_records(
 
 
 # Configurations can share a pack, too.
+@pytest.mark.slow
 def test_diverged_configuration_leaves_the_records_of_another(diverging: Tiny, tiny_graph: Dataset) -> None:
     slow = diverging(inner_rate=0.02)
     members = [(diverging(), 0), (slow, 0), (slow, 1)]

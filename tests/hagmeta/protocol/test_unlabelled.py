@@ -23,7 +23,7 @@ from hagmeta.protocol.streams import make_scenario
 
 CPU = torch.device("cpu")
 PROTOCOLS = ("strict", "released")
-METHODS = ("hag-meta", "posterior-means", "sgc-lda", "er-gnn")
+METHODS = ("hag-meta", "sgc-lda", "er-gnn")
 CLASSES = {"classes": (2, 2, 4), "drop_small": True}
 Tiny = Callable[..., RunConfig]
 
@@ -112,7 +112,11 @@ def lived(context: Context) -> tuple[Pack, list[np.ndarray]]:
 
 @pytest.mark.parametrize(
     ("method", "protocol"),
-    [*((method, "strict") for method in METHODS), ("hag-meta", "released")],
+    [
+        *((method, "strict") for method in METHODS),
+        ("hag-meta", "released"),
+        pytest.param("posterior-means", "strict", marks=pytest.mark.slow),
+    ],
 )
 def test_what_stands_in_place_of_their_labels_changes_nothing(
     partly: Dataset, tiny: Tiny, method: str, protocol: str

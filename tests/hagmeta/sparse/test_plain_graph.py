@@ -90,6 +90,7 @@ OPERATIONS: dict[str, tuple[int, Operation]] = {  # with the rows of what they a
     "into": (0, lambda graph, means, seen, x: matmul(graph.edges.into, x)),
     "out of": (0, lambda graph, means, seen, x: matmul(graph.edges.out_of, x)),
 }
+QUICK = ("aggregate at", "training", "means aggregated", "from sources", "into")
 
 
 def values_for(graph: Graph, rows: int) -> Tensor:
@@ -135,7 +136,9 @@ def test_values_and_both_derivatives_are_those_of_the_packed_graph(name: str, de
         assert float((one - other).norm() / other.norm()) < 2e-6
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in OPERATIONS]
+)
 def test_derivatives_are_those_of_finite_differences(name: str) -> None:
     rows, operation = OPERATIONS[name]
     graph = PlainGraph(some_dataset(), CPU)

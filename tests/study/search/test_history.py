@@ -416,9 +416,8 @@ def test_the_first_of_each_random_group_is_the_sample_of_a_search_without_groups
         assert (grouped.draw(number) == without.draw(number)) == (number % 4 == 0)
 
 
-@pytest.mark.parametrize(
-    ("size", "pruner"), [(4, "wilcoxon"), pytest.param(6, "none", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "pruner"), [(4, "wilcoxon"), (6, "none")])
 def test_groups_find_the_same_with_other_workers_and_packs_killed_and_extended(
     tmp_path: Path, searched: Write, size: int, pruner: str
 ) -> None:
