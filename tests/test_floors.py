@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -50,14 +51,19 @@ def module_name(path: Path) -> str:
 FILES = {module_name(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 
 
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text())
+
+
 def imported(module: str) -> Iterator[str]:
     """The modules that a file imports, wherever in it; of ours, the files that they are."""
-    yield from _imports(module, ast.walk(ast.parse(FILES[module].read_text())))
+    yield from _imports(module, ast.walk(tree_of(module)))
 
 
 def imported_at_once(module: str) -> Iterator[str]:
     """Those that are imported when the file is: not inside functions, and not for types alone."""
-    yield from _imports(module, _run_at_once(ast.parse(FILES[module].read_text())))
+    yield from _imports(module, _run_at_once(tree_of(module)))
 
 
 def _run_at_once(tree: ast.AST) -> Iterator[ast.AST]:
@@ -143,7 +149,7 @@ def test_nobody_asks_for_a_protocol_or_a_method_by_name(module: str) -> None:
     if module in ("hagmeta.methods", "hagmeta.protocol"):  # the registries
         return
     names = {*METHODS, *PROTOCOLS}
-    tree = ast.parse(FILES[module].read_text())
+    tree = tree_of(module)
     asked = {
         word.value
         for node in ast.walk(tree)
@@ -157,7 +163,7 @@ def test_nobody_asks_for_a_protocol_or_a_method_by_name(module: str) -> None:
 @pytest.mark.parametrize("module", [m for m in FILES if m.startswith("analysis")])
 def test_analysis_names_no_method(module: str) -> None:
     """Titles, roles and the rest come from records. Docstrings may use the words."""
-    tree = ast.parse(FILES[module].read_text())
+    tree = tree_of(module)
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
