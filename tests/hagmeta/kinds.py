@@ -31,14 +31,18 @@ def each_once(methods: Sequence[str], values: Sequence[str], *, fully: Collectio
 
 
 def kinds_with(
-    values: Iterable[str], *, fully: Collection[str] = ("hag-meta",), methods: Iterable[str] = METHODS
+    values: Iterable[str],
+    *,
+    fully: Collection[str] = ("hag-meta",),
+    methods: Iterable[str] = METHODS,
+    kinds: Collection[str] = KINDS,
 ) -> list[Any]:
     """Return all pairs as parameters of a test.
 
-    One of each kind comes with the first value, and those of `fully` with each value. Other pairs are slow.
+    Methods of `kinds` come with the first value, and those of `fully` with each value. Other pairs are slow.
     """
     first, *others = values
-    quick = {(method, first) for method in KINDS} | {(method, value) for method in fully for value in others}
+    quick = {(method, first) for method in kinds} | {(method, value) for method in fully for value in others}
     return [
         pytest.param(method, value, marks=() if (method, value) in quick else pytest.mark.slow)
         for method in methods

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from hagmeta.packs.randomness import keys, uniform
 from hagmeta.phases.context import Context
 from hagmeta.pipeline import prepare, pretrain, run
 from hagmeta.protocol.scenario import TRAIN
-from tests.hagmeta.kinds import each_once, one_of_each_kind
+from tests.hagmeta.kinds import each_once, kinds_with, one_of_each_kind
 
 CPU = torch.device("cpu")
 SEED, SESSION = 3, 2
@@ -279,15 +279,6 @@ CASES = [
 ]
 
 
-def quick_pairs(methods: list[str], features: Sequence[str]) -> list[Any]:
-    """Return all pairs as parameters of a test; all but those of a few heads with the first are slow."""
-    return [
-        pytest.param(*each.values, feature, marks=each.marks if feature == features[0] else pytest.mark.slow)
-        for each in one_of_each_kind(methods, kinds=FEW)
-        for feature in features
-    ]
-
-
 def test_every_head_has_a_reference() -> None:
     assert list(HEADS) == CLOSED
 
@@ -352,7 +343,7 @@ def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: Dataset,
         assert not features[~visible].any() and features[visible].any(1).all()
 
 
-@pytest.mark.parametrize(("method", "features"), quick_pairs(CLOSED, FEATURES))
+@pytest.mark.parametrize(("method", "features"), kinds_with(FEATURES, kinds=FEW, fully=(), methods=CLOSED))
 def test_any_head_on_any_features_is_the_same_in_any_pack(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, features: str
 ) -> None:
@@ -366,7 +357,7 @@ def test_any_head_on_any_features_is_the_same_in_any_pack(
         return next(record["matrix"] for record in records if record["seed"] == SEED)
 
     alone = of_seed([SEED])
-    assert alone == of_seed([7, SEED, 1])
+    assert alone == of_seed([7, SEED, 1]) == of_seed([0, SEED])
 
 
 def test_nodes_that_count_nothing_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +445,9 @@ def test_few_columns_that_are_not_counts_are_used_as_they_are(tiny_graph: Datase
 # What is kept.
 
 
-@pytest.mark.parametrize(("method", "features"), quick_pairs(ALONE, ["propagated", "encoder"]))
+@pytest.mark.parametrize(
+    ("method", "features"), kinds_with(["propagated", "encoder"], kinds=FEW, fully=(), methods=ALONE)
+)
 def test_what_is_kept_of_classes_is_all_that_labels_told_of_them(
     narrow: Dataset, small: Small, method: str, features: str
 ) -> None:

@@ -84,7 +84,15 @@ def test_methods_differ_in_their_hash_and_hag_meta_keeps_its_own() -> None:
     }
 
 
-@pytest.mark.parametrize(("encoder", "protocol"), [("gcn", "strict"), ("gat", "released")])
+@pytest.mark.parametrize(
+    ("encoder", "protocol"),
+    [
+        ("gcn", "strict"),
+        ("gat", "released"),
+        pytest.param("gcn", "released", marks=pytest.mark.slow),
+        pytest.param("gat", "strict", marks=pytest.mark.slow),
+    ],
+)
 def test_proto_is_hag_meta_with_all_parts_off(
     dataset: Dataset, small: Small, encoder: str, protocol: str
 ) -> None:

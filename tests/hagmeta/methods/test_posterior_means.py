@@ -378,7 +378,15 @@ def test_without_labels_to_read_again_neither_basis_nor_encoder_changes(
     assert config.hash() == resolve(tiny(method="posterior-means", rehearsal="none")).hash()
 
 
-@pytest.mark.parametrize(("rehearsal", "moves"), [("50", True), ("2", False)])
+@pytest.mark.parametrize(
+    ("rehearsal", "moves"),
+    [
+        ("50", True),
+        ("2", False),
+        pytest.param("all", True, marks=pytest.mark.slow),
+        pytest.param("none", False, marks=pytest.mark.slow),
+    ],
+)
 def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     tiny_graph: Dataset, tiny: Tiny, rehearsal: str, moves: bool
 ) -> None:

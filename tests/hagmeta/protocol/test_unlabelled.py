@@ -115,7 +115,7 @@ def lived(context: Context) -> tuple[Pack, list[np.ndarray]]:
     [
         *((method, "strict") for method in METHODS),
         ("hag-meta", "released"),
-        pytest.param("posterior-means", "strict", marks=pytest.mark.slow),
+        *(pytest.param(each, "strict", marks=pytest.mark.slow) for each in ("posterior-means", "joint")),
     ],
 )
 def test_what_stands_in_place_of_their_labels_changes_nothing(

@@ -62,7 +62,7 @@ def hidden(context: Context) -> np.ndarray:
 
 @kinds
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("val_classes", [2])
+@pytest.mark.parametrize("val_classes", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_words_of_nodes_that_are_not_there_at_the_start_change_nothing(
     tiny_graph: Dataset, tiny: Tiny, kind: str, protocol: str, val_classes: int
 ) -> None:
