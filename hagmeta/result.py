@@ -205,7 +205,7 @@ class Result(Tabular):
             except ValueError:  # damaged; the report names the file
                 continue
             same_name = other["config"].get("dataset") == own["config"]["dataset"]
-            if same_name and other.get("data", own["data"]) != own["data"]:
+            if same_name and other["data"] != own["data"]:
                 raise UserError(
                     f"{folder} already has runs of a different graph named {own['config']['dataset']}; save "
                     f"to another folder."

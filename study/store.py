@@ -129,7 +129,7 @@ class Store(StudyFolder):
         return record
 
     def _is_current(self, content: Mapping[str, Any]) -> bool:
-        """Return whether a file is of the current graph. Older files without a fingerprint are."""
+        """Return whether a file is of the current graph. The log of a failure may not say of which it is."""
         graph = self.graphs.get(content["config"].get("dataset", ""))
         return graph is None or content.get("data", graph) == graph
 

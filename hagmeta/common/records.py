@@ -90,7 +90,7 @@ class StudyFolder:
         return self.embeddings / key[0] / f"{key[1]}-{session}.npz"
 
     def predictions_of(self, key: RunKey) -> Path:
-        """Return the file with the predictions of a run. Runs of early versions have none."""
+        """Return the file with the predictions of a run."""
         return self.predictions / key[0] / f"{key[1]}.npz"
 
 
