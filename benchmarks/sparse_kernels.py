@@ -1,22 +1,17 @@
 """Which sparse product is fastest on a CPU: the one that `hagmeta.sparse` uses, compared with others.
 
     python benchmarks/sparse_kernels.py [--threads 1 2]
-    python benchmarks/sparse_kernels.py --episodes [--dataset NAME] [--encoder gcn|gat|sage] [--seeds 1 10]
 
-The first command prints milliseconds of matrix @ dense, the least of several. `half` is the compiled product
-of seeds that see half of the nodes, as in training. `gain` compares the fastest with embedding_bag.
-The second compares episodes of HAG-Meta with compiled products and without. Both take turns in one process.
-It prints the median CPU time and wall time of an episode.
+It prints milliseconds of matrix @ dense, the least of several. `half` is the compiled product of seeds that
+see half of the nodes, as in training. `gain` compares the fastest with embedding_bag.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse
@@ -26,22 +21,12 @@ from torch import Tensor
 
 from hagmeta import datasets
 from hagmeta.common.home import home
-from hagmeta.config import RunConfig
-from hagmeta.datasets.base import Dataset
-from hagmeta.packs import pack
-from hagmeta.packs.capture import Steps
-from hagmeta.packs.pack import no_progress
-from hagmeta.packs.randomness import fold, keys
-from hagmeta.phases.meta_training import Episode, pseudo_episodes
-from hagmeta.pipeline import prepare, pretrain
-from hagmeta.sparse import cpu_kernels, matrices
+from hagmeta.sparse import cpu_kernels
 
 WIDTHS = (16, 32, 64, 320, 640)  # of one seed and of ten: embedding, hidden layer, and twice the latter
 SEED = 32  # columns of a seed, if there are several
 SECONDS = 1.0  # per product
 DATASETS = ("debian", "synthetic-amazon-clothing")
-EPISODES = 20  # of each kind
-CPU = torch.device("cpu")
 
 
 def products(matrix: scipy.sparse.csr_matrix, dense: Tensor) -> dict[str, Callable[[], object]]:
@@ -104,58 +89,12 @@ def compare_products(threads: list[int]) -> None:
                 print(f"{count:7} {width:5}{cells}{gain:8.2f} x {best if gain > 1 else ''}", flush=True)
 
 
-def steps_of(
-    config: RunConfig, dataset: Dataset, seeds: int, compiled: bool
-) -> Iterator[Callable[[], object]]:
-    """Yield training steps without end."""
-    matrices.numba_usable = pack.numba_usable = lambda: compiled  # type: ignore[assignment]
-    context = prepare(config, range(seeds), dataset, CPU)
-    steps = Steps(pretrain(context, None, no_progress), 0.005, 0.0005, context.runtime.capture())
-    key = fold(keys(context.seeds, "benchmark"), 0)
-    episodes: Iterator[Episode] = pseudo_episodes(context, context.knowledge.training())
-    return (partial(episode.learn, steps, key) for episode in episodes)
-
-
-def compare_episodes(config: RunConfig, dataset: Dataset, seeds: int, threads: int) -> None:
-    torch.set_num_threads(threads)
-    kinds = {name: steps_of(config, dataset, seeds, name == "numba") for name in ("torch", "numba")}
-    clocks = {"CPU": time.process_time, "wall": time.perf_counter}
-    times: dict[tuple[str, str], list[float]] = {(kind, clock): [] for kind in kinds for clock in clocks}
-    for number in range(EPISODES + 4):
-        for kind, steps in kinds.items():
-            step = next(steps)
-            start = [now() for now in clocks.values()]
-            step()
-            if number >= 4:
-                for (clock, now), then in zip(clocks.items(), start, strict=True):
-                    times[kind, clock].append(1e3 * (now() - then))
-    for clock in clocks:
-        torch_time, numba_time = (statistics.median(times[kind, clock]) for kind in kinds)
-        print(
-            f"{dataset.name} {config.encoder} {seeds:3} seeds {threads:2} threads  {clock:4} "
-            f"torch {torch_time:8.1f} ms  numba {numba_time:8.1f} ms  {torch_time / numba_time:.2f} times",
-            flush=True,
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--episodes", action="store_true", help="compare whole episodes")
-    parser.add_argument("--dataset", default="debian")
-    parser.add_argument("--encoder", default="gcn")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10])
-    options = parser.parse_args()
-    if not options.episodes:
-        compare_products(options.threads)
-        return
-    dataset = datasets.load(options.dataset, home() / "data")
-    config = RunConfig(dataset=options.dataset, encoder=options.encoder, inputs="raw", pretrain_epochs=0)
-    for threads in options.threads:
-        for seeds in options.seeds:
-            compare_episodes(config, dataset, seeds, threads)
+    compare_products(parser.parse_args().threads)
 
 
 if __name__ == "__main__":

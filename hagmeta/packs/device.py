@@ -16,12 +16,6 @@ def gpu_usable() -> bool:
     return torch.cuda.is_available() and find_spec("triton") is not None
 
 
-@cache
-def numba_usable() -> bool:
-    """Return whether Numba is installed, which compiles the sparse products of a CPU."""
-    return find_spec("numba") is not None
-
-
 def choose_device(name: str) -> torch.device:
     """Return the device ``name``; `auto` means a GPU if there is one."""
     if name == "auto":

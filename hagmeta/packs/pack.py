@@ -12,7 +12,6 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from hagmeta.common.errors import UserError
 from hagmeta.packs.adam import Trained, make_adam
-from hagmeta.packs.device import numba_usable
 
 Made = TypeVar("Made")
 Parameters = dict[str, Tensor]  # by name
@@ -133,7 +132,7 @@ class Pack:
 def _laid_out(stacked: Tensor) -> Tensor:
     """Move the pack axis next to the columns. In memory, compiled products need each seed by itself."""
     moved = stacked.movedim(0, -2)
-    return moved if moved.device.type == "cpu" and numba_usable() else moved.contiguous()
+    return moved if moved.device.type == "cpu" else moved.contiguous()
 
 
 class EarlyStopping:

@@ -347,14 +347,12 @@ class Graph:
             key = None
         if key is not None:
             view, bias = view._replace(scale=view.scale * rate.root), bias * rate.scale
-        if not self.adjacency.fuses:
-            return relu_dropout(self.aggregate(mapped, view), bias, rate, key)
         return hidden_layer(self.adjacency, view.scale, mapped, bias, key, rate.threshold, needed)
 
     @property
     def leaves_out_rows(self) -> bool:
         """Return whether products compute only the rows that are needed."""
-        return self.adjacency.compiled is not None
+        return not self.adjacency.on_gpu
 
     def neighbourhood(self, view: View, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Mark (nodes,) the visible neighbours of some nodes, and in turn their neighbours."""
@@ -368,9 +366,7 @@ class Graph:
 
     def attends_in_one_pass(self, width: int, heads: int) -> bool:
         """Return whether graph attention of this shape can run without memory per edge."""
-        if self.adjacency.on_gpu:
-            return attention_kernels.fits(width, heads)
-        return self.adjacency.fuses
+        return not self.adjacency.on_gpu or attention_kernels.fits(width, heads)
 
     @cached_property
     def edges(self) -> EdgeIndex:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.packs.device import gpu_usable, numba_usable
+from hagmeta.packs.device import gpu_usable
 from hagmeta.sparse.fixed import FixedInputsOnGpu
 
 if TYPE_CHECKING or gpu_usable():
@@ -31,7 +31,7 @@ class _Rows(NamedTuple):
     columns: Tensor  # (entries,)
     values: Tensor | None  # (entries,); None if all are 1
     segments: kernels.Segments | None  # on a GPU
-    compiled: cpu_kernels.Rows | None = None  # on a CPU with Numba
+    compiled: cpu_kernels.Rows | None = None  # on a CPU
 
 
 def _rows_of(matrix: scipy.sparse.csr_matrix, device: torch.device) -> _Rows:
@@ -43,12 +43,7 @@ def _rows_of(matrix: scipy.sparse.csr_matrix, device: torch.device) -> _Rows:
         torch.from_numpy(matrix.data.astype(np.float32)).to(device) if weighted else None,
         kernels.cut(matrix.indptr, device) if device.type == "cuda" else None,
     )
-    return rows._replace(compiled=_compiled(rows)) if compiles(device) else rows
-
-
-def compiles(device: torch.device) -> bool:
-    """Return whether Numba compiles the sparse products of ``device``."""
-    return device.type == "cpu" and numba_usable()
+    return rows._replace(compiled=_compiled(rows)) if device.type == "cpu" else rows
 
 
 def _compiled(rows: _Rows) -> cpu_kernels.Rows:
@@ -84,13 +79,8 @@ class SparseMatrix:
         return self.device.type == "cuda"
 
     @property
-    def fuses(self) -> bool:
-        """Return whether a product can include the other operations of a layer."""
-        return self.on_gpu or self.compiled is not None
-
-    @property
     def compiled(self) -> cpu_kernels.Rows | None:
-        """Return the rows for compiled products, on a CPU with Numba."""
+        """Return the rows for compiled products, on a CPU."""
         return self._rows.compiled
 
     @property
@@ -107,19 +97,10 @@ class SparseMatrix:
         """Multiply: (columns, width) to (rows, width)."""
         if self.on_gpu:
             return _gpu_product(self._rows, dense.unsqueeze(1)).squeeze(1)
-        if self.compiled is not None:
-            from hagmeta.sparse import cpu_kernels
+        from hagmeta.sparse import cpu_kernels
 
-            return cpu_kernels.product(self.compiled, dense.unsqueeze(0)).squeeze(0)
-        # Without Numba, this is three times as fast as `csr @ dense` (benchmarks/sparse_kernels.py).
-        return F.embedding_bag(
-            self._rows.columns,
-            dense,
-            self._rows.offsets,
-            mode="sum",
-            include_last_offset=True,
-            per_sample_weights=self._rows.values,
-        )
+        assert self.compiled is not None
+        return cpu_kernels.product(self.compiled, dense.unsqueeze(0)).squeeze(0)
 
     def row_maximum(self, values: Tensor) -> Tensor:
         """Return the maximum instead of the sum over each row: (columns, width) to (rows, width)."""
@@ -169,49 +150,9 @@ class SymmetricMatrix(SparseMatrix):
         length = offsets[1:] - offsets[:-1]
         return offsets, columns, length.argsort(descending=True, stable=True).int()
 
-    def rows(self, chosen: Tensor, weights: Tensor) -> RowSlice | _RowsOnDevice:
+    def rows(self, chosen: Tensor, weights: Tensor) -> _RowsOnDevice:
         """Return the ``chosen`` rows (pack, rows) of each seed, weighted by column (pack, columns)."""
-        offsets, columns = self._rows.offsets, self._rows.columns
-        if self.on_gpu:
-            return _RowsOnDevice(offsets, columns, weights.contiguous(), chosen)
-        pack, count = chosen.shape
-        chosen = chosen.flatten()
-        start = offsets[chosen].long()
-        length = offsets[chosen + 1].long() - start
-        end = length.cumsum(0)
-        row = torch.repeat_interleave(length)
-        entry = torch.arange(len(row), device=self.device) + (start - end + length)[row]
-        column, seed = columns[entry].long(), row // count
-        shape = (pack * count, self.shape[1] * pack)
-        return RowSlice(row, end - length, column * pack + seed, weights[seed, column], shape)
-
-
-@dataclass(frozen=True)
-class RowSlice:
-    """Some rows of a sparse matrix, chosen in every step. Column c of seed s is c * pack + s."""
-
-    row: Tensor  # (entries,)
-    start: Tensor  # (rows,) first entry of each row
-    column: Tensor  # (entries,)
-    value: Tensor  # (entries,)
-    shape: tuple[int, int]
-
-    @property
-    def transposed(self) -> _RowSliceTransposed:
-        return _RowSliceTransposed(self)
-
-    def product(self, dense: Tensor) -> Tensor:
-        return F.embedding_bag(self.column, dense, self.start, mode="sum", per_sample_weights=self.value)
-
-
-@dataclass(frozen=True)
-class _RowSliceTransposed:
-    transposed: RowSlice
-
-    def product(self, dense: Tensor) -> Tensor:
-        part = self.transposed
-        result = dense.new_zeros(part.shape[1], dense.shape[1])
-        return result.index_add_(0, part.column, dense[part.row] * part.value.unsqueeze(-1))
+        return _RowsOnDevice(self._rows.offsets, self._rows.columns, weights.contiguous(), chosen)
 
 
 @dataclass(frozen=True)
@@ -264,11 +205,10 @@ class SeedwiseMatrix:
         pack = len(matrices)
         rows, columns = matrices[0].shape
         blocks = []
-        self.seed_first = compiles(device)
+        self.seed_first = device.type == "cpu"
         for seed, matrix in enumerate(matrices):
             indices = matrix.indices.astype(np.int64)
-            # Without compiled products, column c of seed s is at c * pack + s, with the pack axis next to the
-            # columns.
+            # On a GPU, column c of seed s is at c * pack + s, with the pack axis next to the columns.
             indices = seed * columns + indices if self.seed_first else indices * pack + seed
             blocks.append(
                 scipy.sparse.csr_matrix((matrix.data, indices, matrix.indptr), shape=(rows, columns * pack))

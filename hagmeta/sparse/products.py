@@ -41,7 +41,7 @@ def matmul(
     if isinstance(matrix, PlainMatrix):
         return matrix.product(dense)
     result: Tensor
-    if isinstance(matrix, SparseMatrix) and matrix.compiled is not None:
+    if isinstance(matrix, SparseMatrix) and not matrix.on_gpu:
         from hagmeta.sparse import cpu_products
 
         return cpu_products.matmul(matrix, dense, needed)
@@ -125,7 +125,7 @@ class _Product(Function):
 
 def aggregate(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
     """Return diag(scale) @ adjacency @ diag(scale) @ hidden. ``scale`` (rows,) is constant."""
-    if adjacency.compiled is not None:
+    if not adjacency.on_gpu:
         from hagmeta.sparse import cpu_products
 
         return cpu_products.aggregate(adjacency, scale, hidden)
@@ -137,7 +137,7 @@ def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows
     """Return ``aggregate`` for some rows (rows,) only."""
     if not len(rows):
         return hidden[:0]
-    if adjacency.compiled is not None:
+    if not adjacency.on_gpu:
         from hagmeta.sparse import cpu_products
 
         return cpu_products.aggregate_at(adjacency, scale, hidden, rows)
@@ -148,13 +148,9 @@ def aggregate_at(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor, rows
 class _Aggregate(Function):
     @staticmethod
     def forward(adjacency: SymmetricMatrix, scale: Tensor, hidden: Tensor) -> Tensor:
-        if adjacency.on_gpu and hidden.dim() == 2:  # one seed without `vmap`
+        if hidden.dim() == 2:  # one seed without `vmap`
             return _Aggregate.forward(adjacency, scale.unsqueeze(1), hidden.unsqueeze(1)).squeeze(1)
-        if adjacency.on_gpu:
-            return adjacency.scaled_product(scale.T, hidden)
-        scale = scale.unsqueeze(-1)
-        scaled = hidden * scale
-        return adjacency.product(scaled.flatten(1)).view_as(scaled).mul_(scale)
+        return adjacency.scaled_product(scale.T, hidden)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -182,11 +178,11 @@ def hidden_layer(
     threshold: Tensor,
     needed: Tensor | None = None,
 ) -> Tensor:
-    """Return dropout(relu(aggregate + bias)) without scaling, on a GPU or with Numba in one pass.
+    """Return dropout(relu(aggregate + bias)) without scaling, in one pass.
 
     Rows where ``needed`` (rows,) is 0 may be left out. They are 0 then.
     """
-    if adjacency.compiled is not None:
+    if not adjacency.on_gpu:
         from hagmeta.sparse import cpu_products
 
         return cpu_products.hidden_layer(adjacency, scale, mapped, bias, key, threshold, needed)
@@ -237,12 +233,12 @@ class _HiddenLayer(Function):
 def attend(
     adjacency: SymmetricMatrix, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
 ) -> Tensor:
-    """Return the attention (nodes, width) over visible neighbours, in one pass on a GPU or with Numba.
+    """Return the attention (nodes, width) over visible neighbours, in one pass.
 
     The score of an edge is the sum of ``source`` and ``target`` (nodes, heads) at its ends. The function can
     be differentiated only once.
     """
-    if adjacency.compiled is not None:
+    if not adjacency.on_gpu:
         from hagmeta.sparse import cpu_products
 
         return cpu_products.attend(adjacency, visible, mapped, source, target)

@@ -1,8 +1,6 @@
-"""Compiled products compared with those of torch, which run where Numba is not installed."""
+"""Compiled products on a CPU compared with the same operations in torch."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,18 +12,14 @@ from torch.func import vmap
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.nn.gcn import GCN
-from hagmeta.packs.device import numba_usable
 from hagmeta.packs.randomness import Rate, keys, relu_dropout
-from hagmeta.sparse import matrices
 from hagmeta.sparse.graph import Graph, View
-from hagmeta.sparse.matrices import SeedwiseMatrix, SparseMatrix, SymmetricMatrix
-from hagmeta.sparse.products import aggregate, aggregate_at, attend, hidden_layer, matmul
+from hagmeta.sparse.matrices import SparseMatrix, SymmetricMatrix
+from hagmeta.sparse.products import aggregate, attend, hidden_layer, matmul
 
-pytestmark = pytest.mark.skipif(not numba_usable(), reason="needs Numba")
 CPU = torch.device("cpu")
 PACK, NODES, HUB = 3, 30, 7
 WIDTH = 13  # neither a whole word of draws nor a whole vector
-ROWS = torch.tensor([[3, HUB, 3], [HUB, 0, 1], [9, 8, 7]])
 
 
 def random_sparse(rows: int, columns: int, seed: int) -> scipy.sparse.csr_matrix:
@@ -50,36 +44,6 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 def scales() -> Tensor:
     """Return one row per seed. Each seed has other invisible nodes."""
     return torch.rand(PACK, NODES, generator=torch.Generator().manual_seed(1)).clamp(min=0.3) - 0.3
-
-
-def operations() -> dict[str, Callable[[Tensor], Tensor]]:
-    """Return products of a pack (pack, nodes, width), with matrices for the products in use."""
-    features, adjacency = (
-        SparseMatrix(random_sparse(12, NODES, 1), CPU),
-        SymmetricMatrix(random_adjacency(), CPU),
-    )
-    seedwise = SeedwiseMatrix([random_sparse(4, NODES, seed) for seed in range(PACK)], CPU)
-    scale = scales()
-    return {
-        "matmul": vmap(lambda x: matmul(features, x)),
-        "transposed": vmap(lambda x: matmul(features.transposed, x[:12])),
-        "seedwise": vmap(lambda x: matmul(seedwise, x)),
-        "aggregate": lambda x: vmap(lambda s, h: aggregate(adjacency, s, h))(scale, x),
-        "aggregate_at": lambda x: vmap(lambda s, h, r: aggregate_at(adjacency, s, h, r))(scale, x, ROWS),
-    }
-
-
-@pytest.mark.parametrize("name", operations())
-def test_values_and_gradients_are_those_without_numba(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for usable in (True, False):
-        monkeypatch.setattr(matrices, "numba_usable", lambda usable=usable: usable)
-        variable = normal(PACK, NODES, WIDTH).requires_grad_()
-        value = operations()[name](variable)
-        (gradient,) = torch.autograd.grad((value**3).sum() / 100, variable)
-        found.append((value, gradient))
-    for compiled, plain in zip(*found, strict=True):
-        torch.testing.assert_close(compiled, plain, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])

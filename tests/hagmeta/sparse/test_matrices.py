@@ -111,7 +111,6 @@ def test_a_matrix_goes_away_with_its_last_use(kind: type[SparseMatrix]) -> None:
 
 
 def test_rows_without_entries_are_zero() -> None:
-    # The kernel is one that looks up words of sentences: an empty sentence must not be skipped.
     matrix = scipy.sparse.csr_matrix(np.array([[0, 0, 0], [0, 2, 0], [0, 0, 0]], dtype=np.float32))
     expected = torch.tensor([[0.0], [10.0], [0.0]])
     assert torch.equal(matmul(SparseMatrix(matrix, CPU), torch.tensor([[3.0], [5.0], [7.0]])), expected)
