@@ -21,7 +21,7 @@ from torch import Tensor
 
 from hagmeta import datasets
 from hagmeta.common.home import home
-from hagmeta.sparse import cpu_kernels
+from hagmeta.sparse.numba_backend import NumbaBackend
 
 WIDTHS = (16, 32, 64, 320, 640)  # of one seed and of ten: embedding, hidden layer, and twice the latter
 SEED = 32  # columns of a seed, if there are several
@@ -35,7 +35,7 @@ def products(matrix: scipy.sparse.csr_matrix, dense: Tensor) -> dict[str, Callab
     values = torch.from_numpy(matrix.data.astype(np.float32))
     weights = values if bool((values != 1).any()) else None
     csr = torch.sparse_csr_tensor(offsets, columns, values, matrix.shape)
-    rows = cpu_kernels.rows_of(offsets, columns, weights)
+    rows = NumbaBackend(matrix)
     seeds = max(1, dense.shape[1] // SEED)
     by_seed = dense.unflatten(1, (seeds, -1)).movedim(1, 0).contiguous()
     seen = [(torch.rand(seeds, size) < 0.5).float() for size in matrix.shape]
@@ -47,8 +47,8 @@ def products(matrix: scipy.sparse.csr_matrix, dense: Tensor) -> dict[str, Callab
         "sparse.mm sum": lambda: torch.sparse.mm(csr, dense, "sum"),
         "csr @ dense": lambda: csr @ dense,
         "scipy": lambda: matrix @ dense.numpy(),
-        "numba": lambda: cpu_kernels.product(rows, by_seed),
-        "numba, half": lambda: cpu_kernels.product(rows, by_seed, left, right),
+        "numba": lambda: rows.product(by_seed),
+        "numba, half": lambda: rows.product(by_seed, left, right),
     }
 
 

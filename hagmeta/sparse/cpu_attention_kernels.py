@@ -1,4 +1,4 @@
-"""Graph attention on a CPU, compiled by Numba, without memory per edge.
+"""The compiled functions of graph attention on a CPU, in Numba, without memory per edge.
 
 The backward pass computes edge weights again from the normaliser of each target. It visits the targets in
 order and adds to their neighbours, so every sum has a fixed order.
@@ -6,46 +6,16 @@ order and adds to their neighbours, so every sum has a fixed order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from torch import Tensor
 
-from hagmeta.sparse.cpu_kernels import Rows, as_array, compiled, for_each_seed
+from hagmeta.sparse.cpu_kernels import compiled
 
 SLOPE = np.float32(0.2)  # of the leaky ReLU
 
 
-def forward(
-    rows: Rows, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the attention output (pack, nodes, width) and the normalisers (pack, nodes, heads).
-
-    The score of an edge is the sum of ``source`` and ``target`` (pack, nodes, heads) at its two ends.
-    """
-    out, normaliser = mapped.new_zeros(mapped.shape), target.new_zeros(target.shape)
-    arrays = [as_array(tensor) for tensor in (visible, mapped, source, target, out, normaliser)]
-    for_each_seed(_attend, rows, arrays)
-    return out, normaliser
-
-
-def backward(
-    rows: Rows, visible: Tensor, known: Sequence[Tensor], grad: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of ``mapped``, ``source`` and ``target``.
-
-    ``known`` are these three and the two results of ``forward``.
-    """
-    mapped, source, target, out, normaliser = known
-    inner = (grad * out).unflatten(-1, (target.shape[-1], -1)).sum(-1)
-    back = [tensor.new_zeros(tensor.shape) for tensor in (mapped, source, target)]
-    given = (visible, mapped, source, target, normaliser, grad, inner, *back)
-    for_each_seed(_attend_backward, rows, [as_array(tensor) for tensor in given])
-    return back[0], back[1], back[2]
-
-
 @compiled
-def _attend(seed, offsets, columns, longest, visible, mapped, source, target, out, normaliser):
+def attend(seed, offsets, columns, longest, visible, mapped, source, target, out, normaliser) -> None:
+    """Write the attention of the nodes of one seed to ``out``, and the logarithms of their sums."""
     nodes, heads = target.shape[1:]
     width = mapped.shape[2] // heads
     found, weights = np.empty(longest, columns.dtype), np.empty(longest, mapped.dtype)
@@ -74,10 +44,11 @@ def _attend(seed, offsets, columns, longest, visible, mapped, source, target, ou
 
 
 @compiled
-def _attend_backward(
+def attend_backward(
     seed, offsets, columns, longest, visible, mapped, source, target, normaliser, grad, inner,
     to_mapped, to_source, to_target,
-):  # fmt: skip
+) -> None:  # fmt: skip
+    """Add the gradients of one seed to ``to_mapped``, ``to_source`` and ``to_target``."""
     nodes, heads = target.shape[1:]
     width = mapped.shape[2] // heads
     found = np.empty(longest, columns.dtype)

@@ -16,9 +16,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from hagmeta.packs.device import gpu_usable
+from hagmeta.sparse.backend import Finish
 
 if TYPE_CHECKING or gpu_usable():
-    from hagmeta.sparse import fixed_kernels, kernels
+    from hagmeta.sparse import fixed_kernels
 
 # A dense multiplication costs this share of a gathered value. With `inputs: svd`, Debian has 6.3 of them for
 # each gathered value. An episode on a CPU then takes 0.94 (32 hidden units) to 1.23 times (128) as long.
@@ -102,7 +103,7 @@ class FixedInputsOnGpu(FixedInputs):
     def spread(
         self,
         weights: Tensor,
-        finish: kernels.Finish | None = None,
+        finish: Finish | None = None,
         chosen: fixed_kernels.Chosen | None = None,
     ) -> Tensor:
         """Multiply, and apply the operations of a hidden layer after it. Other than `chosen` rows stay 0."""

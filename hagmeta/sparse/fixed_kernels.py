@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from hagmeta.sparse.kernels import Finish, random_bytes
+from hagmeta.sparse.backend import Finish
+from hagmeta.sparse.kernels import random_bytes
 
 INNER = 32  # inputs, or rows, that a block multiplies at a time; inputs are padded to a multiple of it
 ROWS = 128  # rows, or inputs, of a block

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from hagmeta.common.settings import setting
 from hagmeta.datasets.base import Dataset
-from hagmeta.packs.device import gpu_usable
 from hagmeta.packs.randomness import Rate, rate_of, relu_dropout
 from hagmeta.sparse.fixed import DENSE_COST, FixedInputs, FixedInputsOnGpu, pays
 from hagmeta.sparse.inputs import (
@@ -45,10 +44,8 @@ from hagmeta.sparse.products import (
     matmul,
     matmul_transposed,
     near,
+    neighbourhood,
 )
-
-if TYPE_CHECKING or gpu_usable():
-    from hagmeta.sparse import attention_kernels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,13 +349,11 @@ class Graph:
     @property
     def leaves_out_rows(self) -> bool:
         """Return whether products compute only the rows that are needed."""
-        return not self.adjacency.on_gpu
+        return self.adjacency.leaves_out_rows
 
     def neighbourhood(self, view: View, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Mark (nodes,) the visible neighbours of some nodes, and in turn their neighbours."""
-        from hagmeta.sparse import cpu_products
-
-        return cpu_products.neighbourhood(self.adjacency, view.scale, nodes)
+        return neighbourhood(self.adjacency, view.scale, nodes)
 
     def class_means(self, members: list[scipy.sparse.csr_matrix], visible: np.ndarray) -> ClassMeans:
         """Return class means. ``members`` has one matrix (classes, nodes) of weights per seed."""
@@ -366,7 +361,7 @@ class Graph:
 
     def attends_in_one_pass(self, width: int, heads: int) -> bool:
         """Return whether graph attention of this shape can run without memory per edge."""
-        return not self.adjacency.on_gpu or attention_kernels.fits(width, heads)
+        return self.adjacency.rows.attends(width, heads)
 
     @cached_property
     def edges(self) -> EdgeIndex:
@@ -463,13 +458,14 @@ class ClassMeans:
 
     def _aggregated_transposed(self) -> Tensor:
         """Return (nodes, pack, classes), computed on the device, which is much faster on large graphs."""
-        return self._graph.adjacency.scaled_product(self._graph.view(self._visible).scale, self._averages())
+        scale = self._graph.view(self._visible).scale
+        return self._graph.adjacency.rows.product(self._averages(), scale, scale)
 
     def _neighbouring_transposed(self) -> Tensor:
         """Return (nodes, pack, classes), computed on the device."""
         view = self._graph.view(self._visible)
         weighed = self._averages() * neighbour_shares(view.scale).T.unsqueeze(-1)
-        return self._graph.adjacency.scaled_product(view.visible, weighed) - weighed
+        return self._graph.adjacency.rows.product(weighed, view.visible, view.visible) - weighed
 
     def _averages(self) -> Tensor:
         """Return the averaging weights as (nodes, pack, classes) on the device."""

@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from hagmeta.packs import randomness
+from hagmeta.sparse.backend import Finish
 
 LONGEST_SEGMENT = 512  # entries
 WIDEST_SLAB = 64  # columns, of as many seeds as they hold
@@ -65,14 +66,6 @@ def cut(offsets: np.ndarray, device: torch.device) -> Segments:
         int(in_parts.sum()),
         2 if mean > LONG_ROW else 1,
     )
-
-
-class Finish(NamedTuple):
-    """The operations of a hidden layer after the sum: bias, ReLU and dropout."""
-
-    bias: Tensor  # (pack, width)
-    key: Tensor | None  # (pack,)
-    threshold: Tensor  # (pack,) bytes; values with smaller random bytes are dropped
 
 
 def product(

@@ -96,9 +96,9 @@ def test_few_nodes_get_the_same_embeddings_and_gradients_to_the_bit() -> None:
 
 
 def test_no_bit_of_a_product_depends_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hagmeta.sparse import cpu_kernels
+    from hagmeta.sparse import numba_backend
 
-    monkeypatch.setattr(cpu_kernels, "LEAST_SHARE", 1)
+    monkeypatch.setattr(numba_backend, "LEAST_SHARE", 1)
     adjacency, scale = SymmetricMatrix(random_adjacency(), CPU), scales()
     tensors = [normal(PACK, NODES, size) for size in (12, 4, 4)]
     found, before = [], torch.get_num_threads()
