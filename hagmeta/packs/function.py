@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 
 class Function(torch.autograd.Function):
@@ -43,17 +42,8 @@ class SeedBatched(Function):
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], shared: Any, *arguments: Any) -> tuple[Any, Any]:
         """Move the axis of seeds of each argument. A tensor without one is the same for all seeds."""
-        moved = []
-        for argument, rank, axis in zip(arguments, cls.ranks, in_dims[1:], strict=True):
-            if isinstance(argument, Tensor) and rank is not None:
-                if axis is None:
-                    argument, axis = argument.expand(info.batch_size, *argument.shape), 0
-                argument = argument.movedim(axis, _seed_axis(shared, rank))
-            moved.append(argument)
-        result = cls.apply(shared, *moved)
-        if isinstance(result, tuple):
-            return result, tuple(_seed_axis(shared, each.dim() - 1) for each in result)
-        return result, _seed_axis(shared, result.dim() - 1)
+        result = cls.apply(shared, *_packed(shared, cls.ranks, arguments, in_dims[1:], info.batch_size))
+        return result, _axes(shared, result)
 
 
 def also_alone(*ranks: int | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -62,27 +52,44 @@ def also_alone(*ranks: int | None) -> Callable[[Callable[..., Any]], Callable[..
     Args:
         *ranks: The dimensions for one seed of each argument after the first, see ``SeedBatched``.
     """
-    place = next(place for place, rank in enumerate(ranks) if rank is not None)
+    place, rank = next((place, rank) for place, rank in enumerate(ranks) if rank is not None)
+    nowhere = (None,) * len(ranks)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def computed(shared: Any, *arguments: Any) -> Any:
-            if arguments[place].dim() > ranks[place]:
+            if arguments[place].dim() > rank:
                 return function(shared, *arguments)
-            packed = [
-                argument.unsqueeze(_seed_axis(shared, rank))
-                if isinstance(argument, Tensor) and rank is not None
-                else argument
-                for argument, rank in zip(arguments, ranks, strict=True)
-            ]
-            result = function(shared, *packed)
+            result = function(shared, *_packed(shared, ranks, arguments, nowhere, 1))
+            axes = _axes(shared, result)
             if isinstance(result, tuple):
-                return tuple(each.squeeze(_seed_axis(shared, each.dim() - 1)) for each in result)
-            return result.squeeze(_seed_axis(shared, result.dim() - 1))
+                return tuple(each.squeeze(axis) for each, axis in zip(result, axes, strict=True))
+            return result.squeeze(axes)
 
         return computed
 
     return decorate
+
+
+def _packed(
+    shared: Any, ranks: Sequence[int | None], arguments: Sequence[Any], axes: Sequence[Any], size: int
+) -> list[Any]:
+    """Return the arguments of a pack of ``size`` seeds. ``axes`` are those of seeds, or None."""
+    packed = []
+    for argument, rank, axis in zip(arguments, ranks, axes, strict=True):
+        if argument is not None and rank is not None:
+            if axis is None:
+                argument, axis = argument.expand(size, *argument.shape), 0
+            argument = argument.movedim(axis, _seed_axis(shared, rank))
+        packed.append(argument)
+    return packed
+
+
+def _axes(shared: Any, result: Any) -> Any:
+    """Return the axis of seeds of a result, or of each of a tuple."""
+    if isinstance(result, tuple):
+        return tuple(_seed_axis(shared, each.dim() - 1) for each in result)
+    return _seed_axis(shared, result.dim() - 1)
 
 
 def _seed_axis(shared: Any, rank: int) -> int:

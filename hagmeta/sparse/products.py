@@ -196,6 +196,8 @@ def hidden_layer(
 
     Rows where ``needed`` (rows,) is 0 may be left out. They are 0 then.
     """
+    if not adjacency.leaves_out_rows:
+        needed = None
     left = scale if needed is None else scale * needed
     tensors = left, scale, mapped, bias, key, threshold
     result: Tensor = _HiddenLayer.apply(adjacency, *tensors, needed is None)
