@@ -183,8 +183,8 @@ def check_packs(
         members = [(other, SEED), (config, SEED)]
         _, record = run_members(members, dataset=dataset, device=CPU)
         why = (
-            f"when another member of its pack has other values of {', '.join(changed)}; store each number "
-            "with hagmeta.packs.values.hold, or take it out of `differs`"
+            f"when another member of its pack has other values of {', '.join(changed)}; read each as an "
+            "attribute of the method, not from its settings, or take it out of `differs`"
         )
         _report(method, _unequal(alone, _timeless(record), PACKED), why)
 

@@ -15,7 +15,7 @@ from hagmeta.methods.meta_gnn import MetaGnn, MetaGnnSettings
 from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.gcn import GCN
 from hagmeta.packs.sums import sum_rows
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import Graph, View
 
 LEAST = 1e-6  # lengths below it count as this length in a cosine
@@ -102,7 +102,6 @@ class AmmGnn(MetaGnn):
         self.matcher = nn.Linear(1, 2)  # to alpha and beta
         for parameter in self.matcher.parameters():
             nn.init.zeros_(parameter)
-        hold(self, matching=settings.matching, agreement=settings.agreement)
 
     @classmethod
     def new_encoder(cls, settings: MetaGnnSettings, sizes: Sizes) -> Encoder:

@@ -23,6 +23,7 @@ from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import Parameters, Step
 from hagmeta.packs.randomness import seeded
+from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 
 # Settings of all methods that may differ within a pack. A method declares them in `differs`.
@@ -145,8 +146,8 @@ class Method(nn.Module, ABC):
         "ridge": 0.1,
         "random_features": 0,
     }
-    # Settings that may differ within a pack: numbers that steps read as `packs.values.hold` stores them. They
-    # are not inherited, because a subclass may read a setting in another way.
+    # Settings that may differ within a pack. Steps read those of the method as attributes,
+    # such as `self.tukey`. The list is not inherited: a subclass may read a setting in another way.
     differs: ClassVar[tuple[str, ...]] = ()
     traits: ClassVar[MethodTraits] = MethodTraits(title="Method")
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
@@ -183,6 +184,9 @@ class Method(nn.Module, ABC):
 
     def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__()
+        declared = {name for base in type(self).__mro__ for name in vars(base).get("differs", ())}
+        own = {name: getattr(settings, name) for name in sorted(declared.difference(COMMON))}
+        hold(self, **{name: value for name, value in own.items() if isinstance(value, float)})  # no words
         encoder = seeded(seed, "init/encoder", lambda: self.new_encoder(settings, sizes))
         if encoder is not None:
             self.encoder = encoder.requires_grad_(not self.freezes_encoder)

@@ -13,12 +13,20 @@ from torch import Tensor, nn
 
 from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.methods.base import (
+    COMMON,
+    MetaTraining,
+    Method,
+    MethodSettings,
+    SessionLearning,
+    Shared,
+    Sizes,
+    Task,
+)
 from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.statistics import CHUNK, LabelledRows
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.packs.randomness import seeded
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 SPECTRUM = 64  # number of graph eigenvectors
@@ -109,6 +117,7 @@ class OnFeatures(Method):
     Under `released` predictions are made in the same way, without a step on the queries.
     """
 
+    differs: ClassVar = (*COMMON, "tukey")
     defaults: ClassVar = {"hidden": 64, "embedding": 64, "classifier": "cosine"}
     traits: ClassVar = MethodTraits(title="OnFeatures", closed_form=True)
     meta_training = MetaTraining.NONE
@@ -122,7 +131,6 @@ class OnFeatures(Method):
         self.refitted = self.refits_words(settings)
         self.width = self.narrow_columns(settings, sizes.narrow) + SPECTRUM * self.refitted
         self.width += settings.embedding if self.has_encoder(settings) else 0
-        hold(self, tukey=settings.tukey)
         self.power = settings.tukey if settings.tukey in (0.5, 1) else None  # None: `tukey`
         self.random_features = min(settings.random_features, sizes.nodes // NODES_PER_RANDOM_FEATURE)
         if self.random_features:

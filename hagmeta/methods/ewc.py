@@ -13,7 +13,7 @@ from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.growing import GrowingClassifier, loss_among_new
 from hagmeta.packs.pack import Parameters
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import View
 
 
@@ -73,7 +73,6 @@ class Ewc(GrowingClassifier):
 
     def __init__(self, settings: EwcSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        hold(self, consolidation=settings.consolidation)
         learning: Parameters = dict(self.named_parameters())
         self.importance, self.anchor = _zeros(learning), _zeros(learning)
 

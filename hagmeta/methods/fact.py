@@ -26,7 +26,7 @@ from hagmeta.nn.head import cosine_logits
 from hagmeta.nn.prototypes import after_known, means_of_new, support_and_queries
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import fold, part, seeded
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import View
 
 LEAST = 1e-30  # minimum probability, so that its logarithm is finite
@@ -114,7 +114,6 @@ class Fact(Method):
         self.virtual = seeded(
             seed, "init/fact", lambda: nn.Parameter(nn.init.orthogonal_(virtual), requires_grad=False)
         )
-        hold(self, virtual_weight=settings.virtual_weight, virtual_share=settings.virtual_share)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
         embedding: Embedding = self.encoder(shared.graph, view, key)

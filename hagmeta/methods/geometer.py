@@ -18,7 +18,7 @@ from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.nn.prototype_attention import PrototypeAttention
 from hagmeta.nn.prototypes import distance_logits, support_and_queries, weighted_prototypes
 from hagmeta.packs.randomness import seeded
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import View
 
 PROXIMITY = 1.5  # weight of the cross-entropy in sessions
@@ -98,13 +98,6 @@ class Geometer(Method):
     def __init__(self, settings: GeometerSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.attention = seeded(seed, "init/geometer", lambda: PrototypeAttention(settings.embedding))
-        hold(
-            self,
-            base_uniformity=settings.base_uniformity,
-            uniformity=settings.uniformity,
-            separability=settings.separability,
-            teacher=settings.teacher,
-        )
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Embedding, Tensor]:
         """Return the embedding, and the degree of every node."""

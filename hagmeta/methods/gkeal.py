@@ -16,7 +16,6 @@ from hagmeta.methods.kernels import KernelSettings, OnKernel
 from hagmeta.methods.sgc import RidgeSettings
 from hagmeta.nn.statistics import LabelledRows, ridged, solve
 from hagmeta.packs.randomness import keys, uniform_at
-from hagmeta.packs.values import hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +66,8 @@ class Gkeal(OnKernel):
 
     def __init__(self, settings: GkealSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        hold(self, ridge=settings.ridge)
         self.centres = min(settings.centres, sizes.nodes)
-        hold(self, key=int(keys([seed], "init/gkeal")), dtype=torch.int64)
+        self.register_buffer("key", torch.tensor(int(keys([seed], "init/gkeal"))), persistent=False)
 
     def fit(self, known: LabelledRows) -> tuple[Tensor, ...]:
         """Return the centres (centres, width), their weights (centres,), and the kernel's deviation.

@@ -13,7 +13,6 @@ from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings, moments, random_directions
 from hagmeta.nn.statistics import LabelledRows
-from hagmeta.packs.values import hold
 
 ROUNDING = 1e-12  # share of the largest eigenvalue below which an eigenvalue is 0 but for rounding
 
@@ -59,7 +58,6 @@ class LoRanPac(ClosedForm):
 
     def __init__(self, settings: LoRanPacSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        hold(self, truncation=settings.truncation)
         self.projection = random_directions(seed, "loranpac", self.width, settings.lift)
 
     def transformed(self, rows: Tensor) -> Tensor:

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from hagmeta.common.settings import MOST_NODES, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Task
 from hagmeta.nn.encoder import Embedding
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 MOST = 64  # nodes per class that are clustered
@@ -83,10 +82,6 @@ class Lpmc(Method):
 
     cluster_distance: Tensor
     cluster_nodes: Tensor
-
-    def __init__(self, settings: LpmcSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, cluster_distance=settings.cluster_distance, cluster_nodes=settings.cluster_nodes)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
         embedding: Embedding = self.encoder(shared.graph, view, key)

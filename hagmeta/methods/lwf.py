@@ -14,7 +14,7 @@ from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.distillation import DistillationSettings, divergence
 from hagmeta.methods.growing import GrowingClassifier, loss_among_new
 from hagmeta.nn.encoder import Embedding
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import View
 
 
@@ -71,7 +71,6 @@ class Lwf(GrowingClassifier):
     def __init__(self, settings: LwfSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.distils_on_visible = settings.distil_on == "visible"
-        hold(self, distillation=settings.distillation, temperature=settings.temperature)
 
     @classmethod
     def traits_of(cls, settings: LwfSettings) -> MethodTraits:

@@ -20,7 +20,6 @@ from hagmeta.nn.losses import balanced_weights
 from hagmeta.nn.prototypes import mean_prototypes, means_of_new
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import Rate, dropout, seeded
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 MLP_WIDTH = 64  # as published
@@ -105,7 +104,6 @@ class MeCoin(FrozenEncoder):
         self.hidden = seeded(seed, "init/mecoin-mlp", lambda: nn.Linear(width, MLP_WIDTH))
         self.head = LinearHead(classes, MLP_WIDTH)
         self.dropout = Rate(settings.dropout)
-        hold(self, value_start=settings.value_start, interaction=settings.interaction)
 
     @classmethod
     def own_steps(cls, settings: Any) -> dict[str, OwnSteps]:

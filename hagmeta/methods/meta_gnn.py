@@ -27,7 +27,6 @@ from hagmeta.nn.encoders import make_encoder
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import part
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 
@@ -77,12 +76,11 @@ class MetaGnn(Method):
     )
     meta_training = MetaTraining.FEW_SHOT
     session_learning = SessionLearning.NONE
-    rate: Tensor
+    inner_rate: Tensor
 
     def __init__(self, settings: MetaGnnSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.steps, self.first_order = settings.inner_steps, settings.first_order
-        hold(self, rate=settings.inner_rate)
 
     @classmethod
     def new_encoder(cls, settings: MetaGnnSettings, sizes: Sizes) -> Encoder:
@@ -129,7 +127,7 @@ class MetaGnn(Method):
         for step in range(self.steps if len(task.support) else 0):
             with torch.set_grad_enabled(torch.is_grad_enabled() and not self.first_order):
                 slope = grad(support_loss)(parameters, part(key, step))
-            parameters = {name: value - slope[name] * self.rate for name, value in parameters.items()}
+            parameters = {name: value - slope[name] * self.inner_rate for name, value in parameters.items()}
         return self._logits(parameters, shared, view, task.query, part(key, self.steps))
 
     def _logits(

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from hagmeta.common.settings import HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Shared, Sizes
+from hagmeta.methods.base import COMMON, Shared
 from hagmeta.methods.closed_form import ClosedFormSettings
 from hagmeta.methods.with_unlabelled import Known, WithUnlabelled, squared_distances
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 ROUNDS = 20  # updates of the class means
@@ -77,11 +76,7 @@ class PtMap(WithUnlabelled):
         closed_form=True,
     )
     transport: Tensor
-    moved: Tensor
-
-    def __init__(self, settings: PtMapSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, transport=settings.transport, moved=settings.mean_share)
+    mean_share: Tensor
 
     def answer_all(self, shared: Shared, view: View, points: Tensor, known: Known) -> Tensor:
         means, counts = known.means, known.counts.unsqueeze(-1)
@@ -91,7 +86,7 @@ class PtMap(WithUnlabelled):
         for _ in range(ROUNDS):
             shares = known.free * (near + factors.log()).softmax(-1)
             found = (told + shares.mT @ points) / (counts + shares.sum(0).unsqueeze(-1))
-            means = means + self.moved * (found - means)
+            means = means + self.mean_share * (found - means)
             near = -self.transport * squared_distances(points, means)
             factors = class_factors(near, known.free, factors)
         return near + factors.log()

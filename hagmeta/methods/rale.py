@@ -17,7 +17,6 @@ from hagmeta.nn.locations import Located, class_walks
 from hagmeta.nn.prototypes import distance_logits, mean_prototypes
 from hagmeta.nn.walks import backward_factors, one_hot, pagerank, walks_to
 from hagmeta.packs.randomness import keys, seeded, uniform
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 HUB_SHARE = 0.05  # hubs are among this share of the visible nodes, those with the highest PageRank
@@ -97,7 +96,7 @@ class Rale(Method):
         self.located = seeded(
             seed, "init/locations", lambda: Located(2 * settings.walk_length, settings.embedding)
         )
-        hold(self, key=int(keys([seed], "references")), dtype=torch.int64)
+        self.register_buffer("key", torch.tensor(int(keys([seed], "references"))), persistent=False)
 
     @torch.no_grad()
     def fixed_features(self, graph: Graph, view: View) -> Tensor:

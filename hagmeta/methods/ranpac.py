@@ -13,7 +13,6 @@ from hagmeta.methods.base import COMMON, Sizes
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings, random_directions
 from hagmeta.methods.sgc import RidgeSettings
 from hagmeta.nn.statistics import ridged, solve
-from hagmeta.packs.values import hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,6 @@ class RanPac(ClosedForm):
 
     def __init__(self, settings: RanPacSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        hold(self, ridge=settings.ridge)
         self.projection = random_directions(seed, "ranpac", self.width, settings.projection)
 
     def transformed(self, rows: Tensor) -> Tensor:

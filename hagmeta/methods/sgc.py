@@ -16,10 +16,9 @@ from torch import Tensor
 
 from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Shared, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings
 from hagmeta.nn.statistics import ridged, shrunk, solve
-from hagmeta.packs.values import hold
 
 SGC = (
     "Felix Wu, Tianyi Zhang, Amauri Souza Jr., Christopher Fifty, Tao Yu and Kilian Weinberger. Simplifying"
@@ -97,10 +96,6 @@ class SgcRidge(ClosedForm):
 
     ridge: Tensor
 
-    def __init__(self, settings: RidgeSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, ridge=settings.ridge)
-
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
         means, scatter = statistics
         classes, centre = len(means), means.mean(0)
@@ -126,11 +121,6 @@ class SgcLda(ClosedForm):
     )
     defaults: ClassVar = {"shrinkage": 0.1}
     shrinkage: Tensor
-
-    def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        assert settings.shrinkage is not None
-        hold(self, shrinkage=settings.shrinkage)
 
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
         return discriminants(*statistics, self.shrinkage, query)

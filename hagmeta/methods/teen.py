@@ -11,12 +11,11 @@ from torch import Tensor
 
 from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLearning, Shared, Task
 from hagmeta.methods.frozen_encoder import FrozenEncoder
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import cosine_logits
 from hagmeta.nn.prototypes import calibrated, support_and_queries
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 
@@ -73,12 +72,7 @@ class Teen(FrozenEncoder):
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
     calibration: Tensor
-    scale: Tensor
-
-    def __init__(self, settings: TeenSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        assert settings.calibration is not None
-        hold(self, calibration=settings.calibration, scale=settings.calibration_scale)
+    calibration_scale: Tensor
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         support, query = support_and_queries(encoded, task.support, task.query)
@@ -104,4 +98,4 @@ class Teen(FrozenEncoder):
         """
         means = support.mean(-2)
         base, later = task.class_statistics or (embedding.means(shared.class_means)[task.averaged], means[:0])
-        return base, torch.cat([later, calibrated(means, base, self.calibration, self.scale)])
+        return base, torch.cat([later, calibrated(means, base, self.calibration, self.calibration_scale)])

@@ -18,12 +18,10 @@ from hagmeta.methods.base import (
     MethodSettings,
     SessionLearning,
     Shared,
-    Sizes,
     Task,
 )
 from hagmeta.nn.logistic import Chunk, chunk, logistic_regression
 from hagmeta.nn.statistics import CHUNK, LabelledRows
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 LEAST = 1e-12  # minimum range of a column
@@ -91,11 +89,7 @@ class Tlp(Method):
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
     freezes_encoder = True
-    penalty: Tensor
-
-    def __init__(self, settings: TlpSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, penalty=settings.probe_penalty)
+    probe_penalty: Tensor
 
     def fixed_features(self, graph: Graph, view: View) -> Tensor:
         """Return the output of the frozen encoder (nodes, width)."""
@@ -112,7 +106,7 @@ class Tlp(Method):
         groups = self._known(shared, encoded.scaled(encoded.features), task)
         counts = torch.cat([*task.class_statistics[1:], *(group.counts() for group in groups)])
         chunks = self._chunks(groups, encoded, task)
-        weights = logistic_regression(chunks, self.penalty * len(task.classes) / counts.sum())
+        weights = logistic_regression(chunks, self.probe_penalty * len(task.classes) / counts.sum())
         query = encoded.scaled(encoded.features[task.query])
         return query @ weights[:-1] + weights[-1]
 
