@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.meta_gnn import MetaGnn, MetaGnnSettings
@@ -28,16 +29,14 @@ class AmmGnnSettings(MetaGnnSettings):
     matching: float = setting(
         0.01,
         "multiply the scales and shifts of the inputs by this factor",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
     agreement: float = setting(
         0.01,
         "weight in the loss of how well two halves of the supports agree on scales and shifts",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 

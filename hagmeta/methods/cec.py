@@ -8,7 +8,8 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.frozen_encoder import FrozenEncoder
@@ -26,9 +27,8 @@ class CecSettings(MethodSettings):
     cosine_scale: float = setting(
         16.0,
         "multiply the classifier's cosines by this factor",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 

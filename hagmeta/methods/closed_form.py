@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hagmeta.common.domains import Choice, Number, Whole
 from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import (
@@ -46,11 +47,14 @@ class ClosedFormSettings(MethodSettings):
         "both",
         "inputs of the head: input features propagated over the graph (propagated), the output of the"
         " pre-trained encoder (encoder), or both",
+        Choice(("propagated", "encoder", "both")),
         scope="method",
-        choices=("propagated", "encoder", "both"),
     )
     hops: int = setting(
-        3, "use propagated features of hops 0 to HOPS", scope="method", at_least=0, at_most=16
+        3,
+        "use propagated features of hops 0 to HOPS",
+        Whole(at_least=0, at_most=16),
+        scope="method",
     )
     refitted: bool = setting(
         BY_METHOD,
@@ -60,18 +64,16 @@ class ClosedFormSettings(MethodSettings):
     tukey: float = setting(
         BY_METHOD,
         "raise features to this power and keep their signs (Tukey's ladder; 1: off)",
+        Number(at_most=1, above=0),
         scope="method",
-        above=0,
-        at_most=1,
         branches=(0.5, 1),
     )
     random_features: int = setting(
         BY_METHOD,
         "append this many random ReLU projections of the features, at most one per"
         f" {NODES_PER_RANDOM_FEATURE} nodes of the graph (0: none)",
+        Whole(at_least=0, at_most=4096),
         scope="method",
-        at_least=0,
-        at_most=4096,
     )
 
     def without_effect(self) -> Mapping[str, str]:

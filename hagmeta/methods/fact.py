@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number, Whole
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import (
     COMMON,
@@ -40,23 +41,20 @@ class FactSettings(MethodSettings):
     virtual_classes: int = setting(
         8,
         "number of virtual prototypes; they are orthogonal unless there are more than `embedding`",
+        Whole(at_least=1, at_most=4096),
         scope="method",
-        at_least=1,
-        at_most=4096,
     )
     virtual_weight: float = setting(
         0.01,
         "weight of the three losses with virtual prototypes",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
     virtual_share: float = setting(
         0.1,
         "share of the path through virtual prototypes in the predictions",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
     )
 
 

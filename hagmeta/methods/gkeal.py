@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hagmeta.common.domains import Whole
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Sizes
@@ -25,9 +26,8 @@ class GkealSettings(KernelSettings, RidgeSettings):
     centres: int = setting(
         2000,
         "number of kernel centres, drawn from labelled nodes of known classes",
+        Whole(at_least=1, at_most=20_000),
         scope="method",
-        at_least=1,
-        at_most=20_000,
     )
 
 

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_RATE, setting
+from hagmeta.common.domains import HIGHEST_RATE, Choice, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, Method, MethodSettings, OwnSteps, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
@@ -37,23 +38,23 @@ class HagMetaSettings(MethodSettings):
         "nothing",
         "if gpil is off: start the sessions at once (nothing), or first train supervised on the labels that"
         " GPIL would use (supervised)",
+        Choice(("nothing", "supervised")),
         scope="method",
-        choices=("nothing", "supervised"),
     )
     nla: bool = setting(True, "weight support nodes by node-level attention (NLA)", scope="method")
     tla: bool = setting(True, "weight the loss by task-level attention (TLA)", scope="method")
     loss: str = setting(
         "categorical",
         "cross-entropy (categorical), or the binary form printed in the paper (binary)",
+        Choice(("categorical", "binary")),
         scope="method",
-        choices=("categorical", "binary"),
     )
     nla_degree: str = setting(
         "visible",
         "multiply NLA's scores by log(visible neighbours + 1) (visible), or by log(neighbours in the whole"
         " graph) (whole)",
+        Choice(("visible", "whole")),
         scope="method",
-        choices=("visible", "whole"),
     )
     nla_weights: str = setting(
         "softmax",
@@ -61,59 +62,53 @@ class HagMetaSettings(MethodSettings):
         " (share), or softmax without sigmoids (plain). Controls: softmax weights shifted to the next support"
         " (permuted), constant scores times log-degree (degree), or the weights that bring the prototype"
         " closest to the mean of all train nodes of the class (oracle)",
+        Choice(("softmax", "share", "plain", "permuted", "degree", "oracle")),
         scope="method",
-        choices=("softmax", "share", "plain", "permuted", "degree", "oracle"),
     )
     nla_rate: str = setting(
         "common",
         "learning rate of NLA in meta-training, or common (learning_rate); in sessions its ratio to"
         " finetune_rate is the same",
+        Number(words=("common",), at_most=HIGHEST_RATE, above=0, as_text=True),
         scope="method",
-        words=("common",),
-        fractions=True,
-        above=0,
-        at_most=HIGHEST_RATE,
     )
     nla_decay: str = setting(
         "common",
         "weight decay of NLA in meta-training and sessions, or common (weight_decay)",
+        Number(words=("common",), at_least=0, at_most=HIGHEST_RATE, as_text=True),
         scope="method",
-        words=("common",),
-        fractions=True,
-        at_least=0,
-        at_most=HIGHEST_RATE,
     )
     tla_weights: str = setting(
         "learnt",
         "how tasks are weighted: by TLA (learnt), equally (uniform), without gradients through the weights"
         " (stopped), with TLA's gradients reversed, so that hard tasks gain weight (flipped), or by TLA times"
         " the number of classes in the task (sizes)",
+        Choice(("learnt", "uniform", "stopped", "flipped", "sizes")),
         scope="method",
-        choices=("learnt", "uniform", "stopped", "flipped", "sizes"),
     )
     tla_layers: str = setting(
         "three",
         "number of linear layers that TLA applies to the base-class prototypes",
+        Choice(("three", "two")),
         scope="method",
-        choices=("three", "two"),
     )
     tla_tasks: str = setting(
         "transposed",
         "how TLA arranges the prototypes of earlier tasks: transposed, or reshaped, which scrambles them",
+        Choice(("transposed", "reshaped")),
         scope="method",
-        choices=("transposed", "reshaped"),
     )
     tla_vectors: str = setting(
         "linear",
         "TLA's task vectors: linear, or with ReLU and dropout (relu), drawn twice for the newest task",
+        Choice(("linear", "relu")),
         scope="method",
-        choices=("linear", "relu"),
     )
     tla_gradients: str = setting(
         "fresh",
         "gradients of TLA: of the current step (fresh), or accumulated over all steps so far (summed)",
+        Choice(("fresh", "summed")),
         scope="method",
-        choices=("fresh", "summed"),
     )
 
     def without_effect(self) -> Mapping[str, str]:

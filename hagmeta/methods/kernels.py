@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hagmeta.common.domains import Number
 from hagmeta.common.settings import setting
 from hagmeta.methods.base import COMMON, Shared, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings, moments
@@ -24,9 +25,8 @@ class KernelSettings(ClosedFormSettings):
         1.0,
         "standard deviation of the Gaussian kernel, relative to the root mean square distance between"
         " labelled nodes of the known classes",
+        Number(at_most=1000, above=0),
         scope="method",
-        above=0,
-        at_most=1000,
     )
 
 

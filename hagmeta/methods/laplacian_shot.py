@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared
 from hagmeta.methods.closed_form import ClosedFormSettings
@@ -28,9 +29,8 @@ class LaplacianShotSettings(ClosedFormSettings):
     laplacian: float = setting(
         2.0,
         "weight of the neighbours' predictions in LaplacianShot, relative to squared distances",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 

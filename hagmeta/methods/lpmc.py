@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import MOST_NODES, setting
+from hagmeta.common.domains import MOST_NODES, Number, Whole
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Task
 from hagmeta.nn.encoder import Embedding
@@ -28,16 +29,14 @@ class LpmcSettings(MethodSettings):
     cluster_distance: float = setting(
         0.5,
         "nodes of a class are neighbours up to this cosine distance (eps of DBSCAN)",
+        Number(at_most=2, above=0),
         scope="method",
-        above=0,
-        at_most=2,
     )
     cluster_nodes: int = setting(
         5,
         "neighbours, with the node itself, that start a cluster (minPts of DBSCAN)",
+        Whole(at_least=1, at_most=MOST_NODES),
         scope="method",
-        at_least=1,
-        at_most=MOST_NODES,
     )
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hagmeta.common.domains import Choice
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared, Sizes, Task
@@ -25,8 +26,8 @@ class LwfSettings(DistillationSettings):
     distil_on: str = setting(
         "supports",
         "nodes to distil on: the new supports (supports), or all visible nodes (visible)",
+        Choice(("supports", "visible")),
         scope="method",
-        choices=("supports", "visible"),
     )
 
 

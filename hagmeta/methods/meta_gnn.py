@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, grad
 
-from hagmeta.common.settings import HIGHEST_RATE, setting
+from hagmeta.common.domains import HIGHEST_RATE, Number, Whole
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import (
     COMMON,
@@ -35,10 +36,16 @@ class MetaGnnSettings(MethodSettings):
     """Settings of Meta-GNN: the inner steps of MAML."""
 
     inner_steps: int = setting(
-        5, "inner gradient steps on the supports of a task", scope="method", at_least=0, at_most=1000
+        5,
+        "inner gradient steps on the supports of a task",
+        Whole(at_least=0, at_most=1000),
+        scope="method",
     )
     inner_rate: float = setting(
-        0.02, "learning rate of the inner steps", scope="method", above=0, at_most=HIGHEST_RATE
+        0.02,
+        "learning rate of the inner steps",
+        Number(at_most=HIGHEST_RATE, above=0),
+        scope="method",
     )
     first_order: bool = setting(
         False, "do not differentiate through the inner steps (first-order MAML)", scope="method"

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
@@ -52,18 +53,16 @@ class PosteriorMeansSettings(ClosedFormSettings):
     unlabelled: float = setting(
         0.1,
         "weight of an unlabelled node relative to a labelled one (0: ignore unlabelled nodes)",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
         branches=(0,),
     )
     coupling: float = setting(
         4.0,
         "weight of the neighbours' predictions, scaled by how often labelled neighbours share a class"
         " (0: ignore neighbours)",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
         branches=(0,),
     )
     played: bool = setting(

@@ -8,7 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared
 from hagmeta.methods.closed_form import ClosedFormSettings
@@ -27,16 +28,14 @@ class PtMapSettings(ClosedFormSettings):
     transport: float = setting(
         10.0,
         "multiply squared distances by this factor in the optimal transport of PT-MAP",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
     mean_share: float = setting(
         0.2,
         "move class means by this share towards those of the optimal transport, in each of 20 rounds",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
     )
 
 

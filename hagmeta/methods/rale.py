@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hagmeta.common.domains import Whole
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Sizes, Task
@@ -27,11 +28,22 @@ class RaleSettings(MethodSettings):
     """Settings of RALE."""
 
     walk_length: int = setting(
-        6, "maximum steps of a walk between a node and a reference", scope="method", at_least=1, at_most=50
+        6,
+        "maximum steps of a walk between a node and a reference",
+        Whole(at_least=1, at_most=50),
+        scope="method",
     )
-    hubs: int = setting(10, "hubs that define absolute locations", scope="method", at_least=1, at_most=1000)
+    hubs: int = setting(
+        10,
+        "hubs that define absolute locations",
+        Whole(at_least=1, at_most=1000),
+        scope="method",
+    )
     references: int = setting(
-        5, "labelled nodes of a class that walks go to, at most", scope="method", at_least=1, at_most=1000
+        5,
+        "labelled nodes of a class that walks go to, at most",
+        Whole(at_least=1, at_most=1000),
+        scope="method",
     )
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from hagmeta.common.domains import Whole
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Sizes
@@ -20,7 +21,10 @@ class ProjectionSettings(ClosedFormSettings):
     """Settings of heads on a random projection."""
 
     projection: int = setting(
-        2000, "width of the random projection", scope="method", at_least=1, at_most=20_000
+        2000,
+        "width of the random projection",
+        Whole(at_least=1, at_most=20_000),
+        scope="method",
     )
 
 

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings
@@ -34,9 +35,8 @@ class RidgeSettings(ClosedFormSettings):
         BY_METHOD,
         "ridge penalty, relative to the mean eigenvalue of the matrix that is inverted (default: 0.001 for"
         " gkeal, otherwise 0.1)",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -48,9 +48,8 @@ class ShrinkageSettings(ClosedFormSettings):
         BY_METHOD,
         "shrink covariances towards equal variances by this share (default: 0.1 for sgc-lda and klda,"
         " otherwise 0.5)",
+        Number(at_most=1, above=0),
         scope="method",
-        above=0,
-        at_most=1,
     )
 
 

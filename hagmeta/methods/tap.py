@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, Method, MethodSettings, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
@@ -31,30 +32,26 @@ class TapSettings(MethodSettings):
     cosface_scale: float = setting(
         15.0,
         "multiply the cosines of CosFace by this factor",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
     cosface_margin: float = setting(
         0.1,
         "subtract this margin from the cosine of the true class in training",
+        Number(at_least=0, at_most=2),
         scope="method",
-        at_least=0,
-        at_most=2,
     )
     weight_share: float = setting(
         0.05,
         "share of the new weights after a session; the others are those before it",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
     )
     neighbour_share: float = setting(
         0.7,
         "share of the neighbourhood's mean in a new prototype, in each round of the calibration (0: off)",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
         branches=(0,),
     )
 

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLearning, Shared, Task
 from hagmeta.methods.frozen_encoder import FrozenEncoder
@@ -27,16 +28,14 @@ class TeenSettings(MethodSettings):
         BY_METHOD,
         "move the prototypes of new classes towards known classes by this share (default: 0.5 for teen, 0.1"
         " for fscil-calibration)",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
     )
     calibration_scale: float = setting(
         16.0,
         "multiply cosines by this factor in the softmax that weights the known classes",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import (
     COMMON,
@@ -34,9 +35,8 @@ class TlpSettings(MethodSettings):
     probe_penalty: float = setting(
         1.0,
         "L2 penalty of the logistic regression (1 / C in scikit-learn)",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 

@@ -14,6 +14,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from hagmeta.common.domains import Choice
 from hagmeta.common.settings import setting
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.device import gpu_usable
@@ -58,8 +59,8 @@ class GraphSettings(InputSettings):
     normalisation: str = setting(
         "visible",
         "degrees that normalise propagation: those of the visible graph, or of the whole graph",
+        Choice(("visible", "whole")),
         scope="method",
-        choices=("visible", "whole"),
     )
 
 

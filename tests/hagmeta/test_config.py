@@ -10,9 +10,10 @@ import pytest
 
 from hagmeta import datasets
 from hagmeta.common.command import parse_seeds
+from hagmeta.common.domains import Choice, Number
 from hagmeta.common.errors import UserError
 from hagmeta.common.left_out import KEPT_IF_IDLE, LEFT_OUT_AT
-from hagmeta.common.settings import BY_METHOD, Settings, setting
+from hagmeta.common.settings import BY_METHOD, Settings, domain_of, setting
 from hagmeta.config import SETTINGS, RunConfig, resolve
 from hagmeta.methods import METHODS, Method
 from hagmeta.methods.hag_meta import HagMetaSettings
@@ -28,19 +29,20 @@ def other_value(item: Field[Any], method: type[Method] = Method) -> Any:
         return (4, 5, 5)
     if item.name in ("hidden", "heads"):
         return 2 * default  # the first is a multiple of the second
-    if item.metadata["words"]:
-        return next((word for word in item.metadata["words"] if word != default), "1")
-    if item.metadata["choices"]:
-        return next(choice for choice in item.metadata["choices"] if choice != default)
+    domain = domain_of(item)
+    if isinstance(domain, Number) and domain.words:
+        return next((word for word in domain.words if word != default), "1")
+    if isinstance(domain, Choice):
+        return next(choice for choice in domain.names if choice != default)
     if isinstance(default, bool):
         return not default
     if isinstance(default, float):
-        return default + (0.25 if default != item.metadata["limits"]["at most"] else -0.25)
+        return default + (0.25 if default != domain_of(item).at_most else -0.25)
     return f"not-{default}" if isinstance(default, str) else (default or 0) + 1
 
 
 def is_number(item: Field[Any]) -> bool:
-    return bool(item.metadata["words"]) or str(item.type).startswith(("int", "float"))
+    return isinstance(domain_of(item), Number)
 
 
 def test_defaults_are_the_paper_s() -> None:
@@ -146,11 +148,11 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("hidden", -1, "-1"),
     ("episodes", math.nan, "nan"),
     ("episodes", math.inf, "inf"),
-    ("dropout", 1, "1.0"),
+    ("dropout", 1, "1"),
     ("dropout", -0.1, "-0.1"),
     ("dropout", True, "True"),
     ("dropout", "half", "'half'"),
-    ("learning_rate", 0, "0.0"),
+    ("learning_rate", 0, "0;"),
     ("learning_rate", math.nan, "nan"),
     ("learning_rate", "nan", "'nan'"),
     ("learning_rate", "inf", "'inf'"),
@@ -176,7 +178,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("nla_rate", True, "True"),
     ("nla_decay", -0.1, "-0.1"),
     ("nla_decay", math.inf, "inf"),
-    ("nla_decay", None, "None"),
+    ("nla_decay", None, "no value"),
     ("tla_weights", "learned", "'learned'"),
     ("smoothing", -0.1, "-0.1"),
     ("smoothing", 1.1, "1.1"),
@@ -192,7 +194,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("prior", None, "no value"),
     ("episodes", 1e300, "at most 1000000"),
     ("episodes", "9" * 5000, "expected a whole number"),
-    ("learning_rate", 1e308, "1e+308; expected a value of at most 100"),
+    ("learning_rate", 1e308, "1e+308; expected a number above 0 and at most 100"),
     ("nla_rate", 1e308, "above 0"),
     ("k_shot", 10**30, "at most 1000000000"),
     ("classes", [10**30, 1, 1], " 1000000000."),
@@ -350,7 +352,12 @@ def test_hashes_of_a_frozen_list_of_configurations_are_what_they_were(
 class LaterSettings(Settings):
     """As if there were a newer version with one more setting."""
 
-    pooling: str = setting("sum", "a setting that came later", scope="method", choices=("sum", "mean"))
+    pooling: str = setting(
+        "sum",
+        "a setting that came later",
+        Choice(("sum", "mean")),
+        scope="method",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

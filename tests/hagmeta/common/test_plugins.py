@@ -42,7 +42,7 @@ def test_the_settings_of_a_plug_in_are_like_ours(tmp_path: Path) -> None:
     config = RunConfig(method=f"{written(tmp_path)}:Mine", my_scale="2.5")
     assert resolve(config).given() == ["my_scale"] and config.canonical()["my_scale"] == 2.5
     assert replace(config, my_scale=3).my_scale == 3.0  # type: ignore[call-arg, attr-defined]
-    with pytest.raises(UserError, match=r"my_scale is 0\.0; expected a value above 0"):
+    with pytest.raises(UserError, match=r"my_scale is 0; expected a number above 0"):
         replace(config, my_scale=0)  # type: ignore[call-arg]
     assert "my_scale" in all_settings() and typed("my_scale", "4") == 4.0
     # With another method it makes no difference, as any setting that is not the method's.
@@ -117,7 +117,7 @@ BROKEN = {
         "@dataclass(frozen=True, kw_only=True)", ""
     ): r"the setting my_scale of MineSettings is not decl",
     METHOD.replace(
-        'scope="method", ', ""
+        ', scope="method"', ""
     ): r"my_method\.py:Mine: .* my_scale of MineSettings is None; expected one of task, labels, method$",
     METHOD.replace(
         'scope="method"', 'scope="mine"'

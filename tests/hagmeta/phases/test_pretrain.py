@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hagmeta import datasets
+from hagmeta.common.domains import Number
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import setting
 from hagmeta.config import RunConfig
@@ -93,7 +94,10 @@ class ScaledSettings(LayerSettings):
     """A setting of somebody else's encoder."""
 
     input_scale: float = setting(
-        1.0, "multiplies the first layer's weights", scope="method", above=0, at_most=10
+        1.0,
+        "multiplies the first layer's weights",
+        Number(at_most=10, above=0),
+        scope="method",
     )
 
 
