@@ -152,7 +152,7 @@ def main() -> None:
         compare_products(options.threads)
         return
     dataset = datasets.load(options.dataset, home() / "data")
-    config = RunConfig(dataset=options.dataset, encoder=options.encoder, inputs="raw", pretrain_epochs=0)
+    config = RunConfig.of(dataset=options.dataset, encoder=options.encoder, inputs="raw", pretrain_epochs=0)
     for threads in options.threads:
         for seeds in options.seeds:
             compare_episodes(config, dataset, seeds, threads)

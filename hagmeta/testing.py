@@ -177,7 +177,7 @@ def check_packs(
         for name in may_differ(config)
         if isinstance(getattr(config, name), float)
     }
-    other = resolve(replace(config, **changed))
+    other = resolve(config.replace(**changed))
     if changed and pack_key(other) == pack_key(config):
         # The other comes first, because a number that is no scalar buffer is that of the first member.
         members = [(other, SEED), (config, SEED)]
@@ -388,7 +388,7 @@ def _prepared(
     task = {} if dataset else TASK
     dataset = dataset or datasets.load(GRAPH, Path())
     given = {"dataset": dataset, **SMALL, **task, "method": METHODS.name_of(method), **settings}
-    return dataset, RunConfig(**given)
+    return dataset, RunConfig.of(**given)
 
 
 def _shown(method: Reference) -> str:

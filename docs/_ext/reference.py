@@ -28,7 +28,7 @@ from hagmeta.common.record_schema import schema
 from hagmeta.common.scopes import LABELS, TASK
 from hagmeta.common.settings import BY_METHOD, domain_of, written
 from hagmeta.common.traits import ROLES
-from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, may_differ, owners_of
+from hagmeta.config import OWNERS, REGISTRIES, SETTINGS, RunConfig, may_differ
 from hagmeta.methods import METHODS, Method, SessionLearning
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.protocol import PROTOCOLS
@@ -280,12 +280,12 @@ def _as_installed(program: str) -> Iterator[None]:
 @cache
 def _configs() -> list[RunConfig]:
     """Every method with every protocol."""
-    return [RunConfig(method=method, protocol=protocol) for method in METHODS for protocol in PROTOCOLS]
+    return [RunConfig.of(method=method, protocol=protocol) for method in METHODS for protocol in PROTOCOLS]
 
 
 @cache
 def _with_encoders() -> list[RunConfig]:
-    return [RunConfig(encoder=encoder) for encoder in ENCODERS]
+    return [RunConfig.of(encoder=encoder) for encoder in ENCODERS]
 
 
 def _from_project(target: str) -> str:
@@ -298,7 +298,7 @@ def _from_project(target: str) -> str:
 
 
 def _group_of(setting: str) -> str:
-    owner = owners_of(RunConfig)[setting]
+    owner = OWNERS[setting]
     listed = (title for title, owners in GROUPS.items() if owner.__name__ in owners)
     return next(listed, ", ".join(METHODS[method].traits.title for method in users_of(setting)))
 
@@ -405,7 +405,7 @@ def _method(name: str, method: type[Method]) -> str:
         "Settings": _links(_own_settings(name)),
         "Defaults": ", ".join(_code(f"{key}: {written(value)}") for key, value in own.items()),
         "Fixed": ", ".join(_code(f"{key}: {written(value)}") for key, value in method.decides.items()),
-        "May differ within a pack": _links(may_differ(RunConfig(method=name))),
+        "May differ within a pack": _links(may_differ(RunConfig.of(method=name))),
         "Source": traits.citation,
     }
     return f"## {traits.title}\n\n{inspect.getdoc(method)}\n\n{_listed(facts)}"
@@ -418,7 +418,7 @@ def _session_learning(method: type[Method]) -> str:
 
 def _own_settings(method: str) -> list[str]:
     """The settings that a file of methods declares, and that this method uses."""
-    owners = owners_of(RunConfig)
+    owners = OWNERS
     return [name for name in SETTINGS if _is_of_methods(owners[name]) and method in users_of(name)]
 
 

@@ -85,8 +85,7 @@ class Settings:
                 continue
             if value is BY_METHOD:
                 raise UserError(f"{item.name} has no method-specific default; give it a value.")
-            check = _known if type(value) in PLAIN else _checked
-            values[item.name] = check(item, value)
+            values[item.name] = checked(item, value)
         for group in bases_with(kind, "check"):
             vars(group)["check"](self)
 
@@ -151,7 +150,6 @@ def _is_valid_default(item: dataclasses.Field[Any]) -> bool:
 
 
 def _checked(item: dataclasses.Field[Any], value: Any) -> Any:
-    """Return `value` converted to the type of the field; raise a UserError if it is not valid."""
     domain = domain_of(item)
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
         if "None" in str(item.type):
@@ -163,6 +161,11 @@ def _checked(item: dataclasses.Field[Any], value: Any) -> Any:
 
 # A study creates thousands of configurations from the same few values. Typed, because True and 1.0 equal 1.
 _known = lru_cache(maxsize=100_000, typed=True)(_checked)
+
+
+def checked(item: dataclasses.Field[Any], value: Any) -> Any:
+    """Return `value` converted to the type of the setting; raise a UserError if it is not valid."""
+    return _known(item, value) if type(value) in PLAIN else _checked(item, value)
 
 
 def domain_of(item: dataclasses.Field[Any]) -> Domain:

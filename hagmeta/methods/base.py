@@ -141,10 +141,6 @@ class Method(nn.Module, ABC):
         "embedding": 16,
         "inputs": "raw",
         "classifier": "linear",
-        "refitted": False,
-        "tukey": 1.0,
-        "ridge": 0.1,
-        "random_features": 0,
     }
     # Settings that may differ within a pack. Steps read those of the method as attributes,
     # such as `self.tukey`. The list is not inherited: a subclass may read a setting in another way.
@@ -153,6 +149,8 @@ class Method(nn.Module, ABC):
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
     freezes_encoder: ClassVar[bool] = False  # the encoder does not learn and has no dropout
+    # With `faithful`, new classes have a second prototype; predicting it counts as an error.
+    second_prototypes: ClassVar[bool] = False
     # If fewer earlier labels per class may be read, a method keeps its statistics instead of computing them
     # again. `Task.exemplars` are then the nodes whose labels may be read.
     rereads_from: ClassVar[int] = 0

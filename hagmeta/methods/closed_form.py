@@ -120,7 +120,14 @@ class OnFeatures(Method):
     """
 
     differs: ClassVar = (*COMMON, "tukey")
-    defaults: ClassVar = {"hidden": 64, "embedding": 64, "classifier": "cosine"}
+    defaults: ClassVar = {
+        "hidden": 64,
+        "embedding": 64,
+        "classifier": "cosine",
+        "refitted": False,
+        "tukey": 1.0,
+        "random_features": 0,
+    }
     traits: ClassVar = MethodTraits(title="OnFeatures", closed_form=True)
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE

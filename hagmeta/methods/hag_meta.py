@@ -28,6 +28,9 @@ from hagmeta.nn.task_attention import TaskAttention, UniformTaskAttention
 from hagmeta.packs.randomness import part, seeded
 from hagmeta.sparse.graph import View
 
+# TLA in the authors' code. The paper has three layers and transposes the prototypes of earlier tasks.
+TLA_OF_AUTHORS = {"layers": "two", "earlier": "reshaped", "vectors": "relu"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class HagMetaSettings(MethodSettings):
@@ -47,13 +50,6 @@ class HagMetaSettings(MethodSettings):
         "categorical",
         "cross-entropy (categorical), or the binary form printed in the paper (binary)",
         Choice(("categorical", "binary")),
-        scope="method",
-    )
-    nla_degree: str = setting(
-        "visible",
-        "multiply NLA's scores by log(visible neighbours + 1) (visible), or by log(neighbours in the whole"
-        " graph) (whole)",
-        Choice(("visible", "whole")),
         scope="method",
     )
     nla_weights: str = setting(
@@ -84,30 +80,6 @@ class HagMetaSettings(MethodSettings):
         " (stopped), with TLA's gradients reversed, so that hard tasks gain weight (flipped), or by TLA times"
         " the number of classes in the task (sizes)",
         Choice(("learnt", "uniform", "stopped", "flipped", "sizes")),
-        scope="method",
-    )
-    tla_layers: str = setting(
-        "three",
-        "number of linear layers that TLA applies to the base-class prototypes",
-        Choice(("three", "two")),
-        scope="method",
-    )
-    tla_tasks: str = setting(
-        "transposed",
-        "how TLA arranges the prototypes of earlier tasks: transposed, or reshaped, which scrambles them",
-        Choice(("transposed", "reshaped")),
-        scope="method",
-    )
-    tla_vectors: str = setting(
-        "linear",
-        "TLA's task vectors: linear, or with ReLU and dropout (relu), drawn twice for the newest task",
-        Choice(("linear", "relu")),
-        scope="method",
-    )
-    tla_gradients: str = setting(
-        "fresh",
-        "gradients of TLA: of the current step (fresh), or accumulated over all steps so far (summed)",
-        Choice(("fresh", "summed")),
         scope="method",
     )
 
@@ -149,7 +121,7 @@ class HagMeta(Method):
 
     own_settings = HagMetaSettings
     differs: ClassVar = (*COMMON, "nla_rate", "nla_decay")
-    defaults: ClassVar = {"double_prototypes": True}
+    second_prototypes = True
     traits: ClassVar = MethodTraits(
         title="HAG-Meta",
         citation="Zhen Tan, Kaize Ding, Ruocheng Guo and Huan Liu. Graph Few-shot Class-incremental Learning."
@@ -167,7 +139,10 @@ class HagMeta(Method):
                 seed,
                 "init/nla",
                 lambda: NodeAttention(
-                    sizes.features, settings, degree=settings.nla_degree, weights=settings.nla_weights
+                    sizes.features,
+                    settings,
+                    degree="whole" if settings.faithful else "visible",
+                    weights=settings.nla_weights,
                 ),
             )
         if settings.tla and settings.tla_weights == "uniform":
@@ -180,9 +155,7 @@ class HagMeta(Method):
                     sizes.base_classes,
                     sizes.n_way,
                     settings.dropout,
-                    layers=settings.tla_layers,
-                    earlier=settings.tla_tasks,
-                    vectors=settings.tla_vectors,
+                    **(TLA_OF_AUTHORS if settings.faithful else {}),
                     weights=settings.tla_weights,
                 ),
             )
@@ -221,7 +194,7 @@ class HagMeta(Method):
 
     @classmethod
     def sums_gradients(cls, settings: HagMetaSettings) -> tuple[str, ...]:
-        return ("task_attention.",) if settings.tla_gradients == "summed" else ()
+        return ("task_attention.",) if settings.faithful else ()
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Encoded:
         embedding = self.encoder(shared.graph, view, part(key, 0))

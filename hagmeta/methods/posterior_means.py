@@ -40,8 +40,8 @@ CONFIDENT = 0.25  # share of the unlabelled nodes in these targets
 EACH = 25  # unlabelled nodes of every class in them, if there are as many
 RETURN = 0.75  # how far the encoder goes back to that of session 0 before it learns a session
 UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that enables it
-    "unlabelled": "shift its class means",
-    "coupling": "use their neighbours' predictions",
+    "unlabelled_weight": "shift its class means",
+    "propagation_weight": "use their neighbours' predictions",
     "finetune_steps": "train its encoder",
 }
 
@@ -50,14 +50,14 @@ UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that en
 class PosteriorMeansSettings(ClosedFormSettings):
     """Settings of posterior means: the weight of unlabelled nodes and of neighbours."""
 
-    unlabelled: float = setting(
+    unlabelled_weight: float = setting(
         0.1,
         "weight of an unlabelled node relative to a labelled one (0: ignore unlabelled nodes)",
         Number(at_least=0, at_most=1),
         scope="method",
         branches=(0,),
     )
-    coupling: float = setting(
+    propagation_weight: float = setting(
         4.0,
         "weight of the neighbours' predictions, scaled by how often labelled neighbours share a class"
         " (0: ignore neighbours)",
@@ -65,18 +65,18 @@ class PosteriorMeansSettings(ClosedFormSettings):
         scope="method",
         branches=(0,),
     )
-    played: bool = setting(
+    simulated_sessions: bool = setting(
         True,
         "choose the shrinkage of the covariance at session 0, by playing known classes as new ones; without,"
         " or with fewer than four known classes, it depends on the number of labels",
         scope="method",
     )
-    background: bool = setting(
+    outlier_class: bool = setting(
         True,
         "let unlabelled nodes belong to none of the classes, if a class without labels explains them better",
         scope="method",
     )
-    limited_penalty: bool = setting(
+    capped_penalty: bool = setting(
         True,
         "limit the penalty for an uncertain class mean if unlabelled nodes vary less than the covariance",
         scope="method",
@@ -119,7 +119,7 @@ class PosteriorMeans(OnFeatures):
     """
 
     own_settings = PosteriorMeansSettings
-    differs: ClassVar = (*COMMON, "unlabelled", "coupling", "tukey")
+    differs: ClassVar = (*COMMON, "unlabelled_weight", "propagation_weight", "tukey")
     defaults: ClassVar = {
         "refitted": True,
         "tukey": 0.7,
@@ -148,14 +148,18 @@ class PosteriorMeans(OnFeatures):
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
     rereads_from = 50
-    unlabelled: Tensor
-    coupling: Tensor
+    unlabelled_weight: Tensor
+    propagation_weight: Tensor
     key: Tensor
 
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.counts_unlabelled, self.hears = settings.unlabelled > 0, settings.coupling > 0
-        self.plays, self.background, self.shots = settings.played, settings.background, settings.k_shot
+        self.counts_unlabelled, self.hears = settings.unlabelled_weight > 0, settings.propagation_weight > 0
+        self.plays, self.outlier_class, self.shots = (
+            settings.simulated_sessions,
+            settings.outlier_class,
+            settings.k_shot,
+        )
         self.share = nn.Parameter(torch.zeros(1), requires_grad=False)  # 0: not chosen
         self.register_buffer("key", torch.tensor(int(keys([seed], "played_classes"))), persistent=False)
         self.learns = self.teaches_encoder(settings)
@@ -164,14 +168,14 @@ class PosteriorMeans(OnFeatures):
         self.returns = self.doubts and self.learns
         if self.returns:
             self.origin = copy.deepcopy(self.encoder).requires_grad_(False)  # the encoder of session 0
-        self.limits = settings.limited_penalty
+        self.limits = settings.capped_penalty
         self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
 
     @classmethod
     def traits_of(cls, settings: Any) -> MethodTraits:
         used = {
-            "unlabelled": settings.unlabelled > 0,
-            "coupling": settings.coupling > 0,
+            "unlabelled_weight": settings.unlabelled_weight > 0,
+            "propagation_weight": settings.propagation_weight > 0,
             "finetune_steps": cls.teaches_encoder(settings),
         }
         clause = transductive_clause([name for name, it_is in used.items() if it_is])
@@ -339,15 +343,15 @@ class PosteriorMeans(OnFeatures):
         free = view.learnable.unsqueeze(-1) * (1 - labelled)
         if limits:
             model.limit_penalty(free[rows, 0], EXCESS / (TEMPERATURE / 2))
-        likely = labels.new_zeros(len(labels), len(count) + self.background)  # not used for hidden nodes
+        likely = labels.new_zeros(len(labels), len(count) + self.outlier_class)  # not used for hidden nodes
         likely[rows, : len(count)] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
-        if self.background:  # the last column: a class without labels
+        if self.outlier_class:  # the last column: a class without labels
             none = count.new_zeros(1), total.new_zeros(1, total.shape[-1])
             likely[rows, len(count) :] = TEMPERATURE * model.log_likelihood(*none)
         neighbours = Neighbours(graph, view)
         agreement = within.kept.agreement if within.kept else neighbours.agreement(labels[:, :known])
-        heeded = self.coupling * agreement
-        told = F.pad(labels, (0, int(self.background)))
+        heeded = self.propagation_weight * agreement
+        told = F.pad(labels, (0, int(self.outlier_class)))
 
         def answers(times: int) -> Tensor:
             """Return logits (nodes, columns) after `times` updates by the neighbours' predictions."""
@@ -360,7 +364,7 @@ class PosteriorMeans(OnFeatures):
         # The first classes need no unlabelled nodes, if their many labels can be read today.
         sure = 0 if self.few_of_all or within.kept else known
         for _ in range(ROUNDS if self.counts_unlabelled and len(count) > sure else 0):
-            soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure : len(count)]
+            soft = self.unlabelled_weight * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure : len(count)]
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
             sums = total[sure:] + model.sums(soft[rows])
             counts = count[sure:] + soft.sum(0)

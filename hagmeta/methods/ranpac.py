@@ -47,6 +47,7 @@ class RanPac(ClosedForm):
     """
 
     own_settings = RanPacSettings
+    defaults: ClassVar = {"ridge": 0.1}
     differs: ClassVar = (*COMMON, "ridge", "tukey")
     traits: ClassVar = MethodTraits(
         title="RanPAC",

@@ -85,6 +85,7 @@ class SgcRidge(ClosedForm):
     """
 
     own_settings = RidgeSettings
+    defaults: ClassVar = {"ridge": 0.1}
     differs: ClassVar = (*COMMON, "ridge", "tukey")
     traits: ClassVar = MethodTraits(
         title="SGC-Ridge",

@@ -126,21 +126,6 @@ class SelfTrainingSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrototypeSettings(Settings):
-    """Settings of the prototypes of new classes."""
-
-    double_prototypes: bool | None = setting(
-        BY_METHOD,
-        "under released: give each new class a second prototype; predicting it counts as an error",
-        scope="method",
-    )
-
-    @classmethod
-    def unused_by(cls, method: Any) -> str:
-        return "" if "double_prototypes" in method.all_defaults() else "the method has no prototypes"
-
-
-@dataclass(frozen=True, kw_only=True)
 class MemorySettings(Settings):
     """Settings of the replay memory."""
 
@@ -188,7 +173,6 @@ class ReadOutSettings(Settings):
 class PhaseSettings(
     ReadOutSettings,
     MemorySettings,
-    PrototypeSettings,
     SelfTrainingSettings,
     SessionSettings,
     MetaTrainingSettings,

@@ -280,7 +280,7 @@ def test_odd_input_is_one_line_too(
 
 
 def test_the_python_face_runs_a_configuration(home: Path) -> None:
-    config = hagmeta.RunConfig(
+    config = hagmeta.RunConfig.of(
         dataset=GRAPH, classes=(3, 2, 3), n_way=1, k_shot=2, pretrain_epochs=2, episodes=1
     )
     (record,) = hagmeta.run(config, [7], dataset=hagmeta.load(GRAPH), device=torch.device("cpu"))

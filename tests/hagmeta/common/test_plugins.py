@@ -33,13 +33,13 @@ def test_a_file_is_found_and_named_by_its_class_and_source_wherever_it_is(tmp_pa
 
 
 def test_a_changed_plug_in_has_another_hash(tmp_path: Path) -> None:
-    first = RunConfig(method=f"{written(tmp_path)}:Mine").hash()
-    assert RunConfig(method=f"{written(tmp_path)}:Mine").hash() == first
-    assert RunConfig(method=f"{written(tmp_path, METHOD + chr(10))}:Mine").hash() != first
+    first = RunConfig.of(method=f"{written(tmp_path)}:Mine").hash()
+    assert RunConfig.of(method=f"{written(tmp_path)}:Mine").hash() == first
+    assert RunConfig.of(method=f"{written(tmp_path, METHOD + chr(10))}:Mine").hash() != first
 
 
 def test_the_settings_of_a_plug_in_are_like_ours(tmp_path: Path) -> None:
-    config = RunConfig(method=f"{written(tmp_path)}:Mine", my_scale="2.5")
+    config = RunConfig.of(method=f"{written(tmp_path)}:Mine", my_scale="2.5")
     assert resolve(config).given() == ["my_scale"] and config.canonical()["my_scale"] == 2.5
     assert replace(config, my_scale=3).my_scale == 3.0  # type: ignore[call-arg, attr-defined]
     with pytest.raises(UserError, match=r"my_scale is 0; expected a number above 0"):
@@ -47,8 +47,8 @@ def test_the_settings_of_a_plug_in_are_like_ours(tmp_path: Path) -> None:
     assert "my_scale" in all_settings() and typed("my_scale", "4") == 4.0
     # With another method it makes no difference, as any setting that is not the method's.
     other = replace(config, method="cec")
-    assert type(other) is RunConfig and other == RunConfig(method="cec")
-    assert RunConfig(method="cec", my_scale=7) == other  # type: ignore[call-arg]
+    assert type(other) is RunConfig and other == RunConfig.of(method="cec")
+    assert RunConfig.of(method="cec", my_scale=7) == other  # type: ignore[call-arg]
 
 
 def test_a_class_of_ours_keeps_its_name_by_whatever_reference() -> None:
@@ -104,7 +104,7 @@ BAD = {
 @pytest.mark.parametrize("reference", BAD)
 def test_a_bad_reference_is_refused_in_a_line(reference: str) -> None:
     with pytest.raises(UserError, match=BAD[reference]) as error:
-        RunConfig(method=reference)
+        RunConfig.of(method=reference)
     assert "\n" not in str(error.value)
 
 
@@ -134,19 +134,19 @@ BROKEN = {
 @pytest.mark.parametrize("text", BROKEN)
 def test_a_broken_plug_in_is_refused_in_a_line(text: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=BROKEN[text]) as error:
-        RunConfig(method=f"{written(tmp_path, text)}:Mine")
+        RunConfig.of(method=f"{written(tmp_path, text)}:Mine")
     assert "\n" not in str(error.value)
     all_settings()  # what was refused spoils nothing
 
 
 LOOK = """import sys
 from hagmeta.config import RunConfig
-print(RunConfig(method=sys.argv[1], my_scale=2).hash())"""
+print(RunConfig.of(method=sys.argv[1], my_scale=2).hash())"""
 
 
 @pytest.mark.slow
 def test_another_process_finds_staged_plug_ins_by_their_identity(tmp_path: Path) -> None:
-    config = RunConfig(method=f"{written(tmp_path / 'mine')}:Mine", my_scale=2)  # type: ignore[call-arg]
+    config = RunConfig.of(method=f"{written(tmp_path / 'mine')}:Mine", my_scale=2)  # type: ignore[call-arg]
     staged = plugins.stage(tmp_path / "staged")
     assert staged is not None and plugins.stage(tmp_path / "staged") == staged
     (tmp_path / "mine" / "my_method.py").unlink()  # a worker needs the copy alone

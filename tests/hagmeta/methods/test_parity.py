@@ -60,7 +60,7 @@ TOLERANCES = {  # absolute, and relative to the authors' number
 }
 TOLD = ("log_probabilities", "class_weights", "loss")
 Numbers = dict[tuple[str, str], np.ndarray]  # by quantity, and by parameter where it has one for each
-SETTINGS = RunConfig(
+SETTINGS = RunConfig.of(
     dataset="synthetic:nodes=192,edges=600,features=14,classes=16",  # the authors' has no name
     protocol="released",
     classes=(BASE, 6, 4),

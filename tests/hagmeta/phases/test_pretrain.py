@@ -163,7 +163,7 @@ from hagmeta.phases.cache import Cache
 from hagmeta.phases.pretrain import pretrained_encoders
 name = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 data = datasets.load(name, Path())
-config = RunConfig(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60)
+config = RunConfig.of(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60)
 context = prepare(config, [int(s) for s in sys.argv[1:]], data, torch.device("cpu"))
 work = []
 cache = Cache(Path({str(tmp_path)!r}), datasets.fingerprint(data))

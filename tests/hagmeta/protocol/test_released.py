@@ -28,18 +28,18 @@ LEAKING = {"normalisation": "whole", "nla_degree": "whole"}  # they tell of node
 
 
 def test_the_authors_form_is_fixed_and_differs_from_every_default() -> None:
-    fixed = resolve(RunConfig(protocol="released", nla_weights="softmax", tla_layers="three"))
+    fixed = resolve(RunConfig.of(protocol="released", nla_weights="softmax", tla_layers="three"))
     for name, value in FORM.items():
         assert getattr(fixed, name) == value != SETTINGS[name].default == LEFT_OUT_AT[name]
-    assert fixed == resolve(RunConfig(protocol="released"))
+    assert fixed == resolve(RunConfig.of(protocol="released"))
 
 
 def test_strict_can_have_what_does_not_leak() -> None:
-    assert resolve(RunConfig(**LEAKING)) == resolve(RunConfig())
+    assert resolve(RunConfig.of(**LEAKING)) == resolve(RunConfig.of())
     harmless = {name: value for name, value in FORM.items() if name not in LEAKING}
-    config = resolve(RunConfig(**harmless))
+    config = resolve(RunConfig.of(**harmless))
     assert sorted(config.given()) == sorted(harmless)
-    assert config.hash() != resolve(RunConfig()).hash()
+    assert config.hash() != resolve(RunConfig.of()).hash()
 
 
 def test_strict_runs_with_the_authors_attentions(tiny_graph: Dataset, tiny: Small) -> None:
@@ -54,13 +54,15 @@ def test_new_classes_have_second_prototypes_unless_told_otherwise(method: str) -
     """Of the methods that are built on HAG-Meta's."""
     built = method in ("hag-meta", "proto-gcn", "proto-gat", "gpn", "frozen", "joint")
     by_default, off = (
-        resolve(RunConfig(method=method, protocol="released", double_prototypes=given))
+        resolve(RunConfig.of(method=method, protocol="released", double_prototypes=given))
         for given in (None, False)
     )
     assert bool(by_default.double_prototypes) is built and not off.double_prototypes
     assert by_default.given() == [] and off.given() == ["double_prototypes"] * built
     assert (by_default.hash() != off.hash()) is built
-    assert not resolve(RunConfig(method=method, double_prototypes=True)).double_prototypes  # strict has none
+    assert not resolve(
+        RunConfig.of(method=method, double_prototypes=True)
+    ).double_prototypes  # strict has none
 
 
 @pytest.mark.slow
