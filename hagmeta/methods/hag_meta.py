@@ -28,7 +28,8 @@ from hagmeta.nn.task_attention import TaskAttention, UniformTaskAttention
 from hagmeta.packs.randomness import part, seeded
 from hagmeta.sparse.graph import View
 
-# TLA in the authors' code. The paper has three layers and transposes the prototypes of earlier tasks.
+# The attentions in the authors' code. In the paper TLA has three layers and transposes earlier prototypes.
+NLA_OF_AUTHORS = {"degree": "whole"}
 TLA_OF_AUTHORS = {"layers": "two", "earlier": "reshaped", "vectors": "relu"}
 
 
@@ -141,7 +142,7 @@ class HagMeta(Method):
                 lambda: NodeAttention(
                     sizes.features,
                     settings,
-                    degree="whole" if settings.faithful else "visible",
+                    **(NLA_OF_AUTHORS if settings.faithful else {}),
                     weights=settings.nla_weights,
                 ),
             )

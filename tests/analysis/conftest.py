@@ -29,7 +29,10 @@ def traits(config: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says of its method."""
     method = config["method"]
     clause = "visible nodes without labels, queries among them, move its class means"
-    moved = any(config.get(key) for key in ("unlabelled_weight", "propagation_weight")) and "unlabelled_weight" in config
+    moved = (
+        any(config.get(key) for key in ("unlabelled_weight", "propagation_weight"))
+        and "unlabelled_weight" in config
+    )
     return {
         "title": TITLES.get(method, method),
         "role": ROLES.get(method, "baseline"),

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,14 +40,13 @@ def test_a_changed_plug_in_has_another_hash(tmp_path: Path) -> None:
 def test_the_settings_of_a_plug_in_are_like_ours(tmp_path: Path) -> None:
     config = RunConfig.of(method=f"{written(tmp_path)}:Mine", my_scale="2.5")
     assert resolve(config).given() == ["my_scale"] and config.canonical()["my_scale"] == 2.5
-    assert replace(config, my_scale=3).my_scale == 3.0  # type: ignore[call-arg, attr-defined]
+    assert config.replace(my_scale=3).my_scale == 3.0  # type: ignore[attr-defined]
     with pytest.raises(UserError, match=r"my_scale is 0; expected a number above 0"):
-        replace(config, my_scale=0)  # type: ignore[call-arg]
+        config.replace(my_scale=0)
     assert "my_scale" in all_settings() and typed("my_scale", "4") == 4.0
     # With another method it makes no difference, as any setting that is not the method's.
-    other = replace(config, method="cec")
-    assert type(other) is RunConfig and other == RunConfig.of(method="cec")
-    assert RunConfig.of(method="cec", my_scale=7) == other  # type: ignore[call-arg]
+    other = config.replace(method="cec")
+    assert other == RunConfig.of(method="cec") == RunConfig.of(method="cec", my_scale=7)
 
 
 def test_a_class_of_ours_keeps_its_name_by_whatever_reference() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from itertools import islice, product
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from hagmeta.config import RunConfig, remarks, resolve
+from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining, SessionLearning
 from hagmeta.nn.prototypes import weighted_prototypes
@@ -25,7 +24,7 @@ from hagmeta.protocol.scenario import TRAIN
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
-NAMES = {item.name for item in fields(RunConfig)}
+NAMES = {*SETTINGS}
 
 
 def accuracies(config: RunConfig, dataset: Dataset) -> list[list[float]]:
@@ -221,5 +220,5 @@ def test_gpn_trains_otherwise_than_hag_meta(dataset: Dataset, small: Small) -> N
 
 
 def test_replacing_the_method_keeps_what_applies(small: Small) -> None:
-    config = replace(small(), method="gpn")
+    config = small().replace(method="gpn")
     assert config.episodes == 6 and config.applies("episodes") and not config.applies("tla")
