@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hagmeta.common.errors import UserError, choose
+from hagmeta.common.left_out import named_today
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.records import OpenRecord
 
@@ -125,7 +126,18 @@ def read_archive(path: Path) -> Archive:
         raise UserError(f"{path}: damaged file ({error}); install hagmeta again.") from None
     if header.get("format") != FORMAT:
         raise UserError(f"{path}: its format is {header.get('format')}; expected {FORMAT}.")
+    header["configurations"] = [_with_names_of_today(about) for about in header["configurations"]]
     return Archive(path, header, arrays)
+
+
+def _with_names_of_today(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a configuration with the names that settings have today."""
+    names = named_today(about["config"])
+    return {
+        **about,
+        "config": {name: about["config"][old] for old, name in names.items()},
+        **{key: [names[old] for old in about[key] if old in names] for key in ("given", "unhashed")},
+    }
 
 
 def archive_of(name: str) -> Archive:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from hagmeta.common.left_out import LEFT_OUT_AT
+from hagmeta.common.left_out import LEFT_OUT_AT, hashed_as
 from hagmeta.common.records import OpenRecord
 from hagmeta.common.scopes import scopes_in
 
@@ -34,8 +34,8 @@ def with_fixed_settings(records: Sequence[OpenRecord]) -> list[OpenRecord]:
     If a configuration ran before and after a revision, the setting `revision` separates the two.
     """
     task, labels = scopes_in(records)
-    there = {name for record in records for name in record["config"]}
-    fixed = {name: value for name, value in LEFT_OUT_AT.items() if name in there}
+    there = {hashed_as(name): name for record in records for name in record["config"]}
+    fixed = {there[name]: value for name, value in LEFT_OUT_AT.items() if name in there}
     revisions: dict[tuple[Any, ...], set[str]] = {}
     for record in records:
         revisions.setdefault((record["config"].get("dataset"), *_system(record)), set()).add(

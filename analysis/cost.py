@@ -24,7 +24,7 @@ PRETRAINING = (
         "seed",
         "device",
     ),
-    *("encoder", "hidden", "embedding", "heads", "dropout", "pretrain_on", "classifier", "normalisation"),
+    *("encoder", "hidden", "embedding", "heads", "dropout", "pretrain_on", "classifier", "faithful"),
     *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience"),
 )
 WHERE = ("dataset", "protocol", "n_way", "k_shot", "device")

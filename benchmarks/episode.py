@@ -223,7 +223,7 @@ def main() -> None:
     device = torch.device(options.device)
     dataset = datasets.load(options.dataset, Path("~/.cache/hagmeta/data").expanduser())
     classes = tuple(options.classes) if options.classes else None
-    config = RunConfig(
+    config = RunConfig.of(
         dataset=options.dataset,
         classes=classes,
         n_way=options.n_way,

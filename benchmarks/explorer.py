@@ -58,7 +58,7 @@ def make_study(folder: Path, runs: int) -> None:
     for graph in range(-(-runs // (len(configs) * SEEDS))):
         for settings in configs:
             skill = 0.35 + 0.3 * random.random()
-            config = resolve(RunConfig(**settings, n_way=N_WAY, sessions=SESSIONS))
+            config = resolve(RunConfig.of(**settings, n_way=N_WAY, sessions=SESSIONS))
             for seed in range(SEEDS):
                 _write_run(StudyFolder(folder), config, f"graph-{graph}", seed, skill)
 

@@ -59,7 +59,7 @@ def main() -> None:
     print(f"{'session':22} " + " ".join(f"{s:>12}" for s in range(len(authors) + 1)))
     print(f"{'authors code, 5 seeds':22} {'':>12} " + " ".join(f"{100 * value:12.1f}" for value in authors))
     for protocol in ("released", "strict"):
-        config = RunConfig(
+        config = RunConfig.of(
             dataset=name, protocol=protocol, classes=(6, 6, 8), n_way=2, k_shot=5, episodes=300
         )
         records = run(config, range(options.seeds), dataset=dataset, device=torch.device("cpu"))

@@ -41,7 +41,7 @@ DATASETS = ("amazon-clothing", "dblp", "reddit")
 SYSTEMS = ("hag-meta", "proto-gcn", "proto-gat", "meta-gnn", "gpn", "er-gnn", "icarl", "cec")
 PHASES = ("prepare", "pretrain", "gpil", "evaluate")
 SCALED_BY = {"pretrain": "pretrain_epochs", "gpil": "episodes", "evaluate": "finetune_steps"}
-FULL = {name: getattr(RunConfig(), name) for name in SCALED_BY.values()}
+FULL = {name: getattr(RunConfig.of(), name) for name in SCALED_BY.values()}
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ def extrapolate(trials: list[TrialTime], wall: float, amount: dict[str, int], co
 
 
 def _more(trials: list[TrialTime], phase: str, setting: str, times: float) -> float:
-    concerned = [trial for trial in trials if RunConfig(method=trial.method).applies(setting)]
+    concerned = [trial for trial in trials if RunConfig.of(method=trial.method).applies(setting)]
     return (times - 1) * _weighed(concerned, lambda trial: trial.phases[phase])
 
 

@@ -123,7 +123,7 @@ _space = cache(space.read)
 
 def _config(method: str, graph: Dataset, settings: dict[str, Any]) -> RunConfig:
     classes = {"classes": (2, 2, 5)} if graph.num_classes == 10 else {}  # kanji has a split
-    return RunConfig.from_mapping({**SMALL, **classes, "method": method, "dataset": graph, **settings})
+    return RunConfig.of({**SMALL, **classes, "method": method, "dataset": graph, **settings})
 
 
 def _run(method: str, graph: Dataset, settings: dict[str, Any], *, plain: bool = False) -> Any:
@@ -156,7 +156,7 @@ def _learner(method: str) -> Any:
 
 def _hash_cases() -> Iterator[Case]:
     def of(settings: dict[str, Any]) -> str:
-        return resolve(RunConfig.from_mapping(settings)).hash()
+        return resolve(RunConfig.of(settings)).hash()
 
     for method in METHODS:
         for case in CASES:

@@ -44,7 +44,7 @@ def edges(device: str, most: int, out: Path) -> None:
         for count in counts:
             nodes = min(count // 8, NODES)
             name = f"synthetic:nodes={nodes},edges={count},features=500,classes=12"
-            config = RunConfig(dataset=name, classes=(4, 4, 4), n_way=2, k_shot=5, **LENGTH)
+            config = RunConfig.of(dataset=name, classes=(4, 4, 4), n_way=2, k_shot=5, **LENGTH)
             rows.append(measure(config, pack, device))
             save(out / f"edges-{device}.csv", rows)
     for pack in PACKS:
@@ -68,7 +68,7 @@ def fit(counts: list[int], times: list[float]) -> tuple[float, float]:
 
 def seeds(device: str, most: int, out: Path) -> None:
     """Tell what a further seed in the pack costs, beside a run of its own."""
-    config = RunConfig(dataset="synthetic-amazon-clothing", **LENGTH)
+    config = RunConfig.of(dataset="synthetic-amazon-clothing", **LENGTH)
     rows: list[Row] = []
     for pack in SEEDS:
         if pack <= most:
@@ -118,7 +118,7 @@ def reddit(device: str) -> None:
     dataset = datasets.load("synthetic-reddit", home() / "data")
     loaded = time.perf_counter() - start
     print(f"loaded in {loaded:.1f} s: {dataset.num_nodes:,} nodes, {len(dataset.edges):,} edges")
-    config = RunConfig(
+    config = RunConfig.of(
         dataset="synthetic-reddit", pretrain_epochs=1, episodes=1, sessions=1, finetune_steps=1
     )
     for attempt in ("first", "second"):

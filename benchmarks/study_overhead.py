@@ -93,7 +93,7 @@ from study.resources import Resources
 from study.store import Store
 from ray import tune
 
-config, made, trials = resolve(RunConfig()), {made!r}, {trials}
+config, made, trials = resolve(RunConfig.of()), {made!r}, {trials}
 record = json.loads(Path({record!r}).read_text())[0]
 record |= {{"config_hash": config.hash(), "predictions": "UEs=" * 1000}}
 

@@ -105,7 +105,7 @@ def main() -> None:
         dataset = datasets.load(name, home())
         for method in options.method or HEADS:
             (case,) = [c for c in space["cases"] if c["method"] == method and c["dataset"] == name]
-            config = RunConfig(**space.get("fixed", {}) | case)
+            config = RunConfig.of(**space.get("fixed", {}) | case)
             found = {}
             plain = METHODS[method]
             arms = {"as it is": plain, "guesses": taught(plain, False), "answers": taught(plain, True)}

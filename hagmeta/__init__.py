@@ -25,6 +25,7 @@ from hagmeta.common.version import __version__
 if TYPE_CHECKING:
     from hagmeta.api import load_dataset, report, run, study
     from hagmeta.api import load_dataset as load
+    from hagmeta.common.domains import Choice, Number, Whole
     from hagmeta.common.errors import Diverged, UserError
     from hagmeta.common.settings import setting
     from hagmeta.common.traits import MethodTraits
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from hagmeta.result import Comparison, Result, compare
 
 __all__ = [
+    "Choice",
     "Comparison",
     "Dataset",
     "Diverged",
@@ -46,9 +48,11 @@ __all__ = [
     "MethodSettings",
     "MethodTraits",
     "Metric",
+    "Number",
     "Result",
     "RunConfig",
     "UserError",
+    "Whole",
     "__version__",
     "compare",
     "load",
@@ -61,6 +65,7 @@ __all__ = [
 ]
 _HOMES = {
     "hagmeta.api": ("load_dataset", "report", "run", "study"),
+    "hagmeta.common.domains": ("Choice", "Number", "Whole"),
     "hagmeta.common.errors": ("Diverged", "UserError"),
     "hagmeta.common.settings": ("setting",),
     "hagmeta.common.traits": ("MethodTraits",),

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     seeds = parse_seeds(options.seeds)
     given = _given(options)
-    config = RunConfig.from_mapping(given)
+    config = RunConfig.of(given)
     device = choose_device(options.device)
     if options.json:
         check_output("--json", options.json, RECORDS, inputs=[options.dataset], force=options.force)
@@ -232,7 +232,7 @@ def _wrapped(text: str, first: str = "", others: str = "") -> str:
 @cache
 def _configs() -> list[RunConfig]:
     """Return a configuration for each method with each protocol."""
-    return [RunConfig(method=method, protocol=protocol) for method in METHODS for protocol in PROTOCOLS]
+    return [RunConfig.of(method=method, protocol=protocol) for method in METHODS for protocol in PROTOCOLS]
 
 
 def _using(name: str) -> list[str]:

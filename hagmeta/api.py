@@ -9,9 +9,9 @@ import difflib
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
@@ -112,7 +112,7 @@ def run(
             has no class split and you give no ``classes``, the call proposes a split and prints it.
 
     Returns:
-        A `Result`. The older call ``run(RunConfig(...), seeds, dataset=...)`` returns a list of records.
+        A `Result`. The older call ``run(RunConfig.of(...), seeds, dataset=...)`` returns a list of records.
 
     Raises:
         UserError: An argument is invalid, or arguments contradict each other.
@@ -143,7 +143,7 @@ def run(
         options = {key: settings.pop(key) for key in OF_THE_PIPELINE if key in settings}
         for key in settings:
             raise UserError(f"{key} cannot be combined with a RunConfig; pass it to the RunConfig instead.")
-        config = cast(RunConfig, method)  # mypy cannot see its bases, which are built at import time
+        config = method
         dataset = as_dataset(config.dataset if data is None else data)
         result = work.run(_of_graph(config, dataset), dataset, as_seeds(seeds), options)
         return result.records if records_only else result
@@ -156,9 +156,9 @@ def run(
     name = METHODS.name_of(method)
     chosen = as_seeds(seeds)
     data = _one_graph(data, settings)
-    RunConfig.from_mapping({"method": name, **settings})  # report bad settings before downloading anything
+    RunConfig.of({"method": name, **settings})  # report bad settings before downloading anything
     dataset = as_dataset(SETTINGS["dataset"].default if data is None else data)
-    config = RunConfig.from_mapping({"method": name, "dataset": dataset, **settings})
+    config = RunConfig.of({"method": name, "dataset": dataset, **settings})
     return work.run(config, dataset, chosen, {}, given=settings)
 
 
@@ -316,7 +316,7 @@ def _of_graph(config: RunConfig, dataset: Dataset) -> RunConfig:
             f"the RunConfig names the dataset {config.dataset}, but the graph is {dataset.identity}; "
             "leave dataset out of the RunConfig, or pass that graph."
         )
-    return replace(config, dataset=datasets.name_of(dataset))
+    return config.replace(dataset=datasets.name_of(dataset))
 
 
 def as_device(device: Device) -> torch.device:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass, fields, make_dataclass, replace
+from dataclasses import Field, dataclass, fields, make_dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.home import home
 from hagmeta.common.identity import is_identity, without_hash
-from hagmeta.common.left_out import ABSENT_IF_IDLE, KEPT_IF_IDLE, LEFT_OUT_AT, left_out
+from hagmeta.common.left_out import ABSENT_IF_IDLE, KEPT_IF_IDLE, LEFT_OUT_AT, hashed_as, left_out
 from hagmeta.common.records import config_hash
 from hagmeta.common.scopes import METHOD, Scopes, scopes_in
-from hagmeta.common.settings import BY_METHOD, Settings, written
+from hagmeta.common.settings import BY_METHOD, Settings, checked, written
 from hagmeta.datasets import DatasetSettings
 from hagmeta.datasets.prepared import file_identity
 from hagmeta.methods import METHODS, MetaTraining, SessionLearning
@@ -29,89 +29,81 @@ from hagmeta.protocol.streams import check_ways, half_of
 IDENTITY = ("dataset", "method", "protocol")  # listed before all other settings
 # Settings that name an entry of a registry, which may be a plug-in.
 REGISTRIES: dict[str, Any] = {"method": METHODS, "encoder": ENCODERS, "protocol": PROTOCOLS}
-_OWN = {method.own_settings: None for method in METHODS.values() if method.own_settings}
-# Fields of the last base come first. A class must precede the classes that it inherits from.
-_BASES = sorted(reversed(_OWN), key=lambda own: len(own.__mro__), reverse=True)
-_MethodsOwn: Any = make_dataclass("_MethodsOwn", [], bases=tuple(_BASES), frozen=True, kw_only=True)
-
-
-class Standing(NamedTuple):
-    """The status of a setting in a configuration."""
-
-    recorded: bool  # whether it is in the record and the hash
-    why_not: str  # why it has no effect; empty if it has one
-
-
-class _WithPlugins(type):
-    """A metaclass that creates configurations of a class that includes the settings of their plug-ins."""
-
-    def __call__(cls, **values: Any) -> Any:
-        plain: Any = getattr(cls, "without_plugins", cls)
-        if "dataset" in values:
-            values["dataset"] = datasets.name_of(values["dataset"])
-        named = {name: registry for name, registry in REGISTRIES.items() if name in values}
-        for name, registry in named.items():
-            values[name] = registry.name_of(values[name])
-        try:
-            kind = _class_with(plain, *(values.get(name) for name in ("method", "encoder")))
-        except UserError:  # the settings of the plug-in clash with ours, so it must not stay registered
-            for name in [name for name in named if is_identity(values[name])]:
-                REGISTRIES[name].pop(values[name], None)
-            raise
-        own = kind.__dataclass_fields__
-        for name in [name for name in values if name not in own]:
-            choose("setting", name, all_settings())
-            del values[name]  # a setting of a plug-in that this configuration does not use
-        return super(_WithPlugins, kind).__call__(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlugins):
+class RunConfig(PhaseSettings, DatasetSettings):
     """One configuration. A configuration and a seed define a run.
 
-    Every setting is a keyword: ``RunConfig(method="cec", episodes=100)``. Use `dataclasses.replace` to change
-    settings. `resolve` fills in settings that are left open, such as widths whose default depends on the
-    method.
+    Make one with ``RunConfig.of(method="cec", episodes=100)``: it has the settings that all runs share, those
+    of its method and those of its encoder. `resolve` fills in settings that are left open, such as widths
+    whose default depends on the method.
     """
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Return a configuration from a mapping of settings to values. Raise a UserError for unknown keys."""
-        for key in values:
-            if not isinstance(key, str):
-                choose("setting", key, all_settings())
-        return cls(**values)
+    def of(cls, values: Mapping[str, Any] | None = None, /, **settings: Any) -> RunConfig:
+        """Return a configuration of settings, given as a mapping or as keywords.
+
+        A setting of another method is checked, but has no effect.
+
+        Raises:
+            UserError: A setting is unknown, or a value is not valid.
+        """
+        given = {**(values or {}), **settings}
+        if "dataset" in given:
+            given["dataset"] = datasets.name_of(given["dataset"])
+        named = {name: registry for name, registry in REGISTRIES.items() if name in given}
+        for name, registry in named.items():
+            given[name] = registry.name_of(given[name])
+        try:
+            kind = config_class(given.get("method", cls.method), given.get("encoder", cls.encoder))
+        except UserError:  # the settings of the plug-in clash with ours, so it must not stay registered
+            for name in [name for name in named if is_identity(given[name])]:
+                REGISTRIES[name].pop(given[name], None)
+            raise
+        own = settings_of(kind)
+        for name in [name for name in given if name not in own]:
+            typed(name, given.pop(name))
+        made: RunConfig = kind(**given)
+        return made
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """Return a copy with other values of some settings."""
+        return RunConfig.of(_values(self) | changes)
+
+    def __post_init__(self) -> None:
+        if type(self) is not config_class(self.method, self.encoder):
+            raise TypeError("a RunConfig is made by RunConfig.of(...) or config.replace(...)")
+        super().__post_init__()
 
     def __reduce__(self) -> Any:
-        return _restored, (getattr(type(self), "without_plugins", type(self)), _values(self))
+        return RunConfig.of, (_values(self),)
 
     def applies(self, setting: str) -> bool:
         """Return whether a setting is part of this configuration and its record."""
-        return setting in self._standings and self._standings[setting].recorded
+        if setting not in settings_of(type(self)) or setting in _fixed_or_unused(*self._names):
+            return False
+        because = self._idle_as_decided.get(setting)
+        return because is None or (setting not in ABSENT_IF_IDLE and because not in _decided(self))
 
     def why_not(self, setting: str) -> str:
         """Return why a setting has no effect in this configuration, or an empty string if it has one."""
-        return self._standings[setting].why_not
+        if setting not in settings_of(type(self)) and setting in all_settings():
+            return f"`{setting}` does not apply to {self.method}: it is a setting of other methods only"
+        return self._why_idle.get(setting, "")
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        return self.method, self.encoder, self.protocol
 
     @cached_property
-    def _standings(self) -> dict[str, Standing]:
-        """Return the status of each setting, given the method, the protocol and the other settings.
+    def _why_idle(self) -> dict[str, str]:
+        return why_idle(self)
 
-        This is the only place that decides whether a setting applies.
-        """
-        standings = dict(_standings_with(type(self), self.method, self.protocol))
-        decided = _decided(self)
-        for name, because in self._as_decided().idle.items():
-            if not standings[name].why_not:
-                value = written(decided.get(because, getattr(self, because)))
-                recorded = name not in ABSENT_IF_IDLE and because not in decided
-                why = f"`{name}` has no effect with `{because}: {value}`"
-                standings[name] = Standing(recorded, why)
-        return standings
-
-    def _as_decided(self) -> RunConfig:
-        """Return a copy with the settings that method and protocol fix. Those values need no check."""
-        return _copy(self, _decided(self))
+    @cached_property
+    def _idle_as_decided(self) -> dict[str, str]:
+        """`idle`, given the settings that method and protocol fix. Those values need no check."""
+        return _copy(self, _decided(self)).idle
 
     def canonical(self) -> dict[str, Any]:
         """Return the settings that apply, as plain JSON values."""
@@ -147,7 +139,7 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
             "protocol": PROTOCOLS[self.protocol].revision,
         }
         config = self.canonical()
-        for name in (LEFT_OUT_AT.keys() & config.keys()) - {*left_out(config)}:
+        for name in {name for name in config if hashed_as(name) in LEFT_OUT_AT}.difference(left_out(config)):
             found[name] = settings_of(type(self))[name].metadata["revision"]
         return {name: revision for name, revision in found.items() if revision > 1}
 
@@ -160,37 +152,58 @@ class RunConfig(_MethodsOwn, PhaseSettings, DatasetSettings, metaclass=_WithPlug
         if getattr(self, name) == default:
             return False
         try:
-            changes: dict[str, Any] = {name: default}
-            return resolve(replace(self, **changes)) != self
+            return resolve(self.replace(**{name: default})) != self
         except UserError:  # the default is not valid here, so the value must have been given
             return True
 
 
-def _restored(kind: type[RunConfig], values: dict[str, Any]) -> RunConfig:
-    return kind(**values)
+def why_idle(config: RunConfig) -> dict[str, str]:
+    """Return the settings of a configuration that have no effect, each with the reason.
 
-
-def _class_with(plain: Any, method: str | None, encoder: str | None) -> Any:
-    """Return RunConfig, extended by the settings that plug-ins of these names declare."""
-    own: list[Any] = [METHODS[method].own_settings] if method else []
-    own += [ENCODERS[encoder].own_settings] if encoder else []
-    groups = tuple(group for group in own if group is not None and not issubclass(plain, group))
-    return _class_of(plain, groups) if groups else plain
+    This is the only place that decides whether a setting has an effect.
+    """
+    decided = _decided(config)
+    found = dict(_fixed_or_unused(*config._names))
+    for name, because in config._idle_as_decided.items():
+        value = written(decided.get(because, getattr(config, because)))
+        found.setdefault(name, f"`{name}` has no effect with `{because}: {value}`")
+    return found
 
 
 @cache
-def _class_of(plain: Any, groups: tuple[Any, ...]) -> Any:
-    there = owners_of(plain)
+def _fixed_or_unused(method: str, encoder: str, protocol: str) -> dict[str, str]:
+    """Return why settings have no effect with a method and a protocol, for any values of the others."""
+    found = {}
+    for name, owner in owners_of(config_class(method, encoder)).items():
+        if unused := owner.unused_by(METHODS[method]):
+            found[name] = f"`{name}` does not apply to {method}: {unused}"
+        for whose, decides in ((method, METHODS[method].decides), (protocol, PROTOCOLS[protocol].decides)):
+            if name in decides and not unused:
+                found[name] = f"`{name}` is always {written(decides[name])} with {whose}"
+    return found
+
+
+@cache
+def config_class(method: str, encoder: str) -> Any:
+    """Return the class of configurations with the settings of a method and an encoder, given by name."""
+    groups = [own for own in (METHODS[method].own_settings, ENCODERS[encoder].own_settings) if own]
     for group in groups:
         for name in _declared(group):
-            if name in there and there[name] not in group.__mro__:
+            owner = OWNERS.get(name, group)
+            if owner not in group.__mro__:
                 raise UserError(
-                    f"the setting {name} of {group.__name__} is already declared by {there[name].__name__}; "
+                    f"the setting {name} of {group.__name__} is already declared by {owner.__name__}; "
                     "give it another name."
                 )
-    made = make_dataclass(plain.__name__, [], bases=(*groups, plain), frozen=True, kw_only=True)
-    made.without_plugins = plain  # type: ignore[attr-defined]
-    made.__module__, made.__doc__ = plain.__module__, plain.__doc__
+    return _class_of(groups)
+
+
+def _class_of(groups: Iterable[Any]) -> Any:
+    """Return the class of configurations with the shared settings and some groups."""
+    # A class must precede the classes that it inherits from. Fields of the last base come first.
+    bases = sorted(reversed(list(groups)), key=lambda own: len(own.__mro__), reverse=True)
+    made = make_dataclass("RunConfig", [], bases=(*bases, RunConfig), frozen=True, kw_only=True)
+    made.__module__, made.__doc__ = __name__, RunConfig.__doc__
     return made
 
 
@@ -199,32 +212,19 @@ def _declared(group: type) -> list[str]:
     return [name for name in vars(group).get("__annotations__", {}) if name in group.__dataclass_fields__]  # type: ignore[attr-defined]
 
 
-@cache
-def _standings_with(kind: type[RunConfig], method: str, protocol: str) -> dict[str, Standing]:
-    """Return the status of each setting with a method and a protocol, for any values of the others."""
-    owners, decided = owners_of(kind), {**METHODS[method].decides, **PROTOCOLS[protocol].decides}
-    found = {}
-    for name in settings_of(kind):
-        unused = owners[name].unused_by(METHODS[method])
-        whose = protocol if name in PROTOCOLS[protocol].decides else method
-        if unused:
-            found[name] = Standing(False, f"`{name}` does not apply to {method}: {unused}")
-        elif name in decided:
-            found[name] = Standing(False, f"`{name}` is always {written(decided[name])} with {whose}")
-        else:
-            found[name] = Standing(True, "")
-    return found
-
-
-@cache
-def settings_of(kind: type[RunConfig]) -> dict[str, Field[Any]]:
+def settings_of(kind: Any) -> dict[str, Field[Any]]:
     """Return the settings of a configuration class. Those of `IDENTITY` come first."""
+    return _settings_of(kind)
+
+
+@cache
+def _settings_of(kind: Any) -> dict[str, Field[Any]]:
     found = {item.name: item for item in fields(kind)}
     return {name: found[name] for name in (*IDENTITY, *(name for name in found if name not in IDENTITY))}
 
 
 @cache
-def owners_of(kind: type[RunConfig]) -> dict[str, type[Settings]]:
+def owners_of(kind: Any) -> dict[str, type[Settings]]:
     """Return, for each setting, the group that declares it."""
     owners: dict[str, type[Settings]] = {}
     for group in reversed(kind.__mro__):
@@ -235,7 +235,8 @@ def owners_of(kind: type[RunConfig]) -> dict[str, type[Settings]]:
     return owners
 
 
-SETTINGS = settings_of(RunConfig)
+_EVERY = _class_of(dict.fromkeys(method.own_settings for method in METHODS.values() if method.own_settings))
+SETTINGS, OWNERS = settings_of(_EVERY), owners_of(_EVERY)  # of all methods
 
 
 def scopes_of(configs: Iterable[RunConfig]) -> Scopes:
@@ -246,34 +247,22 @@ def scopes_of(configs: Iterable[RunConfig]) -> Scopes:
 def all_settings() -> dict[str, Field[Any]]:
     """Return all settings, including those of the plug-ins loaded so far."""
     found = dict(SETTINGS)
-    for values in _plugins_with_settings():
-        found |= settings_of(_class_with(RunConfig, values.get("method"), values.get("encoder")))
+    for key in ("method", "encoder"):
+        for name, entry in REGISTRIES[key].items():
+            if is_identity(name) and entry.own_settings is not None:
+                found |= settings_of(type(RunConfig.of({key: name})))
     return found
 
 
-def _plugins_with_settings() -> list[dict[str, Any]]:
-    """Return, for each plug-in with settings, the keyword that selects it."""
-    return [
-        {key: name}
-        for key in ("method", "encoder")
-        for name, entry in REGISTRIES[key].items()
-        if is_identity(name) and entry.own_settings is not None
-    ]
-
-
 def typed(setting: str, value: Any) -> Any:
-    """Return `value` converted to the type of `setting`, which may belong to a plug-in.
+    """Return `value` converted to the type of `setting`, which may belong to any method or plug-in.
 
     Raise a UserError if the value is not valid.
     """
-    choose("setting", setting, all_settings())
-    if setting in SETTINGS:
-        return getattr(RunConfig(**{setting: value}), setting)
-    for plugin in _plugins_with_settings():
-        config: Any = RunConfig(**plugin, **{setting: value})
-        if hasattr(config, setting):
-            return getattr(config, setting)
-    raise AssertionError(setting)
+    if setting in settings_of(RunConfig):
+        return getattr(RunConfig.of({setting: value}), setting)
+    settings = all_settings()
+    return checked(settings[choose("setting", setting, settings)], value)
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -369,11 +358,11 @@ def _settled(config: RunConfig) -> RunConfig:
 
     Settings without effect get their defaults, so that they do not tell equal runs apart.
     """
-    own, values, standings = METHODS[config.method].all_defaults(), vars(config), config._standings
+    own, values, reasons = METHODS[config.method].all_defaults(), vars(config), config._why_idle
     changes: dict[str, Any] = {}
     for name, item in settings_of(type(config)).items():
-        by_method, value, standing = item.default is BY_METHOD, values[name], standings[name]
-        idle = standing.why_not and not (standing.recorded and _is_kept(config, name))
+        by_method, value = item.default is BY_METHOD, values[name]
+        idle = name in reasons and not (config.applies(name) and _is_kept(config, name))
         left_open = value is BY_METHOD or (by_method and value is None)
         if idle or left_open:
             changes[name] = own.get(name) if by_method else own.get(name, item.default)
@@ -390,7 +379,7 @@ def _with(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
     values = _values(config)
     changed = {name: value for name, value in changes.items() if values[name] != value}
     if changed.keys() & REGISTRIES.keys():  # another class, if a plug-in has settings
-        return replace(config, **changed)
+        return config.replace(**changed)
     if not changed:
         return config
     copy = _copy(config, changed)
@@ -413,7 +402,9 @@ def _values(config: RunConfig) -> dict[str, Any]:
 
 def _decided(config: RunConfig) -> dict[str, Any]:
     """Return the settings that the method and the protocol fix."""
-    return {**METHODS[config.method].decides, **PROTOCOLS[config.protocol].decides}
+    own = settings_of(type(config))
+    decided = {**METHODS[config.method].decides, **PROTOCOLS[config.protocol].decides}
+    return {name: value for name, value in decided.items() if name in own}
 
 
 def runs_in_packs(config: RunConfig) -> bool:

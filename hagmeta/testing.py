@@ -177,14 +177,14 @@ def check_packs(
         for name in may_differ(config)
         if isinstance(getattr(config, name), float)
     }
-    other = resolve(replace(config, **changed))
+    other = resolve(config.replace(**changed))
     if changed and pack_key(other) == pack_key(config):
         # The other comes first, because a number that is no scalar buffer is that of the first member.
         members = [(other, SEED), (config, SEED)]
         _, record = run_members(members, dataset=dataset, device=CPU)
         why = (
-            f"when another member of its pack has other values of {', '.join(changed)}; store each number "
-            "with hagmeta.packs.values.hold, or take it out of `differs`"
+            f"when another member of its pack has other values of {', '.join(changed)}; read each as an "
+            "attribute of the method, not from its settings, or take it out of `differs`"
         )
         _report(method, _unequal(alone, _timeless(record), PACKED), why)
 
@@ -388,7 +388,7 @@ def _prepared(
     task = {} if dataset else TASK
     dataset = dataset or datasets.load(GRAPH, Path())
     given = {"dataset": dataset, **SMALL, **task, "method": METHODS.name_of(method), **settings}
-    return dataset, RunConfig(**given)
+    return dataset, RunConfig.of(**given)
 
 
 def _shown(method: Reference) -> str:

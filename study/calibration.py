@@ -66,7 +66,7 @@ class MemoryProbe:
             dataset = data.load(self.config.dataset)
         except UserError:  # the trials report it
             return NOT_MEASURED
-        steps = self.config.inner_steps if self.config.applies("inner_steps") else 0
+        steps = getattr(self.config, "inner_steps", 0)
         columns = self._input_columns(dataset)
         values = (LAYERS + INNER_STEP * steps) * self.config.hidden + CLASS_ROWS + columns
         nodes = 4.0 * dataset.num_nodes * (self.seeds * values + columns)
@@ -151,7 +151,7 @@ def _size(config: RunConfig) -> tuple[Any, ...]:
     assert config.n_way and config.k_shot and config.query_shot
     widths = config.encoder == "gat", config.hidden, config.embedding
     trains = METHODS[config.method].training_of(config) is not MetaTraining.NONE
-    parts = trains, config.nla, config.tla, config.inputs != "raw"
+    parts = trains, *(getattr(config, part, True) for part in ("nla", "tla")), config.inputs != "raw"
     queries = config.n_way * (config.k_shot + config.self_training + config.query_shot)
     return (*widths, queries, *parts, config.smoothing > 0 or config.prior == "estimated")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from hagmeta.common.differences import differing
 from hagmeta.common.identity import short_name
@@ -35,7 +34,7 @@ def _with_split(config: RunConfig, splits: Mapping[str, tuple[tuple[int, int, in
     if config.dataset not in splits or not is_proposed(config):
         return config
     classes, small = splits[config.dataset]
-    return replace(config, classes=classes, drop_small=config.drop_small or small > 0)
+    return config.replace(classes=classes, drop_small=config.drop_small or small > 0)
 
 
 def _note(configs: Sequence[RunConfig], classes: tuple[int, int, int]) -> str:

@@ -173,7 +173,7 @@ def of_methods(
     configs: Configs = {}
     for dataset, method in itertools.product(datasets, names):
         try:
-            config = RunConfig(**typed, method=method, dataset=dataset)
+            config = RunConfig.of(**typed, method=method, dataset=dataset)
             configs.setdefault(_feasible(config), config)
         except UserError as error:
             raise UserError(f"{method} on {dataset}: {error}") from None
@@ -305,7 +305,7 @@ def _config(file: SpaceFile, dataset: str, nodes: Settings, request: _Request) -
     """Return a configuration, resolved and as given."""
     values = {key: node.value for key, node in nodes.items()} | request.settings | {"dataset": dataset}
     try:
-        config = RunConfig(**values)
+        config = RunConfig.of(**values)
         return _feasible(config), config
     except UserError as error:
         # Each value alone is valid: report the place of the first setting that the error names.
@@ -364,10 +364,10 @@ def _check_search(space: Space, file: SpaceFile) -> None:
         for key in keys:
             with file.top["sample"].value[key].located(f"on {config.dataset}: "):
                 for value in values[key]:
-                    _feasible(replace(config, **{key: value}))
+                    _feasible(config.replace(**{key: value}))
         for node, point in zip(file.start, space.search.start, strict=True):
             with node.located(f"{config.method} on {config.dataset}: "):
-                _feasible(replace(config, **{key: point[key] for key in point.keys() & set(keys)}))
+                _feasible(config.replace(**{key: point[key] for key in point.keys() & set(keys)}))
 
 
 def _values_to_try(dimension: Dimension) -> tuple[Any, ...]:

@@ -122,7 +122,7 @@ def _user_errors_reported() -> Iterator[None]:
 
 def members_of(spec: TrialSpec) -> list[Member]:
     """Return the configuration and the seed of each run."""
-    configs = [resolve(RunConfig.from_mapping(settings)) for settings in spec["configs"]]
+    configs = [resolve(RunConfig.of(settings)) for settings in spec["configs"]]
     return [(configs[place], seed) for place, seed in spec["members"]]
 
 

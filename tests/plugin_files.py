@@ -11,7 +11,9 @@ from hagmeta.methods.cec import Cec
 class MineSettings(hagmeta.MethodSettings):
     """One setting."""
 
-    my_scale: float = hagmeta.setting(10.0, "multiplies it", scope="method", above=0, at_most=100)
+    my_scale: float = hagmeta.setting(
+        10.0, "multiplies it", hagmeta.Number(above=0, at_most=100), scope="method"
+    )
 
 
 class Mine(Cec):

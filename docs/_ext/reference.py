@@ -20,14 +20,15 @@ from unittest.mock import patch
 from analysis.comparable import spanned
 from analysis.references import KINDS, read_references, tasks
 from hagmeta import datasets
+from hagmeta.common.domains import Choice, Number, Whole
 from hagmeta.common.errors import UserError
 from hagmeta.common.identity import is_identity
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.record_schema import schema
 from hagmeta.common.scopes import LABELS, TASK
-from hagmeta.common.settings import BY_METHOD, written
+from hagmeta.common.settings import BY_METHOD, domain_of, written
 from hagmeta.common.traits import ROLES
-from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, may_differ, owners_of
+from hagmeta.config import OWNERS, REGISTRIES, SETTINGS, RunConfig, may_differ
 from hagmeta.methods import METHODS, Method, SessionLearning
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.protocol import PROTOCOLS
@@ -50,7 +51,6 @@ GROUPS = {  # headings, and the classes that declare the settings below them
     "Predictions": ("ReadOutSettings",),
     "Closed-form methods": ("ClosedFormSettings",),
 }
-TYPES = {"tuple": "three integers", "bool": "boolean", "int": "integer", "float": "number", "str": "text"}
 DIAGNOSTIC_FORMULAS = {
     "macro_old_node_accuracy": "Under `growing`: mean accuracy per class on nodes that were there before the "
     "session, over classes of earlier sessions with new nodes.",
@@ -280,12 +280,12 @@ def _as_installed(program: str) -> Iterator[None]:
 @cache
 def _configs() -> list[RunConfig]:
     """Every method with every protocol."""
-    return [RunConfig(method=method, protocol=protocol) for method in METHODS for protocol in PROTOCOLS]
+    return [RunConfig.of(method=method, protocol=protocol) for method in METHODS for protocol in PROTOCOLS]
 
 
 @cache
 def _with_encoders() -> list[RunConfig]:
-    return [RunConfig(encoder=encoder) for encoder in ENCODERS]
+    return [RunConfig.of(encoder=encoder) for encoder in ENCODERS]
 
 
 def _from_project(target: str) -> str:
@@ -298,7 +298,7 @@ def _from_project(target: str) -> str:
 
 
 def _group_of(setting: str) -> str:
-    owner = owners_of(RunConfig)[setting]
+    owner = OWNERS[setting]
     listed = (title for title, owners in GROUPS.items() if owner.__name__ in owners)
     return next(listed, ", ".join(METHODS[method].traits.title for method in users_of(setting)))
 
@@ -318,7 +318,7 @@ def _setting(name: str) -> str:
 def _help(name: str) -> str:
     """The help of a setting without its default, which has a line of its own; its values are code."""
     text = DEFAULT.sub("", SETTINGS[name].metadata["help"])
-    values = REGISTRIES.get(name) or SETTINGS[name].metadata["choices"] or ()
+    values = REGISTRIES.get(name) or getattr(domain_of(SETTINGS[name]), "names", ())
     return re.sub(rf"\b({'|'.join(map(re.escape, values))}): ", r"`\1`: ", text) if values else text
 
 
@@ -335,17 +335,15 @@ def _fixed(names: Sequence[str]) -> str:
 def _values(name: str, item: Field[Any]) -> str:
     if name in REGISTRIES:
         return ", ".join(map(_code, REGISTRIES[name])) + ", or a plug-in"
-    if item.metadata["choices"]:
-        return ", ".join(map(_code, item.metadata["choices"]))
-    words = item.metadata["words"] or ()
-    kind = item.type if isinstance(item.type, str) else item.type.__name__
-    plain = next(text for start, text in TYPES.items() if kind.startswith(start))
-    if words:
-        plain = "number" if item.metadata["fractions"] else "integer"
-    bounds = [(word, item.metadata["limits"][word]) for word in ("at least", "above", "at most", "below")]
-    limits = [f"{word} {bound:,}" for word, bound in bounds if _matters(word, bound)]
+    domain = domain_of(item)
+    if isinstance(domain, Choice):
+        return ", ".join(map(_code, domain.names))
+    if not isinstance(domain, Number):
+        return str(domain)
+    limits = [f"{word} {bound:,}" for word, bound in domain.limits.items() if _matters(word, bound)]
+    plain = "integer" if isinstance(domain, Whole) else "number"
     number = f"{plain} ({' and '.join(limits)})" if limits else plain
-    return " or ".join([*map(_code, words), number])
+    return " or ".join([*map(_code, domain.words), number])
 
 
 def _matters(words: str, limit: float | None) -> bool:
@@ -407,7 +405,7 @@ def _method(name: str, method: type[Method]) -> str:
         "Settings": _links(_own_settings(name)),
         "Defaults": ", ".join(_code(f"{key}: {written(value)}") for key, value in own.items()),
         "Fixed": ", ".join(_code(f"{key}: {written(value)}") for key, value in method.decides.items()),
-        "May differ within a pack": _links(may_differ(RunConfig(method=name))),
+        "May differ within a pack": _links(may_differ(RunConfig.of(method=name))),
         "Source": traits.citation,
     }
     return f"## {traits.title}\n\n{inspect.getdoc(method)}\n\n{_listed(facts)}"
@@ -420,7 +418,7 @@ def _session_learning(method: type[Method]) -> str:
 
 def _own_settings(method: str) -> list[str]:
     """The settings that a file of methods declares, and that this method uses."""
-    owners = owners_of(RunConfig)
+    owners = OWNERS
     return [name for name in SETTINGS if _is_of_methods(owners[name]) and method in users_of(name)]
 
 

@@ -1,4 +1,4 @@
-"""Which settings a configuration's hash leaves out, so that a new setting changes no earlier hash.
+"""Which settings a configuration's hash leaves out, and the names in it, so that no earlier hash changes.
 
 Hashes name records, and those of searches seed their proposals. So this table is closed: an entry never
 changes. A new setting that many methods share adds one entry, the value that describes all earlier runs.
@@ -6,7 +6,7 @@ changes. A new setting that many methods share adds one entry, the value that de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 LEFT_OUT_AT: Mapping[str, Any] = {
@@ -41,12 +41,42 @@ LEFT_OUT_AT: Mapping[str, Any] = {
     "played": False,
     "background": False,
     "limited_penalty": False,
+    "faithful": True,
 }
+# The names in hashes of settings that were renamed. The table above has these names.
+HASHED_AS: Mapping[str, str] = {
+    "unlabelled_weight": "unlabelled",
+    "propagation_weight": "coupling",
+    "simulated_sessions": "played",
+    "outlier_class": "background",
+    "capped_penalty": "limited_penalty",
+}
+# Settings that were replaced by `faithful`. Archives have them at the values that hashes leave out.
+REPLACED = frozenset(
+    {
+        *("normalisation", "double_prototypes", "nla_degree"),
+        *("tla_layers", "tla_tasks", "tla_vectors", "tla_gradients"),
+    }
+)
+LAST_WITH_OLD_NAMES = "065c05b"  # the last commit that knew them
+OLD_NAMES = REPLACED | {*HASHED_AS.values()}  # no record of today has one
 # A setting without effect is recorded with its default, but there are two exceptions. They never change.
 KEPT_IF_IDLE: Mapping[str, str] = {"heads": "encoder"}  # keeps its value if the other setting makes it idle
 ABSENT_IF_IDLE = frozenset({"instead_of_gpil"})
 
 
+def hashed_as(setting: str) -> str:
+    """Return the name of a setting in hashes."""
+    return HASHED_AS.get(setting, setting)
+
+
+def named_today(settings: Iterable[str]) -> dict[str, str]:
+    """Return the names of today for the `settings` of an archive, without those that were replaced."""
+    today = {old: new for new, old in HASHED_AS.items()}
+    return {name: today.get(name, name) for name in settings if name not in REPLACED}
+
+
 def left_out(config: Mapping[str, Any]) -> list[str]:
     """Return the settings of `config` that its hash leaves out."""
-    return [name for name, value in config.items() if name in LEFT_OUT_AT and LEFT_OUT_AT[name] == value]
+    hashed = {name: hashed_as(name) for name in config}
+    return [n for n, known in hashed.items() if known in LEFT_OUT_AT and LEFT_OUT_AT[known] == config[n]]

@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Required, TypedDict, cast
 
+from hagmeta.common.errors import UserError
 from hagmeta.common.files import reason, require_readable
+from hagmeta.common.left_out import LAST_WITH_OLD_NAMES, OLD_NAMES, hashed_as
 from hagmeta.common.record_schema import problem_of
 
 RunKey = tuple[str, int]  # configuration hash, seed
@@ -107,7 +109,7 @@ def config_hash(
             before they existed, so that old hashes stay valid.
         revisions: Revision numbers of parts that changed, such as the preparation of a dataset.
     """
-    hashed = {name: value for name, value in config.items() if name not in unhashed}
+    hashed = {hashed_as(name): value for name, value in config.items() if name not in unhashed}
     if revisions:
         hashed["revisions"] = dict(revisions)
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
@@ -119,6 +121,7 @@ def read_record(path: Path) -> Record:
 
     Raises:
         ValueError: The file is not a valid record, or it is in the wrong folder.
+        UserError: The record has settings that were renamed since.
     """
     content = _parsed(path)
     if not isinstance(content, dict):
@@ -127,6 +130,11 @@ def read_record(path: Path) -> Record:
     if problem:
         raise ValueError(problem)
     record = cast(Record, content)
+    if old := sorted(OLD_NAMES & record["config"].keys()):
+        raise UserError(
+            f"{path}: written by an earlier version, whose setting {old[0]} has another name today or is "
+            f"gone; read this folder with commit {LAST_WITH_OLD_NAMES}."
+        )
     if record["config_hash"] != path.parent.name or _hash_of(record) != path.parent.name:
         raise ValueError("the record is of another configuration than its folder name")
     if str(record["seed"]) != path.stem:

@@ -7,15 +7,14 @@ other, and RunConfig inherits from all of them. So a function that needs some se
 from __future__ import annotations
 
 import dataclasses
-import math
-import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Any
 
-from hagmeta.common.errors import UserError, choose, shown
+from hagmeta.common.domains import Domain, Flag, Number, Text, Whole
+from hagmeta.common.errors import UserError, shown
 from hagmeta.common.scopes import METHOD, SCOPES, Scope
 
 
@@ -33,53 +32,34 @@ BY_METHOD: Any = _Mark.BY_METHOD  # default of a setting whose default depends o
 NOT_VALID: Any = _Mark.NOT_VALID  # no value equals it
 
 PLAIN = (bool, int, float, str, type(None))  # hashable types, for which checks are cached
-MOST_NODES = 10**9  # maximum of settings that count nodes; all graphs are smaller
-MOST_STEPS = 10**6  # maximum of settings that count training steps
-HIGHEST_RATE = 100  # maximum of learning rates and weight decays
-HIGHEST_WEIGHT = 10**6  # maximum weight of a term in a loss or a score
-HOLDS = {"at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt}
-_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
-_BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
+OF_TYPES: dict[str, Domain] = {"bool": Flag(), "int": Whole(), "float": Number(), "str": Text()}
 
 
 def setting(
     default: Any,
     help: str,
+    domain: Domain | None = None,
     *,
     scope: Scope | None = None,
-    choices: Collection[str] | None = None,
-    words: tuple[str, ...] | None = None,
-    fractions: bool = False,
-    at_least: float | None = None,
-    at_most: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
     branches: tuple[float, ...] = (),
     revision: int = 1,
 ) -> Any:
-    """Declare a setting: a dataclass field with a default, a help text and a range.
+    """Declare a setting: a dataclass field with a default, a help text and valid values.
 
     Args:
         default: the value if the user gives none. `BY_METHOD` means the default of the method
             (`Method.defaults`). ``None`` means that the dataset decides. `hagmeta.resolve` fills in both.
         help: what the setting does, in one line.
+        domain: the valid values, such as ``Number(above=0)`` (`hagmeta.common.domains`). The default is all
+            values of the annotated type: bool, int, float or str.
         scope: what the setting is part of; a group of settings without it cannot be declared. `task`: what is
             asked, shown or scored. `labels`: which labels may be read. `method`: how the method works.
             Reports never compare results that differ in the task, or methods that differ in the labels.
-        choices: the texts that are allowed. For a registry these are its names and references.
-        words: texts that are allowed instead of a number.
-        fractions: with `words`, whether numbers may have fractions.
-        at_least: the smallest number allowed.
-        at_most: the largest number allowed.
-        above: a limit that the number must exceed.
-        below: a limit that the number must not reach.
         branches: values for which the code takes another path. A pack has no other values together with them.
         revision: increase it when the setting gives other results. It enters the hash where the setting has
             another value than in `hagmeta.common.left_out`.
     """
-    limits = {"at least": at_least, "at most": at_most, "above": above, "below": below}
-    metadata: dict[str, Any] = {"help": help, "choices": choices, "words": words, "limits": limits}
-    metadata |= {"fractions": fractions, "branches": branches, "scope": scope, "revision": revision}
+    metadata = {"help": help, "domain": domain, "branches": branches, "scope": scope, "revision": revision}
     return field(default=default, metadata=metadata)
 
 
@@ -105,8 +85,7 @@ class Settings:
                 continue
             if value is BY_METHOD:
                 raise UserError(f"{item.name} has no method-specific default; give it a value.")
-            check = _known if type(value) in PLAIN else _checked
-            values[item.name] = check(item, value)
+            values[item.name] = checked(item, value)
         for group in bases_with(kind, "check"):
             vars(group)["check"](self)
 
@@ -171,100 +150,29 @@ def _is_valid_default(item: dataclasses.Field[Any]) -> bool:
 
 
 def _checked(item: dataclasses.Field[Any], value: Any) -> Any:
-    """Return `value` converted to the type of the field; raise a UserError if it is out of range."""
-    value = _typed(item, value)
-    if value is not None:
-        _check_range(item, value)
-    return value
+    domain = domain_of(item)
+    if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
+        if "None" in str(item.type):
+            return None
+        if value is None or value.lower() not in getattr(domain, "words", ()):
+            raise UserError(f"{item.name} has no value; expected {domain}.")
+    return domain.parse(item.name, value)
 
 
 # A study creates thousands of configurations from the same few values. Typed, because True and 1.0 equal 1.
 _known = lru_cache(maxsize=100_000, typed=True)(_checked)
 
 
-def _typed(item: dataclasses.Field[Any], value: Any) -> Any:
-    """Return `value`, which may be text (`--set KEY=VALUE`), converted to the type of the field."""
+def checked(item: dataclasses.Field[Any], value: Any) -> Any:
+    """Return `value` converted to the type of the setting; raise a UserError if it is not valid."""
+    return _known(item, value) if type(value) in PLAIN else _checked(item, value)
+
+
+def domain_of(item: dataclasses.Field[Any]) -> Domain:
+    """Return the valid values of a setting."""
+    if item.metadata["domain"]:
+        domain: Domain = item.metadata["domain"]
+        return domain
     # Annotations are text only in modules that import `annotations` from `__future__`.
     kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
-    if item.metadata["words"]:
-        word = _word_or_number(item, value)
-        return int(word) if kind.startswith("int") and word.isdigit() else word
-    if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
-        if "None" in kind:
-            return None
-        raise UserError(f"{item.name} has no value; expected {_readable(kind)}.")
-    try:
-        if kind.startswith("tuple"):
-            parts = value.replace(",", " ").split() if isinstance(value, str) else list(value)
-            if len(parts) != 3:
-                raise ValueError
-            return tuple(_whole(part) for part in parts)
-        if kind.startswith("bool"):
-            return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
-        if isinstance(value, bool):
-            raise ValueError
-        if kind.startswith("int"):
-            return _whole(value)
-        if kind.startswith("float"):
-            return _finite(value)
-        if not isinstance(value, str):
-            raise ValueError
-        return value
-    except (ValueError, TypeError, KeyError, OverflowError):
-        raise UserError(f"{item.name} is {shown(value)}; expected {_readable(kind)}.") from None
-
-
-def _word_or_number(item: dataclasses.Field[Any], value: Any) -> str:
-    """Return one of the words of the field, or a number as text, so that a table column has one type."""
-    words = item.metadata["words"]
-    if isinstance(value, str) and value.lower() in words:
-        return value.lower()
-    try:
-        number = _finite(value) if item.metadata["fractions"] else _whole(value)
-        if any(not HOLDS[limit](number, bound) for limit, bound in _limits(item)):
-            raise ValueError
-        return str(number)
-    except (ValueError, TypeError, OverflowError):
-        kind = "a number" if item.metadata["fractions"] else "a whole number"
-        limits = " and ".join(f"{limit} {bound}" for limit, bound in _limits(item))
-        raise UserError(
-            f"{item.name} is {shown(value)}; expected {', '.join(words)} or {kind} {_of(limits)}."
-        ) from None
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError
-    return int(value)
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if isinstance(value, bool) or not math.isfinite(number):
-        raise ValueError
-    return number + 0.0  # turns -0.0 into 0.0, so that equal settings have equal hashes
-
-
-def _readable(kind: str) -> str:
-    names = {"tuple": "three whole numbers B T E", "bool": "true or false", "int": "a whole number"}
-    names |= {"float": "a number", "str": "text"}
-    return next(text for start, text in names.items() if kind.startswith(start))
-
-
-def _check_range(item: dataclasses.Field[Any], value: Any) -> None:
-    if item.metadata["words"]:
-        return  # already checked by `_word_or_number`
-    if item.metadata["choices"]:
-        choose(item.name, value, item.metadata["choices"])
-    for words, limit in _limits(item):
-        if not HOLDS[words](value, limit):
-            raise UserError(f"{item.name} is {shown(value)}; expected a value {_of(f'{words} {limit}')}.")
-
-
-def _of(limits: str) -> str:
-    """Return `limits` as they follow a noun: "a value above 0", but "a value of at least 0"."""
-    return f"of {limits}" if limits.startswith("at ") else limits
-
-
-def _limits(item: dataclasses.Field[Any]) -> list[tuple[str, float]]:
-    return [(words, limit) for words, limit in item.metadata["limits"].items() if limit is not None]
+    return OF_TYPES[kind.partition(" ")[0]]

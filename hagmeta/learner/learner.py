@@ -124,7 +124,7 @@ class Learner:
                 raise UserError(f"{key} is not a setting of a learner: {NOT_HERE[key]}.")
         if not isinstance(seed, int) or seed < 0:
             raise UserError(f"seed is {shown(seed)}; expected a whole number from 0.")
-        self._config = RunConfig.from_mapping({"method": name, "dataset": NAME, **settings})
+        self._config = RunConfig.of({"method": name, "dataset": NAME, **settings})
         if METHODS[name].traits.oracle:
             raise UserError(
                 f"{without_hash(name)} is an oracle: it reads labels that a learner is not given. "
@@ -460,7 +460,7 @@ class Learner:
     def _resolved(self, classes: int) -> RunConfig:
         """Return the configuration for this number of known classes."""
         n_way = self._config.n_way or N_WAY
-        config = resolve(replace(self._config, n_way=n_way, classes=(classes, 0, n_way)))
+        config = resolve(self._config.replace(n_way=n_way, classes=(classes, 0, n_way)))
         if METHODS[config.method].traits_of(config).oracle:
             raise UserError(
                 f"{without_hash(config.method)} is an oracle with these settings; a learner cannot be one."

@@ -257,7 +257,7 @@ def _state(header: Mapping[str, Any]) -> State:
     """Return the state of a header, without arrays."""
     count, names, sparse, kind = header["columns"]
     return State(
-        config=resolve(RunConfig.from_mapping(header["settings"])),
+        config=resolve(RunConfig.of(header["settings"])),
         seed=header["seed"],
         evidence=Evidence(
             class_names=header["class_names"],

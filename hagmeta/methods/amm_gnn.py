@@ -8,14 +8,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.meta_gnn import MetaGnn, MetaGnnSettings
 from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.gcn import GCN
 from hagmeta.packs.sums import sum_rows
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import Graph, View
 
 LEAST = 1e-6  # lengths below it count as this length in a cosine
@@ -28,16 +29,14 @@ class AmmGnnSettings(MetaGnnSettings):
     matching: float = setting(
         0.01,
         "multiply the scales and shifts of the inputs by this factor",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
     agreement: float = setting(
         0.01,
         "weight in the loss of how well two halves of the supports agree on scales and shifts",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -102,7 +101,6 @@ class AmmGnn(MetaGnn):
         self.matcher = nn.Linear(1, 2)  # to alpha and beta
         for parameter in self.matcher.parameters():
             nn.init.zeros_(parameter)
-        hold(self, matching=settings.matching, agreement=settings.agreement)
 
     @classmethod
     def new_encoder(cls, settings: MetaGnnSettings, sizes: Sizes) -> Encoder:

@@ -23,6 +23,7 @@ from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import Parameters, Step
 from hagmeta.packs.randomness import seeded
+from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 
 # Settings of all methods that may differ within a pack. A method declares them in `differs`.
@@ -140,18 +141,16 @@ class Method(nn.Module, ABC):
         "embedding": 16,
         "inputs": "raw",
         "classifier": "linear",
-        "refitted": False,
-        "tukey": 1.0,
-        "ridge": 0.1,
-        "random_features": 0,
     }
-    # Settings that may differ within a pack: numbers that steps read as `packs.values.hold` stores them. They
-    # are not inherited, because a subclass may read a setting in another way.
+    # Settings that may differ within a pack. Steps read those of the method as attributes,
+    # such as `self.tukey`. The list is not inherited: a subclass may read a setting in another way.
     differs: ClassVar[tuple[str, ...]] = ()
     traits: ClassVar[MethodTraits] = MethodTraits(title="Method")
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
     freezes_encoder: ClassVar[bool] = False  # the encoder does not learn and has no dropout
+    # With `faithful`, new classes have a second prototype; predicting it counts as an error.
+    second_prototypes: ClassVar[bool] = False
     # If fewer earlier labels per class may be read, a method keeps its statistics instead of computing them
     # again. `Task.exemplars` are then the nodes whose labels may be read.
     rereads_from: ClassVar[int] = 0
@@ -183,6 +182,9 @@ class Method(nn.Module, ABC):
 
     def __init__(self, settings: MethodSettings, sizes: Sizes, seed: int) -> None:
         super().__init__()
+        declared = {name for base in type(self).__mro__ for name in vars(base).get("differs", ())}
+        own = {name: getattr(settings, name) for name in sorted(declared.difference(COMMON))}
+        hold(self, {name: value for name, value in own.items() if isinstance(value, float)})  # no words
         encoder = seeded(seed, "init/encoder", lambda: self.new_encoder(settings, sizes))
         if encoder is not None:
             self.encoder = encoder.requires_grad_(not self.freezes_encoder)

@@ -8,7 +8,8 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.frozen_encoder import FrozenEncoder
@@ -16,7 +17,6 @@ from hagmeta.nn.classifier_attention import ClassifierAttention
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
 from hagmeta.packs.randomness import seeded
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 
@@ -27,9 +27,8 @@ class CecSettings(MethodSettings):
     cosine_scale: float = setting(
         16.0,
         "multiply the classifier's cosines by this factor",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -58,14 +57,13 @@ class Cec(FrozenEncoder):
         " Learning with Continually Evolved Classifiers. CVPR 2021.",
     )
     session_learning = SessionLearning.NONE
-    scale: Tensor
+    cosine_scale: Tensor
 
     def __init__(self, settings: CecSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.evolution = seeded(
             seed, "init/cec", lambda: ClassifierAttention(settings.embedding, settings.dropout)
         )
-        hold(self, scale=settings.cosine_scale)
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         return self._cosines(shared, encoded, task, None)
@@ -83,4 +81,4 @@ class Cec(FrozenEncoder):
             support.mean(-2), embedding, shared.class_means, task.averaged, task.class_statistics
         )
         vectors = self.evolution(F.normalize(means, dim=-1), key)
-        return self.scale * F.normalize(query, dim=-1) @ F.normalize(vectors, dim=-1).mT
+        return self.cosine_scale * F.normalize(query, dim=-1) @ F.normalize(vectors, dim=-1).mT

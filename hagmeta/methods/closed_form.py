@@ -11,14 +11,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hagmeta.common.domains import Choice, Number, Whole
 from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.methods.base import (
+    COMMON,
+    MetaTraining,
+    Method,
+    MethodSettings,
+    SessionLearning,
+    Shared,
+    Sizes,
+    Task,
+)
 from hagmeta.nn.encoder import Encoder
 from hagmeta.nn.statistics import CHUNK, LabelledRows
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.packs.randomness import seeded
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 SPECTRUM = 64  # number of graph eigenvectors
@@ -38,11 +47,14 @@ class ClosedFormSettings(MethodSettings):
         "both",
         "inputs of the head: input features propagated over the graph (propagated), the output of the"
         " pre-trained encoder (encoder), or both",
+        Choice(("propagated", "encoder", "both")),
         scope="method",
-        choices=("propagated", "encoder", "both"),
     )
     hops: int = setting(
-        3, "use propagated features of hops 0 to HOPS", scope="method", at_least=0, at_most=16
+        3,
+        "use propagated features of hops 0 to HOPS",
+        Whole(at_least=0, at_most=16),
+        scope="method",
     )
     refitted: bool = setting(
         BY_METHOD,
@@ -52,18 +64,16 @@ class ClosedFormSettings(MethodSettings):
     tukey: float = setting(
         BY_METHOD,
         "raise features to this power and keep their signs (Tukey's ladder; 1: off)",
+        Number(at_most=1, above=0),
         scope="method",
-        above=0,
-        at_most=1,
         branches=(0.5, 1),
     )
     random_features: int = setting(
         BY_METHOD,
         "append this many random ReLU projections of the features, at most one per"
         f" {NODES_PER_RANDOM_FEATURE} nodes of the graph (0: none)",
+        Whole(at_least=0, at_most=4096),
         scope="method",
-        at_least=0,
-        at_most=4096,
     )
 
     def without_effect(self) -> Mapping[str, str]:
@@ -109,7 +119,15 @@ class OnFeatures(Method):
     Under `released` predictions are made in the same way, without a step on the queries.
     """
 
-    defaults: ClassVar = {"hidden": 64, "embedding": 64, "classifier": "cosine"}
+    differs: ClassVar = (*COMMON, "tukey")
+    defaults: ClassVar = {
+        "hidden": 64,
+        "embedding": 64,
+        "classifier": "cosine",
+        "refitted": False,
+        "tukey": 1.0,
+        "random_features": 0,
+    }
     traits: ClassVar = MethodTraits(title="OnFeatures", closed_form=True)
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
@@ -122,7 +140,6 @@ class OnFeatures(Method):
         self.refitted = self.refits_words(settings)
         self.width = self.narrow_columns(settings, sizes.narrow) + SPECTRUM * self.refitted
         self.width += settings.embedding if self.has_encoder(settings) else 0
-        hold(self, tukey=settings.tukey)
         self.power = settings.tukey if settings.tukey in (0.5, 1) else None  # None: `tukey`
         self.random_features = min(settings.random_features, sizes.nodes // NODES_PER_RANDOM_FEATURE)
         if self.random_features:

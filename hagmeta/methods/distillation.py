@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.methods.base import MethodSettings
 from hagmeta.packs.values import like
 
@@ -16,10 +17,16 @@ class DistillationSettings(MethodSettings):
     """Settings of methods that distil."""
 
     distillation: float = setting(
-        1.0, "weight of the distillation loss", scope="method", at_least=0, at_most=HIGHEST_WEIGHT
+        1.0,
+        "weight of the distillation loss",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
+        scope="method",
     )
     temperature: float = setting(
-        2.0, "temperature of the distillation", scope="method", above=0, at_most=HIGHEST_WEIGHT
+        2.0,
+        "temperature of the distillation",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
+        scope="method",
     )
 
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
+from hagmeta.common.domains import Choice
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MethodSettings, Shared, Task
@@ -30,8 +31,8 @@ class ErGnnSettings(MethodSettings):
         "mean",
         "which nodes to keep: closest to the class mean (mean), with the fewest nodes of other classes nearby"
         " (coverage), or with the most influence on the classifier (influence)",
+        Choice(("mean", "coverage", "influence")),
         scope="method",
-        choices=("mean", "coverage", "influence"),
     )
 
 

@@ -8,12 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.growing import GrowingClassifier, loss_among_new
 from hagmeta.packs.pack import Parameters
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import View
 
 
@@ -24,9 +25,8 @@ class EwcSettings(MethodSettings):
     consolidation: float = setting(
         100_000.0,
         "weight of the penalty on changes of important parameters",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -73,7 +73,6 @@ class Ewc(GrowingClassifier):
 
     def __init__(self, settings: EwcSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        hold(self, consolidation=settings.consolidation)
         learning: Parameters = dict(self.named_parameters())
         self.importance, self.anchor = _zeros(learning), _zeros(learning)
 

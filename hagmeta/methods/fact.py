@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number, Whole
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import (
     COMMON,
@@ -26,7 +27,7 @@ from hagmeta.nn.head import cosine_logits
 from hagmeta.nn.prototypes import after_known, means_of_new, support_and_queries
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import fold, part, seeded
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import View
 
 LEAST = 1e-30  # minimum probability, so that its logarithm is finite
@@ -40,23 +41,20 @@ class FactSettings(MethodSettings):
     virtual_classes: int = setting(
         8,
         "number of virtual prototypes; they are orthogonal unless there are more than `embedding`",
+        Whole(at_least=1, at_most=4096),
         scope="method",
-        at_least=1,
-        at_most=4096,
     )
     virtual_weight: float = setting(
         0.01,
         "weight of the three losses with virtual prototypes",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
     virtual_share: float = setting(
         0.1,
         "share of the path through virtual prototypes in the predictions",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
     )
 
 
@@ -114,7 +112,6 @@ class Fact(Method):
         self.virtual = seeded(
             seed, "init/fact", lambda: nn.Parameter(nn.init.orthogonal_(virtual), requires_grad=False)
         )
-        hold(self, virtual_weight=settings.virtual_weight, virtual_share=settings.virtual_share)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
         embedding: Embedding = self.encoder(shared.graph, view, key)

@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Shared, Task
 from hagmeta.methods.closed_form import ClosedForm
 from hagmeta.methods.sgc import ShrinkageSettings
 from hagmeta.nn.statistics import shrunk
-from hagmeta.packs.values import hold
 
 
 class FeCam(ClosedForm):
@@ -44,11 +43,6 @@ class FeCam(ClosedForm):
     )
 
     shrinkage: Tensor
-
-    def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        assert settings.shrinkage is not None
-        hold(self, shrinkage=settings.shrinkage)
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         """Return all class means (classes, width), and the covariances of the first classes.

@@ -10,12 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Shared, Task
 from hagmeta.methods.fecam import FeCam, distances
 from hagmeta.methods.sgc import ShrinkageSettings
 from hagmeta.methods.teen import TeenSettings
 from hagmeta.nn.prototypes import calibrated, near_weights
-from hagmeta.packs.values import hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +57,7 @@ class FscilCalibration(FeCam):
         closed_form=True,
     )
     calibration: Tensor
-    scale: Tensor
-
-    def __init__(self, settings: FscilCalibrationSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        assert settings.calibration is not None
-        hold(self, calibration=settings.calibration, scale=settings.calibration_scale)
+    calibration_scale: Tensor
 
     def statistics(self, shared: Shared, features: Tensor, task: Task) -> tuple[Tensor, ...]:
         """Return means (classes, width) and covariances of base classes, then those of later classes.
@@ -79,8 +73,8 @@ class FscilCalibration(FeCam):
             base, base_spreads = means.pop(0), spreads.pop(0)
             later, later_spreads = base[:0], base_spreads[:0]
         for mean, spread in zip(means, spreads, strict=True):
-            near = near_weights(F.normalize(mean, dim=-1), F.normalize(base, dim=-1), self.scale)
-            later = torch.cat([later, calibrated(mean, base, self.calibration, self.scale)])
+            near = near_weights(F.normalize(mean, dim=-1), F.normalize(base, dim=-1), self.calibration_scale)
+            later = torch.cat([later, calibrated(mean, base, self.calibration, self.calibration_scale)])
             spread = spread + torch.einsum("nb,bij->nij", near, base_spreads)
             later_spreads = torch.cat([later_spreads, spread])
         return base, base_spreads, later, later_spreads

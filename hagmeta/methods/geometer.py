@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Sizes, Task
 from hagmeta.methods.distillation import distillation_loss
@@ -18,7 +19,7 @@ from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.nn.prototype_attention import PrototypeAttention
 from hagmeta.nn.prototypes import distance_logits, support_and_queries, weighted_prototypes
 from hagmeta.packs.randomness import seeded
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import View
 
 PROXIMITY = 1.5  # weight of the cross-entropy in sessions
@@ -31,26 +32,26 @@ class GeometerSettings(MethodSettings):
     base_uniformity: float = setting(
         0.1,
         "weight of the uniformity loss in meta-training",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
     uniformity: float = setting(
-        1.0, "weight of the uniformity loss in sessions", scope="method", at_least=0, at_most=HIGHEST_WEIGHT
+        1.0,
+        "weight of the uniformity loss in sessions",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
+        scope="method",
     )
     separability: float = setting(
         2.0,
         "weight of the loss that keeps new prototypes away from old ones",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
     teacher: float = setting(
         2.0,
         "weight of the distillation of the model before the session",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -98,13 +99,6 @@ class Geometer(Method):
     def __init__(self, settings: GeometerSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.attention = seeded(seed, "init/geometer", lambda: PrototypeAttention(settings.embedding))
-        hold(
-            self,
-            base_uniformity=settings.base_uniformity,
-            uniformity=settings.uniformity,
-            separability=settings.separability,
-            teacher=settings.teacher,
-        )
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> tuple[Embedding, Tensor]:
         """Return the embedding, and the degree of every node."""

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hagmeta.common.domains import Whole
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Sizes
@@ -16,7 +17,6 @@ from hagmeta.methods.kernels import KernelSettings, OnKernel
 from hagmeta.methods.sgc import RidgeSettings
 from hagmeta.nn.statistics import LabelledRows, ridged, solve
 from hagmeta.packs.randomness import keys, uniform_at
-from hagmeta.packs.values import hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +26,8 @@ class GkealSettings(KernelSettings, RidgeSettings):
     centres: int = setting(
         2000,
         "number of kernel centres, drawn from labelled nodes of known classes",
+        Whole(at_least=1, at_most=20_000),
         scope="method",
-        at_least=1,
-        at_most=20_000,
     )
 
 
@@ -67,9 +66,8 @@ class Gkeal(OnKernel):
 
     def __init__(self, settings: GkealSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        hold(self, ridge=settings.ridge)
         self.centres = min(settings.centres, sizes.nodes)
-        hold(self, key=int(keys([seed], "init/gkeal")), dtype=torch.int64)
+        self.register_buffer("key", torch.tensor(int(keys([seed], "init/gkeal"))), persistent=False)
 
     def fit(self, known: LabelledRows) -> tuple[Tensor, ...]:
         """Return the centres (centres, width), their weights (centres,), and the kernel's deviation.

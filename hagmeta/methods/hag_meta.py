@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_RATE, setting
+from hagmeta.common.domains import HIGHEST_RATE, Choice, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, Method, MethodSettings, OwnSteps, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
@@ -27,6 +28,10 @@ from hagmeta.nn.task_attention import TaskAttention, UniformTaskAttention
 from hagmeta.packs.randomness import part, seeded
 from hagmeta.sparse.graph import View
 
+# The attentions in the authors' code. In the paper TLA has three layers and transposes earlier prototypes.
+NLA_OF_AUTHORS = {"degree": "whole"}
+TLA_OF_AUTHORS = {"layers": "two", "earlier": "reshaped", "vectors": "relu"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class HagMetaSettings(MethodSettings):
@@ -37,23 +42,16 @@ class HagMetaSettings(MethodSettings):
         "nothing",
         "if gpil is off: start the sessions at once (nothing), or first train supervised on the labels that"
         " GPIL would use (supervised)",
+        Choice(("nothing", "supervised")),
         scope="method",
-        choices=("nothing", "supervised"),
     )
     nla: bool = setting(True, "weight support nodes by node-level attention (NLA)", scope="method")
     tla: bool = setting(True, "weight the loss by task-level attention (TLA)", scope="method")
     loss: str = setting(
         "categorical",
         "cross-entropy (categorical), or the binary form printed in the paper (binary)",
+        Choice(("categorical", "binary")),
         scope="method",
-        choices=("categorical", "binary"),
-    )
-    nla_degree: str = setting(
-        "visible",
-        "multiply NLA's scores by log(visible neighbours + 1) (visible), or by log(neighbours in the whole"
-        " graph) (whole)",
-        scope="method",
-        choices=("visible", "whole"),
     )
     nla_weights: str = setting(
         "softmax",
@@ -61,59 +59,29 @@ class HagMetaSettings(MethodSettings):
         " (share), or softmax without sigmoids (plain). Controls: softmax weights shifted to the next support"
         " (permuted), constant scores times log-degree (degree), or the weights that bring the prototype"
         " closest to the mean of all train nodes of the class (oracle)",
+        Choice(("softmax", "share", "plain", "permuted", "degree", "oracle")),
         scope="method",
-        choices=("softmax", "share", "plain", "permuted", "degree", "oracle"),
     )
     nla_rate: str = setting(
         "common",
         "learning rate of NLA in meta-training, or common (learning_rate); in sessions its ratio to"
         " finetune_rate is the same",
+        Number(words=("common",), at_most=HIGHEST_RATE, above=0, as_text=True),
         scope="method",
-        words=("common",),
-        fractions=True,
-        above=0,
-        at_most=HIGHEST_RATE,
     )
     nla_decay: str = setting(
         "common",
         "weight decay of NLA in meta-training and sessions, or common (weight_decay)",
+        Number(words=("common",), at_least=0, at_most=HIGHEST_RATE, as_text=True),
         scope="method",
-        words=("common",),
-        fractions=True,
-        at_least=0,
-        at_most=HIGHEST_RATE,
     )
     tla_weights: str = setting(
         "learnt",
         "how tasks are weighted: by TLA (learnt), equally (uniform), without gradients through the weights"
         " (stopped), with TLA's gradients reversed, so that hard tasks gain weight (flipped), or by TLA times"
         " the number of classes in the task (sizes)",
+        Choice(("learnt", "uniform", "stopped", "flipped", "sizes")),
         scope="method",
-        choices=("learnt", "uniform", "stopped", "flipped", "sizes"),
-    )
-    tla_layers: str = setting(
-        "three",
-        "number of linear layers that TLA applies to the base-class prototypes",
-        scope="method",
-        choices=("three", "two"),
-    )
-    tla_tasks: str = setting(
-        "transposed",
-        "how TLA arranges the prototypes of earlier tasks: transposed, or reshaped, which scrambles them",
-        scope="method",
-        choices=("transposed", "reshaped"),
-    )
-    tla_vectors: str = setting(
-        "linear",
-        "TLA's task vectors: linear, or with ReLU and dropout (relu), drawn twice for the newest task",
-        scope="method",
-        choices=("linear", "relu"),
-    )
-    tla_gradients: str = setting(
-        "fresh",
-        "gradients of TLA: of the current step (fresh), or accumulated over all steps so far (summed)",
-        scope="method",
-        choices=("fresh", "summed"),
     )
 
     def without_effect(self) -> Mapping[str, str]:
@@ -154,7 +122,7 @@ class HagMeta(Method):
 
     own_settings = HagMetaSettings
     differs: ClassVar = (*COMMON, "nla_rate", "nla_decay")
-    defaults: ClassVar = {"double_prototypes": True}
+    second_prototypes = True
     traits: ClassVar = MethodTraits(
         title="HAG-Meta",
         citation="Zhen Tan, Kaize Ding, Ruocheng Guo and Huan Liu. Graph Few-shot Class-incremental Learning."
@@ -172,7 +140,10 @@ class HagMeta(Method):
                 seed,
                 "init/nla",
                 lambda: NodeAttention(
-                    sizes.features, settings, degree=settings.nla_degree, weights=settings.nla_weights
+                    sizes.features,
+                    settings,
+                    **(NLA_OF_AUTHORS if settings.faithful else {}),
+                    weights=settings.nla_weights,
                 ),
             )
         if settings.tla and settings.tla_weights == "uniform":
@@ -185,9 +156,7 @@ class HagMeta(Method):
                     sizes.base_classes,
                     sizes.n_way,
                     settings.dropout,
-                    layers=settings.tla_layers,
-                    earlier=settings.tla_tasks,
-                    vectors=settings.tla_vectors,
+                    **(TLA_OF_AUTHORS if settings.faithful else {}),
                     weights=settings.tla_weights,
                 ),
             )
@@ -226,7 +195,7 @@ class HagMeta(Method):
 
     @classmethod
     def sums_gradients(cls, settings: HagMetaSettings) -> tuple[str, ...]:
-        return ("task_attention.",) if settings.tla_gradients == "summed" else ()
+        return ("task_attention.",) if settings.faithful else ()
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Encoded:
         embedding = self.encoder(shared.graph, view, part(key, 0))

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Shared, Task
 from hagmeta.methods.distillation import DistillationSettings, distillation_loss
 from hagmeta.methods.growing import GrowingMethod
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, support_and_queries
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import View
 
 Arrays = list[np.ndarray]  # one per class, with a row per candidate
@@ -51,10 +51,6 @@ class ICarl(GrowingMethod):
 
     distillation: Tensor
     temperature: Tensor
-
-    def __init__(self, settings: DistillationSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, distillation=settings.distillation, temperature=settings.temperature)
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         return self._nearest_mean(shared, encoded, task)[0]

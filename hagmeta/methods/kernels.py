@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from hagmeta.common.domains import Number
 from hagmeta.common.settings import setting
-from hagmeta.methods.base import Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Shared, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings, moments
 from hagmeta.nn.statistics import LEAST, LabelledRows
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +25,8 @@ class KernelSettings(ClosedFormSettings):
         1.0,
         "standard deviation of the Gaussian kernel, relative to the root mean square distance between"
         " labelled nodes of the known classes",
+        Number(at_most=1000, above=0),
         scope="method",
-        above=0,
-        at_most=1000,
     )
 
 
@@ -36,11 +37,8 @@ class OnKernel(ClosedForm):
     features. Otherwise it is computed again in each session.
     """
 
+    differs: ClassVar = (*COMMON, "kernel_width", "tukey")
     kernel_width: Tensor
-
-    def __init__(self, settings: KernelSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, kernel_width=settings.kernel_width)
 
     @abstractmethod
     def fit(self, known: LabelledRows) -> tuple[Tensor, ...]:

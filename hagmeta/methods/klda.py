@@ -17,7 +17,6 @@ from hagmeta.methods.ranpac import ProjectionSettings
 from hagmeta.methods.sgc import ShrinkageSettings, discriminants
 from hagmeta.nn.statistics import LabelledRows
 from hagmeta.packs.randomness import seeded
-from hagmeta.packs.values import hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +56,6 @@ class Klda(OnKernel):
 
     def __init__(self, settings: KldaSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        assert settings.shrinkage is not None
-        hold(self, shrinkage=settings.shrinkage)
         columns = settings.projection
         self.frequencies = random_directions(seed, "klda", self.width, columns)
         self.phases = seeded(

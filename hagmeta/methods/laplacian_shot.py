@@ -9,12 +9,12 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Shared, Sizes
+from hagmeta.methods.base import COMMON, Shared
 from hagmeta.methods.closed_form import ClosedFormSettings
 from hagmeta.methods.with_unlabelled import Known, WithUnlabelled, squared_distances
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 ROUNDS = 20  # of the bound's updates
@@ -29,9 +29,8 @@ class LaplacianShotSettings(ClosedFormSettings):
     laplacian: float = setting(
         2.0,
         "weight of the neighbours' predictions in LaplacianShot, relative to squared distances",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -75,10 +74,6 @@ class LaplacianShot(WithUnlabelled):
         closed_form=True,
     )
     laplacian: Tensor
-
-    def __init__(self, settings: LaplacianShotSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, laplacian=settings.laplacian)
 
     def answer_all(self, shared: Shared, view: View, points: Tensor, known: Known) -> Tensor:
         share = shared.graph.neighbour_means(known.free, view).clamp(min=LEAST)

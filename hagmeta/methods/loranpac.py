@@ -8,12 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hagmeta.common.domains import Number, Whole
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings, moments, random_directions
 from hagmeta.nn.statistics import LabelledRows
-from hagmeta.packs.values import hold
 
 ROUNDING = 1e-12  # share of the largest eigenvalue below which an eigenvalue is 0 but for rounding
 
@@ -22,9 +22,17 @@ ROUNDING = 1e-12  # share of the largest eigenvalue below which an eigenvalue is
 class LoRanPacSettings(ClosedFormSettings):
     """Settings of LoRanPAC."""
 
-    lift: int = setting(2000, "number of random ReLU features", scope="method", at_least=1, at_most=20_000)
+    lift: int = setting(
+        2000,
+        "number of random ReLU features",
+        Whole(at_least=1, at_most=20_000),
+        scope="method",
+    )
     truncation: float = setting(
-        0.25, "share of the directions with least variance to leave out", scope="method", at_least=0, below=1
+        0.25,
+        "share of the directions with least variance to leave out",
+        Number(at_least=0, below=1),
+        scope="method",
     )
 
 
@@ -59,7 +67,6 @@ class LoRanPac(ClosedForm):
 
     def __init__(self, settings: LoRanPacSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        hold(self, truncation=settings.truncation)
         self.projection = random_directions(seed, "loranpac", self.width, settings.lift)
 
     def transformed(self, rows: Tensor) -> Tensor:

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import MOST_NODES, setting
+from hagmeta.common.domains import MOST_NODES, Number, Whole
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Task
 from hagmeta.nn.encoder import Embedding
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 MOST = 64  # nodes per class that are clustered
@@ -29,16 +29,14 @@ class LpmcSettings(MethodSettings):
     cluster_distance: float = setting(
         0.5,
         "nodes of a class are neighbours up to this cosine distance (eps of DBSCAN)",
+        Number(at_most=2, above=0),
         scope="method",
-        above=0,
-        at_most=2,
     )
     cluster_nodes: int = setting(
         5,
         "neighbours, with the node itself, that start a cluster (minPts of DBSCAN)",
+        Whole(at_least=1, at_most=MOST_NODES),
         scope="method",
-        at_least=1,
-        at_most=MOST_NODES,
     )
 
 
@@ -83,10 +81,6 @@ class Lpmc(Method):
 
     cluster_distance: Tensor
     cluster_nodes: Tensor
-
-    def __init__(self, settings: LpmcSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, cluster_distance=settings.cluster_distance, cluster_nodes=settings.cluster_nodes)
 
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
         embedding: Embedding = self.encoder(shared.graph, view, key)

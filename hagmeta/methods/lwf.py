@@ -8,13 +8,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hagmeta.common.domains import Choice
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Shared, Sizes, Task
 from hagmeta.methods.distillation import DistillationSettings, divergence
 from hagmeta.methods.growing import GrowingClassifier, loss_among_new
 from hagmeta.nn.encoder import Embedding
-from hagmeta.packs.values import hold, like
+from hagmeta.packs.values import like
 from hagmeta.sparse.graph import View
 
 
@@ -25,8 +26,8 @@ class LwfSettings(DistillationSettings):
     distil_on: str = setting(
         "supports",
         "nodes to distil on: the new supports (supports), or all visible nodes (visible)",
+        Choice(("supports", "visible")),
         scope="method",
-        choices=("supports", "visible"),
     )
 
 
@@ -71,7 +72,6 @@ class Lwf(GrowingClassifier):
     def __init__(self, settings: LwfSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.distils_on_visible = settings.distil_on == "visible"
-        hold(self, distillation=settings.distillation, temperature=settings.temperature)
 
     @classmethod
     def traits_of(cls, settings: LwfSettings) -> MethodTraits:

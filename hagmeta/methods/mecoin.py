@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number, Whole
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, OwnSteps, Shared, Sizes, Task
 from hagmeta.methods.frozen_encoder import FrozenEncoder
@@ -20,7 +21,6 @@ from hagmeta.nn.losses import balanced_weights
 from hagmeta.nn.prototypes import mean_prototypes, means_of_new
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import Rate, dropout, seeded
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 MLP_WIDTH = 64  # as published
@@ -33,22 +33,28 @@ class MecoinSettings(MethodSettings):
     """Settings of Mecoin."""
 
     codebooks: int = setting(
-        100, "number of random projections that vote", scope="method", at_least=1, at_most=10_000
+        100,
+        "number of random projections that vote",
+        Whole(at_least=1, at_most=10_000),
+        scope="method",
     )
-    key_width: int = setting(14, "width of a random projection", scope="method", at_least=1, at_most=4096)
+    key_width: int = setting(
+        14,
+        "width of a random projection",
+        Whole(at_least=1, at_most=4096),
+        scope="method",
+    )
     value_start: float = setting(
         1.0,
         "logit of its own class in the value of a new key",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
     interaction: float = setting(
         1.0,
         "weight of the distillation between memory and MLP",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -105,7 +111,6 @@ class MeCoin(FrozenEncoder):
         self.hidden = seeded(seed, "init/mecoin-mlp", lambda: nn.Linear(width, MLP_WIDTH))
         self.head = LinearHead(classes, MLP_WIDTH)
         self.dropout = Rate(settings.dropout)
-        hold(self, value_start=settings.value_start, interaction=settings.interaction)
 
     @classmethod
     def own_steps(cls, settings: Any) -> dict[str, OwnSteps]:

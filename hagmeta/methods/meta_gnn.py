@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, grad
 
-from hagmeta.common.settings import HIGHEST_RATE, setting
+from hagmeta.common.domains import HIGHEST_RATE, Number, Whole
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import (
     COMMON,
@@ -27,7 +28,6 @@ from hagmeta.nn.encoders import make_encoder
 from hagmeta.nn.prototypes import mean_prototypes
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import part
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 
@@ -36,10 +36,16 @@ class MetaGnnSettings(MethodSettings):
     """Settings of Meta-GNN: the inner steps of MAML."""
 
     inner_steps: int = setting(
-        5, "inner gradient steps on the supports of a task", scope="method", at_least=0, at_most=1000
+        5,
+        "inner gradient steps on the supports of a task",
+        Whole(at_least=0, at_most=1000),
+        scope="method",
     )
     inner_rate: float = setting(
-        0.02, "learning rate of the inner steps", scope="method", above=0, at_most=HIGHEST_RATE
+        0.02,
+        "learning rate of the inner steps",
+        Number(at_most=HIGHEST_RATE, above=0),
+        scope="method",
     )
     first_order: bool = setting(
         False, "do not differentiate through the inner steps (first-order MAML)", scope="method"
@@ -77,12 +83,11 @@ class MetaGnn(Method):
     )
     meta_training = MetaTraining.FEW_SHOT
     session_learning = SessionLearning.NONE
-    rate: Tensor
+    inner_rate: Tensor
 
     def __init__(self, settings: MetaGnnSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.steps, self.first_order = settings.inner_steps, settings.first_order
-        hold(self, rate=settings.inner_rate)
 
     @classmethod
     def new_encoder(cls, settings: MetaGnnSettings, sizes: Sizes) -> Encoder:
@@ -129,7 +134,7 @@ class MetaGnn(Method):
         for step in range(self.steps if len(task.support) else 0):
             with torch.set_grad_enabled(torch.is_grad_enabled() and not self.first_order):
                 slope = grad(support_loss)(parameters, part(key, step))
-            parameters = {name: value - slope[name] * self.rate for name, value in parameters.items()}
+            parameters = {name: value - slope[name] * self.inner_rate for name, value in parameters.items()}
         return self._logits(parameters, shared, view, task.query, part(key, self.steps))
 
     def _logits(

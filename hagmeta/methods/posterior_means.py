@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
@@ -19,10 +20,9 @@ from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.nn.played_classes import DRAWS, chosen_share
 from hagmeta.nn.statistics import LEAST
 from hagmeta.nn.two_covariances import NODES, Evidence, Settled, TwoCovariances, Within, divide
-from hagmeta.packs.one_by_one import one_by_one
+from hagmeta.packs.each_seed import each_seed, padded
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import fold, keys, uniform, uniform_at
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 TEMPERATURE = 0.3  # scales log-likelihoods, because the features of a node are strongly dependent
@@ -40,8 +40,8 @@ CONFIDENT = 0.25  # share of the unlabelled nodes in these targets
 EACH = 25  # unlabelled nodes of every class in them, if there are as many
 RETURN = 0.75  # how far the encoder goes back to that of session 0 before it learns a session
 UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that enables it
-    "unlabelled": "shift its class means",
-    "coupling": "use their neighbours' predictions",
+    "unlabelled_weight": "shift its class means",
+    "propagation_weight": "use their neighbours' predictions",
     "finetune_steps": "train its encoder",
 }
 
@@ -50,35 +50,33 @@ UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that en
 class PosteriorMeansSettings(ClosedFormSettings):
     """Settings of posterior means: the weight of unlabelled nodes and of neighbours."""
 
-    unlabelled: float = setting(
+    unlabelled_weight: float = setting(
         0.1,
         "weight of an unlabelled node relative to a labelled one (0: ignore unlabelled nodes)",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
         branches=(0,),
     )
-    coupling: float = setting(
+    propagation_weight: float = setting(
         4.0,
         "weight of the neighbours' predictions, scaled by how often labelled neighbours share a class"
         " (0: ignore neighbours)",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
         branches=(0,),
     )
-    played: bool = setting(
+    simulated_sessions: bool = setting(
         True,
         "choose the shrinkage of the covariance at session 0, by playing known classes as new ones; without,"
         " or with fewer than four known classes, it depends on the number of labels",
         scope="method",
     )
-    background: bool = setting(
+    outlier_class: bool = setting(
         True,
         "let unlabelled nodes belong to none of the classes, if a class without labels explains them better",
         scope="method",
     )
-    limited_penalty: bool = setting(
+    capped_penalty: bool = setting(
         True,
         "limit the penalty for an uncertain class mean if unlabelled nodes vary less than the covariance",
         scope="method",
@@ -121,7 +119,7 @@ class PosteriorMeans(OnFeatures):
     """
 
     own_settings = PosteriorMeansSettings
-    differs: ClassVar = (*COMMON, "unlabelled", "coupling", "tukey")
+    differs: ClassVar = (*COMMON, "unlabelled_weight", "propagation_weight", "tukey")
     defaults: ClassVar = {
         "refitted": True,
         "tukey": 0.7,
@@ -150,31 +148,34 @@ class PosteriorMeans(OnFeatures):
     session_learning = SessionLearning.ANSWERS
     freezes_encoder = False
     rereads_from = 50
-    unlabelled: Tensor
-    coupling: Tensor
+    unlabelled_weight: Tensor
+    propagation_weight: Tensor
     key: Tensor
 
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        hold(self, unlabelled=settings.unlabelled, coupling=settings.coupling)
-        self.counts_unlabelled, self.hears = settings.unlabelled > 0, settings.coupling > 0
-        self.plays, self.background, self.shots = settings.played, settings.background, settings.k_shot
+        self.counts_unlabelled, self.hears = settings.unlabelled_weight > 0, settings.propagation_weight > 0
+        self.plays, self.outlier_class, self.shots = (
+            settings.simulated_sessions,
+            settings.outlier_class,
+            settings.k_shot,
+        )
         self.share = nn.Parameter(torch.zeros(1), requires_grad=False)  # 0: not chosen
-        hold(self, key=int(keys([seed], "played_classes")), dtype=torch.int64)
+        self.register_buffer("key", torch.tensor(int(keys([seed], "played_classes"))), persistent=False)
         self.learns = self.teaches_encoder(settings)
         self.of_encoder = settings.embedding if self.has_encoder(settings) else 0  # the last columns
         self.doubts = settings.visibility == "whole"  # then nodes of classes to come are visible
         self.returns = self.doubts and self.learns
         if self.returns:
             self.origin = copy.deepcopy(self.encoder).requires_grad_(False)  # the encoder of session 0
-        self.limits = settings.limited_penalty
+        self.limits = settings.capped_penalty
         self.few_of_all = bool(settings.rehearsed)  # even classes known at session 0 have few labels
 
     @classmethod
     def traits_of(cls, settings: Any) -> MethodTraits:
         used = {
-            "unlabelled": settings.unlabelled > 0,
-            "coupling": settings.coupling > 0,
+            "unlabelled_weight": settings.unlabelled_weight > 0,
+            "propagation_weight": settings.propagation_weight > 0,
             "finetune_steps": cls.teaches_encoder(settings),
         }
         clause = transductive_clause([name for name, it_is in used.items() if it_is])
@@ -192,19 +193,17 @@ class PosteriorMeans(OnFeatures):
         if self.plays:
             sources = tuple(source.detach() for source in self.sources(shared.graph, view))
             labels = labels_of(shared, view, task)
-            (chosen["share"],) = one_by_one(self, "choose_one", shared.graph, _bare(view), labels, sources)
+            chosen["share"] = self._chosen_share(shared.graph, view, labels, sources)
         return chosen
 
-    def choose_one(
-        self, graph: Graph, view: View, labels: Tensor, sources: tuple[Tensor, ...]
-    ) -> tuple[Tensor]:
-        """Return the share (1,) of one seed."""
+    @each_seed
+    def _chosen_share(self, graph: Graph, view: View, labels: Tensor, sources: tuple[Tensor, ...]) -> Tensor:
+        """Return the share (1,) of equal variances."""
         rows = view.learnable.nonzero().squeeze(-1)
         features = self.narrow_features(graph, view, sources, rows)
         luck = [uniform_at(fold(self.key, number), rows) for number in range(1 + DRAWS)]
         order = uniform(fold(self.key, len(luck)), labels.shape[-1])
-        share = chosen_share(features, labels[rows], self.of_encoder, self.shots, [order, *luck])
-        return (share.view(1),)
+        return chosen_share(features, labels[rows], self.of_encoder, self.shots, [order, *luck]).view(1)
 
     def before_session(self, shared: Shared, view: View, task: Task) -> Parameters:
         """Return the encoder after a part of the way back to that of session 0: errors must not add up."""
@@ -222,20 +221,21 @@ class PosteriorMeans(OnFeatures):
         """
         sources = tuple(source.detach() for source in self.sources(shared.graph, view))
         labels = labels_of(shared, view, task)
-        settled = one_by_one(self, "settle_one", shared.graph, _bare(view), labels, sources, _bare_task(task))
+        settled = self._settled(shared.graph, view, labels, sources, task)
         return (*settled, *sources) if _forgets(shared.graph) else settled
 
-    def settle_one(
+    @each_seed
+    def _settled(
         self, graph: Graph, view: View, labels: Tensor, sources: tuple[Tensor, ...], task: Task
-    ) -> tuple[Tensor, ...]:
-        """Return `Settled` of one seed."""
+    ) -> Settled:
+        """Return `Settled`, padded to all nodes."""
         rows = _rows_of(view)
         features = self._fixed_features(graph, view, sources, rows)
         now = _exemplar_means(features, task, rows)
         within = self._within(labels[rows], view.learnable[rows], task, now)
         settled = within.settled(features, self.of_encoder - self._later())
-        points = settled.points[:0] if _forgets(graph) else _padded(settled.points, len(labels))
-        inner, length = (_padded(part, len(labels)) for part in (settled.inner, settled.length))
+        points = settled.points[:0] if _forgets(graph) else padded(settled.points, len(labels))
+        inner, length = (padded(part, len(labels)) for part in (settled.inner, settled.length))
         return settled._replace(points=points, inner=inner, length=length)
 
     def _later(self) -> int:
@@ -263,7 +263,7 @@ class PosteriorMeans(OnFeatures):
         return {"chosen_shrinkage": chosen} if self.plays else {}
 
     def classify(self, shared: Shared, encoded: tuple[Tensor | None, View], task: Task) -> Tensor:
-        logits, _, _ = self._answers(shared, *encoded, task, "answer_one")
+        logits, _ = self._answers(shared.graph, *self._given(shared, *encoded, task), self.limits)
         return (CERTAINTY * logits[task.query]).log_softmax(-1)
 
     def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
@@ -295,7 +295,10 @@ class PosteriorMeans(OnFeatures):
         learnt, view = self.encode(shared, view, None)
         if learnt is None:
             return ()
-        logits, labels, free = self._answers(shared, learnt, view, task, "teach_one")
+        given = self._given(shared, learnt, view, task)
+        # A limited penalty lets new classes win more nodes. Nodes of classes to come should stay out.
+        logits, free = self._answers(shared.graph, *given, self.limits and not self.doubts)
+        labels = given[1]
         found = logits.softmax(-1) * free
         if self.doubts:
             found = most_confident(found)
@@ -312,46 +315,25 @@ class PosteriorMeans(OnFeatures):
         logits = cosine_logits(self.encoder(shared.graph, view, key).all(), rows)
         return -(shares * logits.log_softmax(-1)).sum() / len(rows), logits[task.query]
 
-    def _answers(
-        self, shared: Shared, learnt: Tensor | None, view: View, task: Task, step: str
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits and readable labels (nodes, classes), and which nodes (nodes, 1) are unlabelled.
-
-        `step` is the method that computes them for one seed.
-        """
-        seedwise = self._seedwise(shared, learnt, view, task)
-        logits, free = one_by_one(self, step, shared.graph, *seedwise)
-        return logits, seedwise[1], free
-
-    def _seedwise(
+    def _given(
         self, shared: Shared, learnt: Tensor | None, view: View, task: Task
     ) -> tuple[View, Tensor, tuple[Tensor, ...], Tensor | None, Task]:
-        """Return what `answer_one` and `familiarity_one` need besides the graph."""
+        """Return what `_answers` and `_ratios` need besides the graph."""
         settled = view.session_statistics or self.session_statistics(shared, view, task)
-        return _bare(view), labels_of(shared, view, task), settled, learnt, _bare_task(task)
+        return view, labels_of(shared, view, task), settled, learnt, task
 
-    def answer_one(self, *seedwise: Any) -> tuple[Tensor, Tensor]:
-        """Return the predictions of one seed, as `_answers_of`."""
-        return self._answers_of(self.limits, *seedwise)
-
-    def teach_one(self, *seedwise: Any) -> tuple[Tensor, Tensor]:
-        """Return the predictions of one seed that train the encoder, as `_answers_of`.
-
-        A limited penalty lets new classes win more nodes. Nodes of classes to come should not be among them.
-        """
-        return self._answers_of(self.limits and not self.doubts, *seedwise)
-
-    def _answers_of(
+    @each_seed
+    def _answers(
         self,
-        limits: bool,
         graph: Graph,
         view: View,
         labels: Tensor,
         settled: tuple[Tensor, ...],
         learnt: Tensor | None,
         task: Task,
+        limits: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Return logits (nodes, classes) of one seed, and which nodes (nodes, 1) are unlabelled.
+        """Return logits (nodes, classes), and which nodes (nodes, 1) are unlabelled.
 
         `limits` tells whether the penalty for an uncertain class mean is limited.
         """
@@ -361,15 +343,15 @@ class PosteriorMeans(OnFeatures):
         free = view.learnable.unsqueeze(-1) * (1 - labelled)
         if limits:
             model.limit_penalty(free[rows, 0], EXCESS / (TEMPERATURE / 2))
-        likely = labels.new_zeros(len(labels), len(count) + self.background)  # not used for hidden nodes
+        likely = labels.new_zeros(len(labels), len(count) + self.outlier_class)  # not used for hidden nodes
         likely[rows, : len(count)] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
-        if self.background:  # the last column: a class without labels
+        if self.outlier_class:  # the last column: a class without labels
             none = count.new_zeros(1), total.new_zeros(1, total.shape[-1])
             likely[rows, len(count) :] = TEMPERATURE * model.log_likelihood(*none)
         neighbours = Neighbours(graph, view)
         agreement = within.kept.agreement if within.kept else neighbours.agreement(labels[:, :known])
-        heeded = self.coupling * agreement
-        told = F.pad(labels, (0, int(self.background)))
+        heeded = self.propagation_weight * agreement
+        told = F.pad(labels, (0, int(self.outlier_class)))
 
         def answers(times: int) -> Tensor:
             """Return logits (nodes, columns) after `times` updates by the neighbours' predictions."""
@@ -382,7 +364,7 @@ class PosteriorMeans(OnFeatures):
         # The first classes need no unlabelled nodes, if their many labels can be read today.
         sure = 0 if self.few_of_all or within.kept else known
         for _ in range(ROUNDS if self.counts_unlabelled and len(count) > sure else 0):
-            soft = self.unlabelled * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure : len(count)]
+            soft = self.unlabelled_weight * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure : len(count)]
             soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
             sums = total[sure:] + model.sums(soft[rows])
             counts = count[sure:] + soft.sum(0)
@@ -396,11 +378,10 @@ class PosteriorMeans(OnFeatures):
         Class means are those of the labels. EM would assign nodes of classes without a name to new classes.
         """
         learnt, view = self.encode(shared, view, None)
-        seedwise = self._seedwise(shared, learnt, view, task)
-        (ratios,) = one_by_one(self, "familiarity_one", shared.graph, *seedwise)
-        return ratios[task.query]
+        return self._ratios(shared.graph, *self._given(shared, learnt, view, task))[task.query]
 
-    def familiarity_one(
+    @each_seed
+    def _ratios(
         self,
         graph: Graph,
         view: View,
@@ -408,8 +389,8 @@ class PosteriorMeans(OnFeatures):
         settled: tuple[Tensor, ...],
         learnt: Tensor | None,
         task: Task,
-    ) -> tuple[Tensor]:
-        """Return the log-likelihood ratios (nodes, classes) of one seed."""
+    ) -> Tensor:
+        """Return log-likelihood ratios (nodes, classes)."""
         rows, within, model = self._model(graph, view, labels, settled, learnt, task)
         count, total = within.count, model.total
         # Classes to come resemble those that came since session 0. At session 0 it is the mean of all: zero.
@@ -418,7 +399,7 @@ class PosteriorMeans(OnFeatures):
         unnamed = model.log_likelihood(count.new_full((1,), UNNAMED), UNNAMED * middle)
         ratios = labels.new_zeros(len(labels), len(count))  # not used for hidden nodes
         ratios[rows] = CERTAINTY * TEMPERATURE * (model.log_likelihood(count, total, model.inner) - unnamed)
-        return (ratios,)
+        return ratios
 
     def _model(
         self,
@@ -486,15 +467,6 @@ def _exemplar_means(features: Tensor, task: Task, rows: Tensor | None = None) ->
     return ((there / there.sum(-1, keepdim=True)).unsqueeze(-2) @ features[places]).squeeze(-2)
 
 
-def _bare(view: View) -> View:
-    """Return a view without inputs and values that were computed before."""
-    return View(view.visible, view.scale, view.log_degree, pool=view.pool)
-
-
-def _bare_task(task: Task) -> Task:
-    return task._replace(before_steps=())
-
-
 def _forgets(graph: Graph) -> bool:
     """Return whether points are computed again for every use: on a GPU, where memory is scarcer than time."""
     return graph.device.type == "cuda"
@@ -503,10 +475,6 @@ def _forgets(graph: Graph) -> bool:
 def _rows_of(view: View) -> Tensor:
     """Return the visible nodes in ascending order."""
     return view.visible.nonzero().squeeze(-1)
-
-
-def _padded(rows: Tensor, count: int) -> Tensor:
-    return F.pad(rows, (0,) * (2 * rows.dim() - 1) + (count - len(rows),))
 
 
 def smoothed_shares(labels: Tensor) -> Tensor:

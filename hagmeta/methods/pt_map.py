@@ -8,12 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Shared, Sizes
+from hagmeta.methods.base import COMMON, Shared
 from hagmeta.methods.closed_form import ClosedFormSettings
 from hagmeta.methods.with_unlabelled import Known, WithUnlabelled, squared_distances
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 ROUNDS = 20  # updates of the class means
@@ -28,16 +28,14 @@ class PtMapSettings(ClosedFormSettings):
     transport: float = setting(
         10.0,
         "multiply squared distances by this factor in the optimal transport of PT-MAP",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
     mean_share: float = setting(
         0.2,
         "move class means by this share towards those of the optimal transport, in each of 20 rounds",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
     )
 
 
@@ -77,11 +75,7 @@ class PtMap(WithUnlabelled):
         closed_form=True,
     )
     transport: Tensor
-    moved: Tensor
-
-    def __init__(self, settings: PtMapSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, transport=settings.transport, moved=settings.mean_share)
+    mean_share: Tensor
 
     def answer_all(self, shared: Shared, view: View, points: Tensor, known: Known) -> Tensor:
         means, counts = known.means, known.counts.unsqueeze(-1)
@@ -91,7 +85,7 @@ class PtMap(WithUnlabelled):
         for _ in range(ROUNDS):
             shares = known.free * (near + factors.log()).softmax(-1)
             found = (told + shares.mT @ points) / (counts + shares.sum(0).unsqueeze(-1))
-            means = means + self.moved * (found - means)
+            means = means + self.mean_share * (found - means)
             near = -self.transport * squared_distances(points, means)
             factors = class_factors(near, known.free, factors)
         return near + factors.log()

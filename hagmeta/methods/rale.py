@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hagmeta.common.domains import Whole
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Method, MethodSettings, Shared, Sizes, Task
@@ -17,7 +18,6 @@ from hagmeta.nn.locations import Located, class_walks
 from hagmeta.nn.prototypes import distance_logits, mean_prototypes
 from hagmeta.nn.walks import backward_factors, one_hot, pagerank, walks_to
 from hagmeta.packs.randomness import keys, seeded, uniform
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 HUB_SHARE = 0.05  # hubs are among this share of the visible nodes, those with the highest PageRank
@@ -28,11 +28,22 @@ class RaleSettings(MethodSettings):
     """Settings of RALE."""
 
     walk_length: int = setting(
-        6, "maximum steps of a walk between a node and a reference", scope="method", at_least=1, at_most=50
+        6,
+        "maximum steps of a walk between a node and a reference",
+        Whole(at_least=1, at_most=50),
+        scope="method",
     )
-    hubs: int = setting(10, "hubs that define absolute locations", scope="method", at_least=1, at_most=1000)
+    hubs: int = setting(
+        10,
+        "hubs that define absolute locations",
+        Whole(at_least=1, at_most=1000),
+        scope="method",
+    )
     references: int = setting(
-        5, "labelled nodes of a class that walks go to, at most", scope="method", at_least=1, at_most=1000
+        5,
+        "labelled nodes of a class that walks go to, at most",
+        Whole(at_least=1, at_most=1000),
+        scope="method",
     )
 
 
@@ -97,7 +108,7 @@ class Rale(Method):
         self.located = seeded(
             seed, "init/locations", lambda: Located(2 * settings.walk_length, settings.embedding)
         )
-        hold(self, key=int(keys([seed], "references")), dtype=torch.int64)
+        self.register_buffer("key", torch.tensor(int(keys([seed], "references"))), persistent=False)
 
     @torch.no_grad()
     def fixed_features(self, graph: Graph, view: View) -> Tensor:

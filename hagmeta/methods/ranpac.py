@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from hagmeta.common.domains import Whole
 from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, Sizes
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings, random_directions
 from hagmeta.methods.sgc import RidgeSettings
 from hagmeta.nn.statistics import ridged, solve
-from hagmeta.packs.values import hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,10 @@ class ProjectionSettings(ClosedFormSettings):
     """Settings of heads on a random projection."""
 
     projection: int = setting(
-        2000, "width of the random projection", scope="method", at_least=1, at_most=20_000
+        2000,
+        "width of the random projection",
+        Whole(at_least=1, at_most=20_000),
+        scope="method",
     )
 
 
@@ -44,6 +47,7 @@ class RanPac(ClosedForm):
     """
 
     own_settings = RanPacSettings
+    defaults: ClassVar = {"ridge": 0.1}
     differs: ClassVar = (*COMMON, "ridge", "tukey")
     traits: ClassVar = MethodTraits(
         title="RanPAC",
@@ -57,7 +61,6 @@ class RanPac(ClosedForm):
 
     def __init__(self, settings: RanPacSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        hold(self, ridge=settings.ridge)
         self.projection = random_directions(seed, "ranpac", self.width, settings.projection)
 
     def transformed(self, rows: Tensor) -> Tensor:

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, Shared, Task
 from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings
 from hagmeta.nn.statistics import ridged, shrunk, solve
-from hagmeta.packs.values import hold
 
 SGC = (
     "Felix Wu, Tianyi Zhang, Amauri Souza Jr., Christopher Fifty, Tao Yu and Kilian Weinberger. Simplifying"
@@ -35,9 +35,8 @@ class RidgeSettings(ClosedFormSettings):
         BY_METHOD,
         "ridge penalty, relative to the mean eigenvalue of the matrix that is inverted (default: 0.001 for"
         " gkeal, otherwise 0.1)",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -49,9 +48,8 @@ class ShrinkageSettings(ClosedFormSettings):
         BY_METHOD,
         "shrink covariances towards equal variances by this share (default: 0.1 for sgc-lda and klda,"
         " otherwise 0.5)",
+        Number(at_most=1, above=0),
         scope="method",
-        above=0,
-        at_most=1,
     )
 
 
@@ -87,6 +85,7 @@ class SgcRidge(ClosedForm):
     """
 
     own_settings = RidgeSettings
+    defaults: ClassVar = {"ridge": 0.1}
     differs: ClassVar = (*COMMON, "ridge", "tukey")
     traits: ClassVar = MethodTraits(
         title="SGC-Ridge",
@@ -96,10 +95,6 @@ class SgcRidge(ClosedForm):
     )
 
     ridge: Tensor
-
-    def __init__(self, settings: RidgeSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, ridge=settings.ridge)
 
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
         means, scatter = statistics
@@ -126,11 +121,6 @@ class SgcLda(ClosedForm):
     )
     defaults: ClassVar = {"shrinkage": 0.1}
     shrinkage: Tensor
-
-    def __init__(self, settings: ShrinkageSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        assert settings.shrinkage is not None
-        hold(self, shrinkage=settings.shrinkage)
 
     def answer(self, statistics: tuple[Tensor, Tensor], query: Tensor) -> Tensor:
         return discriminants(*statistics, self.shrinkage, query)

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, Method, MethodSettings, Shared, Sizes, Task
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.prototypes import after_known, mean_prototypes
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import dropout, part
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 WHOLE, GROUP, ALONE = 0.7, 0.15, 0.15  # weights of the three views in the loss
@@ -32,30 +32,26 @@ class TapSettings(MethodSettings):
     cosface_scale: float = setting(
         15.0,
         "multiply the cosines of CosFace by this factor",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
     cosface_margin: float = setting(
         0.1,
         "subtract this margin from the cosine of the true class in training",
+        Number(at_least=0, at_most=2),
         scope="method",
-        at_least=0,
-        at_most=2,
     )
     weight_share: float = setting(
         0.05,
         "share of the new weights after a session; the others are those before it",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
     )
     neighbour_share: float = setting(
         0.7,
         "share of the neighbourhood's mean in a new prototype, in each round of the calibration (0: off)",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
         branches=(0,),
     )
 
@@ -105,21 +101,14 @@ class Tap(Method):
         transductive="visible unlabelled neighbours of supports, including queries, move prototypes",
     )
     meta_training = MetaTraining.SUPERVISED
-    scale: Tensor
-    margin: Tensor
-    new: Tensor
-    moved: Tensor
+    cosface_scale: Tensor
+    cosface_margin: Tensor
+    weight_share: Tensor
+    neighbour_share: Tensor
 
     def __init__(self, settings: TapSettings, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
         self.ways, self.calibrates = sizes.n_way, settings.neighbour_share > 0
-        hold(
-            self,
-            scale=settings.cosface_scale,
-            margin=settings.cosface_margin,
-            new=settings.weight_share,
-            moved=settings.neighbour_share,
-        )
 
     @classmethod
     def traits_of(cls, settings: TapSettings) -> MethodTraits:
@@ -135,14 +124,14 @@ class Tap(Method):
 
     def classify(self, shared: Shared, encoded: Encoded, task: Task) -> Tensor:
         prototypes = self._calibrated(shared.graph, encoded, task, self._prototypes(shared, encoded, task))
-        return self.scale * cosines(encoded.embedding.at(task.query), prototypes)
+        return self.cosface_scale * cosines(encoded.embedding.at(task.query), prototypes)
 
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         encoded = self.encode(shared, view, part(key, 0))
         prototypes = self._prototypes(shared, encoded, task)
-        logits = self.scale * cosines(encoded.embedding.at(task.query), prototypes)
+        logits = self.cosface_scale * cosines(encoded.embedding.at(task.query), prototypes)
         every = torch.ones_like(logits[:, 0])
         group = chosen_classes(task.classes, self.ways, part(key, 1))
         of_group = (target.unsqueeze(-1) == group).any(-1).to(every.dtype)
@@ -155,7 +144,9 @@ class Tap(Method):
         loss = WHOLE * self._cosface(logits, target, every)
         for number, (other, seen, weights, share) in enumerate(views):
             query = self.encoder(other, seen, part(key, 2 + number)).at(task.query)
-            loss = loss + share * self._cosface(self.scale * cosines(query, prototypes), target, weights)
+            loss = loss + share * self._cosface(
+                self.cosface_scale * cosines(query, prototypes), target, weights
+            )
         return loss, logits
 
     def session_loss(
@@ -163,7 +154,7 @@ class Tap(Method):
     ) -> tuple[Tensor, Tensor]:
         encoded = self.encode(shared, view, key)
         query = encoded.embedding.at(task.query)
-        logits = self.scale * cosines(query, self._prototypes(shared, encoded, task))
+        logits = self.cosface_scale * cosines(query, self._prototypes(shared, encoded, task))
         return self._cosface(logits, target, torch.ones_like(logits[:, 0])), logits
 
     def session_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
@@ -175,7 +166,7 @@ class Tap(Method):
     def after_session(self, shared: Shared, view: View, task: Task) -> Parameters:
         before = view.session_statistics[1:]
         return {
-            name: self.new * now + (1 - self.new) * then
+            name: self.weight_share * now + (1 - self.weight_share) * then
             for (name, now), then in zip(self.named_parameters(), before, strict=True)
         }
 
@@ -184,7 +175,7 @@ class Tap(Method):
         return (self._calibrated(shared.graph, encoded, task, self._prototypes(shared, encoded, task)),)
 
     def _cosface(self, logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-        return cosface_loss(logits, target, self.scale * self.margin, weights)
+        return cosface_loss(logits, target, self.cosface_scale * self.cosface_margin, weights)
 
     def _prototypes(self, shared: Shared, encoded: Encoded, task: Task) -> Tensor:
         """Return prototypes (classes, width) before the calibration."""
@@ -209,7 +200,7 @@ class Tap(Method):
         near = near * view.learnable.unsqueeze(-1)
         rows, few = encoded.embedding.all(), len(task.support)
         for _ in range(ROUNDS):
-            prototypes = calibrated(prototypes, few, rows, near, self.moved)
+            prototypes = calibrated(prototypes, few, rows, near, self.neighbour_share)
         return prototypes
 
 

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import BY_METHOD, HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLearning, Shared, Sizes, Task
+from hagmeta.methods.base import COMMON, MetaTraining, MethodSettings, SessionLearning, Shared, Task
 from hagmeta.methods.frozen_encoder import FrozenEncoder
 from hagmeta.nn.encoder import Embedding
 from hagmeta.nn.head import cosine_logits
 from hagmeta.nn.prototypes import calibrated, support_and_queries
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import View
 
 
@@ -28,16 +28,14 @@ class TeenSettings(MethodSettings):
         BY_METHOD,
         "move the prototypes of new classes towards known classes by this share (default: 0.5 for teen, 0.1"
         " for fscil-calibration)",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
     )
     calibration_scale: float = setting(
         16.0,
         "multiply cosines by this factor in the softmax that weights the known classes",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -73,12 +71,7 @@ class Teen(FrozenEncoder):
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
     calibration: Tensor
-    scale: Tensor
-
-    def __init__(self, settings: TeenSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        assert settings.calibration is not None
-        hold(self, calibration=settings.calibration, scale=settings.calibration_scale)
+    calibration_scale: Tensor
 
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         support, query = support_and_queries(encoded, task.support, task.query)
@@ -104,4 +97,4 @@ class Teen(FrozenEncoder):
         """
         means = support.mean(-2)
         base, later = task.class_statistics or (embedding.means(shared.class_means)[task.averaged], means[:0])
-        return base, torch.cat([later, calibrated(means, base, self.calibration, self.scale)])
+        return base, torch.cat([later, calibrated(means, base, self.calibration, self.calibration_scale)])

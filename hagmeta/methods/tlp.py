@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.common.settings import HIGHEST_WEIGHT, setting
+from hagmeta.common.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings import setting
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import (
     COMMON,
@@ -18,12 +19,10 @@ from hagmeta.methods.base import (
     MethodSettings,
     SessionLearning,
     Shared,
-    Sizes,
     Task,
 )
 from hagmeta.nn.logistic import Chunk, chunk, logistic_regression
 from hagmeta.nn.statistics import CHUNK, LabelledRows
-from hagmeta.packs.values import hold
 from hagmeta.sparse.graph import Graph, View
 
 LEAST = 1e-12  # minimum range of a column
@@ -36,9 +35,8 @@ class TlpSettings(MethodSettings):
     probe_penalty: float = setting(
         1.0,
         "L2 penalty of the logistic regression (1 / C in scikit-learn)",
+        Number(at_most=HIGHEST_WEIGHT, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_WEIGHT,
     )
 
 
@@ -91,11 +89,7 @@ class Tlp(Method):
     meta_training = MetaTraining.NONE
     session_learning = SessionLearning.NONE
     freezes_encoder = True
-    penalty: Tensor
-
-    def __init__(self, settings: TlpSettings, sizes: Sizes, seed: int) -> None:
-        super().__init__(settings, sizes, seed)
-        hold(self, penalty=settings.probe_penalty)
+    probe_penalty: Tensor
 
     def fixed_features(self, graph: Graph, view: View) -> Tensor:
         """Return the output of the frozen encoder (nodes, width)."""
@@ -112,7 +106,7 @@ class Tlp(Method):
         groups = self._known(shared, encoded.scaled(encoded.features), task)
         counts = torch.cat([*task.class_statistics[1:], *(group.counts() for group in groups)])
         chunks = self._chunks(groups, encoded, task)
-        weights = logistic_regression(chunks, self.penalty * len(task.classes) / counts.sum())
+        weights = logistic_regression(chunks, self.probe_penalty * len(task.classes) / counts.sum())
         query = encoded.scaled(encoded.features[task.query])
         return query @ weights[:-1] + weights[-1]
 

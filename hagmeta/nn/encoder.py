@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from hagmeta.common.domains import Number, Whole
 from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.sparse.graph import ClassMeans, Graph, GraphSettings, View
 from hagmeta.sparse.products import matmul
@@ -22,17 +23,22 @@ class LayerSettings(GraphSettings):
     """Settings that every encoder uses."""
 
     hidden: int = setting(
-        BY_METHOD, "width of the encoder's first layer", scope="method", at_least=1, at_most=4096
+        BY_METHOD,
+        "width of the encoder's first layer",
+        Whole(at_least=1, at_most=4096),
+        scope="method",
     )
     embedding: int = setting(
-        BY_METHOD, "width of the encoder's output", scope="method", at_least=1, at_most=4096
+        BY_METHOD,
+        "width of the encoder's output",
+        Whole(at_least=1, at_most=4096),
+        scope="method",
     )
     dropout: float = setting(
         0.5,
         "dropout rate of the hidden units in training",
+        Number(at_least=0, below=1),
         scope="method",
-        at_least=0,
-        below=1,
         branches=(0,),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hagmeta.common.domains import Choice
 from hagmeta.common.registry import Registry
 from hagmeta.common.settings import check_settings, setting
 from hagmeta.nn.encoder import Encoder, LayerSettings
@@ -29,7 +30,10 @@ class EncoderSettings(GatSettings):
     """Settings of the encoder: its kind and its shape."""
 
     encoder: str = setting(
-        "gcn", "graph encoder; sgc is linear, mlp ignores the edges", scope="method", choices=ENCODERS
+        "gcn",
+        "graph encoder; sgc is linear, mlp ignores the edges",
+        Choice(ENCODERS),
+        scope="method",
     )
 
     def check(self) -> None:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hagmeta.common.domains import Whole
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import BY_METHOD, setting
 from hagmeta.nn.encoder import Embedding, Encoder, EveryNode, LayerSettings
@@ -24,9 +25,8 @@ class GatSettings(LayerSettings):
     heads: int = setting(
         4,
         "attention heads in the first layer of the GAT encoder; must divide hidden",
+        Whole(at_least=1, at_most=4096),
         scope="method",
-        at_least=1,
-        at_most=4096,
     )
 
     def without_effect(self) -> Mapping[str, str]:

@@ -79,8 +79,8 @@ class Rate(nn.Module):
         self.drops = rate > 0
         threshold = dropout_threshold(rate)
         scale = 256 / (256 - threshold)
-        hold(self, threshold=threshold, dtype=torch.uint8, device=device)
-        hold(self, scale=scale, root=math.sqrt(scale), dtype=torch.float32, device=device)
+        hold(self, {"threshold": threshold}, torch.uint8, device)
+        hold(self, {"scale": scale, "root": math.sqrt(scale)}, torch.float32, device)
 
 
 def rate_of(rate: float | Rate, device: torch.device) -> Rate:

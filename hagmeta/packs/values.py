@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 
 def hold(
     module: nn.Module,
-    *,
+    values: Mapping[str, float],
     dtype: torch.dtype = torch.float64,
     device: torch.device | None = None,
-    **values: float,
 ) -> None:
     """Give ``module`` attributes with numbers that may differ within a pack.
 

@@ -47,6 +47,11 @@ class Context:
         return METHODS[self.settings.method]
 
     @property
+    def second_prototypes(self) -> bool:
+        """Whether new classes have a second prototype, as in the authors' code."""
+        return self.settings.faithful and self.method.second_prototypes
+
+    @property
     def meta_training(self) -> MetaTraining:
         """What the configured method learns from before the first session."""
         return self.method.training_of(self.settings)

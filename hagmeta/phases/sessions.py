@@ -403,7 +403,7 @@ class _AnsweringWhileLearning(_Learner):
     ) -> tuple[Shared, Task, Tensor]:
         """Return the arguments of the step on the queries: shared, task, and targets (pack, queries)."""
         context, streams = self.context, self.streams
-        second = bool(context.settings.double_prototypes)
+        second = context.second_prototypes
         averaged = [s.met(session if second else session - 1) for s in streams]
         new = [s.arriving[session - 1] for s in streams]
         classes = [np.concatenate(pair) for pair in zip(averaged, new, strict=True)]
@@ -418,7 +418,7 @@ class _AnsweringWhileLearning(_Learner):
 
     def _meanings(self, stream: Stream, session: int) -> np.ndarray:
         """Return the class of each position; -1 for the second prototypes of new classes."""
-        if not self.context.settings.double_prototypes:
+        if not self.context.second_prototypes:
             return stream.met(session)
         new = stream.arriving[session - 1]
         return np.concatenate([stream.met(session - 1), np.full(len(new), -1), new])

@@ -6,16 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hagmeta.common.settings import (
-    BY_METHOD,
-    HIGHEST_RATE,
-    HIGHEST_WEIGHT,
-    MOST_NODES,
-    MOST_STEPS,
-    Settings,
-    bases_with,
-    setting,
-)
+from hagmeta.common.domains import HIGHEST_RATE, HIGHEST_WEIGHT, MOST_NODES, MOST_STEPS, Choice, Number, Whole
+from hagmeta.common.settings import BY_METHOD, Settings, bases_with, setting
 from hagmeta.methods import METHODS, MetaTraining, MethodSettings, SessionLearning
 from hagmeta.protocol import ProtocolSettings
 
@@ -27,12 +19,14 @@ class TrainingSettings(Settings):
     learning_rate: float = setting(
         0.005,
         "Adam learning rate in pre-training and meta-training",
+        Number(at_most=HIGHEST_RATE, above=0),
         scope="method",
-        above=0,
-        at_most=HIGHEST_RATE,
     )
     weight_decay: float = setting(
-        0.0005, "Adam weight decay", scope="method", at_least=0, at_most=HIGHEST_RATE
+        0.0005,
+        "Adam weight decay",
+        Number(at_least=0, at_most=HIGHEST_RATE),
+        scope="method",
     )
 
 
@@ -41,20 +35,22 @@ class PretrainSettings(TrainingSettings):
     """Settings of pre-training."""
 
     pretrain_epochs: int = setting(
-        2000, "maximum number of pre-training epochs", scope="method", at_least=0, at_most=MOST_STEPS
+        2000,
+        "maximum number of pre-training epochs",
+        Whole(at_least=0, at_most=MOST_STEPS),
+        scope="method",
     )
     pretrain_patience: int = setting(
         10,
         "stop pre-training after this many evaluations without improvement",
+        Whole(at_least=1, at_most=MOST_STEPS),
         scope="method",
-        at_least=1,
-        at_most=MOST_STEPS,
     )
     classifier: str = setting(
         BY_METHOD,
         "pre-training head: linear, or cosine with label smoothing and class-balanced loss",
+        Choice(("linear", "cosine")),
         scope="method",
-        choices=("linear", "cosine"),
     )
 
 
@@ -63,17 +59,22 @@ class MetaTrainingSettings(TrainingSettings):
     """Settings of meta-training."""
 
     episodes: int = setting(
-        1000, "maximum number of meta-training episodes", scope="method", at_least=1, at_most=MOST_STEPS
+        1000,
+        "maximum number of meta-training episodes",
+        Whole(at_least=1, at_most=MOST_STEPS),
+        scope="method",
     )
     validate_every: int = setting(
-        25, "episodes between two validations", scope="method", at_least=1, at_most=MOST_STEPS
+        25,
+        "episodes between two validations",
+        Whole(at_least=1, at_most=MOST_STEPS),
+        scope="method",
     )
     patience: int = setting(
         10,
         "stop meta-training after this many validations without improvement",
+        Whole(at_least=1, at_most=MOST_STEPS),
         scope="method",
-        at_least=1,
-        at_most=MOST_STEPS,
     )
 
     @classmethod
@@ -86,10 +87,16 @@ class SessionSettings(Settings):
     """Settings of the gradient steps in a session."""
 
     finetune_steps: int = setting(
-        20, "gradient steps per session, not under released", scope="method", at_least=0, at_most=MOST_STEPS
+        20,
+        "gradient steps per session, not under released",
+        Whole(at_least=0, at_most=MOST_STEPS),
+        scope="method",
     )
     finetune_rate: float = setting(
-        0.005, "Adam learning rate in the sessions", scope="method", above=0, at_most=HIGHEST_RATE
+        0.005,
+        "Adam learning rate in the sessions",
+        Number(at_most=HIGHEST_RATE, above=0),
+        scope="method",
     )
 
     @classmethod
@@ -106,9 +113,8 @@ class SelfTrainingSettings(Settings):
         0,
         "add this many visible unlabelled nodes to the supports of each class, by the method's most confident"
         " predictions, then learn and predict again (0: off)",
+        Whole(at_least=0, at_most=MOST_NODES),
         scope="method",
-        at_least=0,
-        at_most=MOST_NODES,
     )
 
     @classmethod
@@ -120,25 +126,15 @@ class SelfTrainingSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrototypeSettings(Settings):
-    """Settings of the prototypes of new classes."""
-
-    double_prototypes: bool | None = setting(
-        BY_METHOD,
-        "under released: give each new class a second prototype; predicting it counts as an error",
-        scope="method",
-    )
-
-    @classmethod
-    def unused_by(cls, method: Any) -> str:
-        return "" if "double_prototypes" in method.all_defaults() else "the method has no prototypes"
-
-
-@dataclass(frozen=True, kw_only=True)
 class MemorySettings(Settings):
     """Settings of the replay memory."""
 
-    memory: int = setting(10, "nodes kept per class for replay", scope="method", at_least=1, at_most=10_000)
+    memory: int = setting(
+        10,
+        "nodes kept per class for replay",
+        Whole(at_least=1, at_most=10_000),
+        scope="method",
+    )
 
     @classmethod
     def unused_by(cls, method: Any) -> str:
@@ -153,25 +149,23 @@ class ReadOutSettings(Settings):
     smoothing: float = setting(
         0.0,
         "smooth scores over the visible graph; neighbours get this weight in every round (0: off)",
+        Number(at_least=0, at_most=1),
         scope="method",
-        at_least=0,
-        at_most=1,
         branches=(0,),
         revision=2,
     )
     logit_adjustment: float = setting(
         0.0,
         "subtract TAU x log(class share of the labels) from the logits, with this TAU (0: off)",
+        Number(at_least=0, at_most=HIGHEST_WEIGHT),
         scope="method",
-        at_least=0,
-        at_most=HIGHEST_WEIGHT,
         branches=(0,),
     )
     prior: str = setting(
         "equal",
         "class shares that predictions assume: equal, or estimated from visible unlabelled nodes by EM",
+        Choice(("equal", "estimated")),
         scope="method",
-        choices=("equal", "estimated"),
     )
 
 
@@ -179,7 +173,6 @@ class ReadOutSettings(Settings):
 class PhaseSettings(
     ReadOutSettings,
     MemorySettings,
-    PrototypeSettings,
     SelfTrainingSettings,
     SessionSettings,
     MetaTrainingSettings,

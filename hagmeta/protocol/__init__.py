@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hagmeta.common.domains import Choice
 from hagmeta.common.registry import Registry
 from hagmeta.common.settings import setting
 from hagmeta.protocol.base import LabelSettings, Protocol, TaskSettings
@@ -28,8 +29,8 @@ class ProtocolSettings(LabelSettings):
         "strict",
         "strict: no label or node leaks; growing: strict, and nodes of old classes arrive in every session; "
         "released: the rules of the authors' code, which leak",
+        Choice(PROTOCOLS),
         scope="task",
-        choices=PROTOCOLS,
     )
 
 

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hagmeta.common.domains import MOST_NODES, Choice, Domain, Whole, whole
 from hagmeta.common.errors import UserError, shown
-from hagmeta.common.settings import BY_METHOD, MOST_NODES, Settings, setting
+from hagmeta.common.settings import BY_METHOD, Settings, setting
 from hagmeta.protocol.scenario import (
     CONTEXT,
     LEAST_BASE,
@@ -27,6 +28,18 @@ from hagmeta.protocol.scenario import (
 )
 
 
+class ClassSplit(Domain):
+    """The numbers of base, novel-train and novel-test classes."""
+
+    def convert(self, value: Any) -> tuple[int, int, int]:
+        parts = value.replace(",", " ").split() if isinstance(value, str) else value
+        base, train, test = map(whole, parts)
+        return base, train, test
+
+    def __str__(self) -> str:
+        return "three whole numbers B T E"
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings(Settings):
     """The task: the order of classes, and the number of labels and queries."""
@@ -35,14 +48,15 @@ class TaskSettings(Settings):
         None,
         "number of base, novel-train and novel-test classes (default: from the dataset); "
         "with 0 novel-train classes, episodes use part of the base classes",
+        ClassSplit(),
         scope="task",
     )
     split: str = setting(
         "drawn",
         "draw the groups of classes, their order and the supports by the seed (drawn), or read them from the "
         "dataset (fixed)",
+        Choice(("drawn", "fixed")),
         scope="task",
-        choices=("drawn", "fixed"),
     )
     drop_small: bool = setting(
         False, "leave out classes with too few nodes instead of stopping", scope="task"
@@ -50,73 +64,65 @@ class TaskSettings(Settings):
     n_way: int | None = setting(
         None,
         "new classes per session (default: from the dataset)",
+        Whole(at_least=1, at_most=MOST_NODES),
         scope="task",
-        at_least=1,
-        at_most=MOST_NODES,
     )
     k_shot: int | None = setting(
         None,
         "labelled nodes per new class (default: from the dataset)",
+        Whole(at_least=1, at_most=MOST_NODES),
         scope="task",
-        at_least=1,
-        at_most=MOST_NODES,
     )
     sessions: int | None = setting(
         None,
         "maximum number of sessions (default: as many as N and the classes allow)",
+        Whole(at_least=1, at_most=MOST_NODES),
         scope="task",
-        at_least=1,
-        at_most=MOST_NODES,
     )
     query_shot: int | None = setting(
         None,
         "training queries per class (default: K, or 20 under released)",
+        Whole(at_least=1, at_most=MOST_NODES),
         scope="method",
-        at_least=1,
-        at_most=MOST_NODES,
     )
     queries_per_class: int = setting(
         0,
         "maximum number of test queries per class, not under released (0: all test nodes)",
+        Whole(at_least=0, at_most=MOST_NODES),
         scope="task",
-        at_least=0,
-        at_most=MOST_NODES,
     )
     val_classes: int | str = setting(
         0,
         "number of novel-train classes held out of meta-training for validation, or half "
         "(0: hold out none, validate on all)",
+        Whole(words=("half",), at_least=0, at_most=MOST_NODES),
         scope="task",
-        words=("half",),
-        at_least=0,
-        at_most=MOST_NODES,
     )
     scored_on: str = setting(
         "test",
         "nodes that test streams are scored on: test nodes, or validation nodes, for searches on streams "
         "as long as the test's",
+        Choice(("test", "validation")),
         scope="task",
-        choices=("test", "validation"),
     )
     visibility: str = setting(
         "arriving",
         "show nodes and edges when their class arrives (arriving), or all from the start (whole)",
+        Choice(("arriving", "whole")),
         scope="task",
-        choices=("arriving", "whole"),
     )
     mislabelled: int = setting(
         0,
         "number of wrong supports per arriving class, taken from another class of the same session",
+        Whole(at_least=0, at_most=MOST_NODES),
         scope="task",
-        at_least=0,
-        at_most=MOST_NODES,
     )
     unlabelled_nodes: str = setting(
         "all",
         "visible nodes that methods may learn from without labels: all, or train nodes alone (training), so "
         "that nothing is learnt from queries",
+        Choice(("all", "training")),
         scope="task",
-        choices=("all", "training"),
     )
 
     def check(self) -> None:
@@ -158,16 +164,14 @@ class LabelSettings(TaskSettings):
         BY_METHOD,
         "classes to pre-train on: base, or all that are known at session 0 "
         "(default: known, unless episodes of the method train the encoder on novel-train classes)",
+        Choice(("base", "known")),
         scope="method",
-        choices=("base", "known"),
     )
     rehearsal: str = setting(
         "all",
         "labels per class that may be used again after its session: all, none, or a maximum number",
+        Whole(words=("all", "none"), at_least=1, at_most=MOST_NODES, as_text=True),
         scope="labels",
-        words=("all", "none"),
-        at_least=1,
-        at_most=MOST_NODES,
     )
 
     @property

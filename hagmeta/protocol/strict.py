@@ -32,7 +32,7 @@ class Strict(Protocol):
     # Revision 1 broke ties between class sizes by name, and averaged validation over queries, not classes.
     revision = 2
     # Degrees in the whole graph would reveal nodes that are not visible yet.
-    decides: ClassVar = {"normalisation": "visible", "nla_degree": "visible", "double_prototypes": False}
+    decides: ClassVar = {"faithful": False}
     validates = True
     scores_while_learning = False
     has_oracles = True

@@ -52,12 +52,14 @@ from hagmeta.sparse.products import (
 class GraphSettings(InputSettings):
     """The inputs and the normalisation of propagation."""
 
-    normalisation: str = setting(
-        "visible",
-        "degrees that normalise propagation: those of the visible graph, or of the whole graph",
-        scope="method",
-        choices=("visible", "whole"),
+    faithful: bool = setting(
+        True, "under released: reproduce the authors' code where it differs from the paper", scope="method"
     )
+
+    @property
+    def normalisation(self) -> str:
+        """The degrees that normalise propagation: those of the visible graph, or of the whole graph."""
+        return "whole" if self.faithful else "visible"
 
 
 AGGREGATED, NEIGHBOURING = "aggregated", "neighbouring"  # how a first layer propagates its inputs
@@ -90,9 +92,7 @@ class Graph:
         str, FixedInputs
     ] = {}  # inputs that are propagated already, by kind; see `propagated_once`
 
-    def __init__(
-        self, dataset: Dataset, device: torch.device, normalisation: str = GraphSettings.normalisation
-    ) -> None:
+    def __init__(self, dataset: Dataset, device: torch.device, normalisation: str = "visible") -> None:
         self.normalisation = normalisation
         self.num_nodes = dataset.num_nodes
         self.num_features = dataset.num_features

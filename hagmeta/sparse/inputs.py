@@ -19,6 +19,7 @@ import scipy.sparse
 from scipy.sparse.linalg import svds
 from threadpoolctl import threadpool_limits
 
+from hagmeta.common.domains import Choice
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import BY_METHOD, Settings, setting
 from hagmeta.datasets.base import Dataset
@@ -37,8 +38,8 @@ class InputSettings(Settings):
     inputs: str = setting(
         BY_METHOD,
         "features as given (raw), their SVD (svd) or, for word counts, tf-idf, fitted on the initial nodes",
+        Choice(("raw", "tf-idf", "svd")),
         scope="method",
-        choices=("raw", "tf-idf", "svd"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import yaml
@@ -40,7 +40,7 @@ def choices_of(histories: Sequence[SearchHistory]) -> list[Choice]:
     """Return the best sample of each search that has a successful one."""
     found = [(history, history.best()) for history in histories]
     return [
-        Choice(history, resolve(replace(best[0], val_classes=0, scored_on="test")), best[1])
+        Choice(history, resolve(best[0].replace(val_classes=0, scored_on="test")), best[1])
         for history, best in found
         if best
     ]

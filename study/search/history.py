@@ -36,6 +36,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from hagmeta.common.differences import differing
 from hagmeta.common.errors import UserError
+from hagmeta.common.left_out import hashed_as
 from hagmeta.common.records import RunKey
 from hagmeta.config import IDENTITY, RunConfig, may_differ, pack_key, resolve, scopes_of, settings_of
 from study import data
@@ -75,12 +76,12 @@ class SearchCell:
     @cached_property
     def name(self) -> str:
         """The unique, readable name of the search, which its file has."""
-        ranges = [(item.key, item.kind, item.values) for item in self.dimensions]
-        whole: list[Any] = [self._fixed, self.config.revisions(), self.seeds, ranges, self.objective]
-        whole += [self.defaults]
+        ranges = [(hashed_as(item.key), item.kind, item.values) for item in self.dimensions]
+        whole: list[Any] = [_hashed(self._fixed), self.config.revisions(), self.seeds, ranges, self.objective]
+        whole += [_hashed(self.defaults)]
         whole += [self.pruner] if self.pruner != "none" else []
         whole += [self.group] if self.group != 1 else []
-        whole += [{"start": self.given_samples[1:]}] if self.given_samples[1:] else []
+        whole += [{"start": [*map(_hashed, self.given_samples[1:])]}] if self.given_samples[1:] else []
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
         words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.config.dataset}-{self.config.method}").strip("-")
         return f"{words[-80:]}-{identity}"
@@ -99,7 +100,7 @@ class SearchCell:
 
     def sample(self, values: dict[str, Any]) -> RunConfig:
         """Return the configuration with these `values`."""
-        return resolve(replace(self.given, **values))
+        return resolve(self.given.replace(**values))
 
     @cached_property
     def unit(self) -> Trial:
@@ -421,6 +422,11 @@ class SearchHistory:
         return create_trial(
             params=params, distributions=distributions(inside), user_attrs={"sample": number}, **how
         )
+
+
+def _hashed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` by the names that settings have in hashes."""
+    return {hashed_as(name): value for name, value in values.items()}
 
 
 def open_histories(space: Space, store: Store) -> list[SearchHistory]:

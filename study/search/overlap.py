@@ -8,7 +8,6 @@ may depend on it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +47,7 @@ def overlap(dataset: Dataset, config: RunConfig, search: Sequence[int], fresh: S
     """
     arriving = config.scored_on == "validation"
     # Held-out classes are novel-train classes, and the search scores them.
-    config = resolve(replace(config, val_classes=0, scored_on="test"))
+    config = resolve(config.replace(val_classes=0, scored_on="test"))
     seen = np.zeros(dataset.num_nodes, dtype=bool)
     met = np.zeros(dataset.num_classes, dtype=bool)
     for seed in search:

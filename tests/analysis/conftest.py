@@ -29,7 +29,10 @@ def traits(config: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says of its method."""
     method = config["method"]
     clause = "visible nodes without labels, queries among them, move its class means"
-    moved = any(config.get(key) for key in ("unlabelled", "coupling")) and "unlabelled" in config
+    moved = (
+        any(config.get(key) for key in ("unlabelled_weight", "propagation_weight"))
+        and "unlabelled_weight" in config
+    )
     return {
         "title": TITLES.get(method, method),
         "role": ROLES.get(method, "baseline"),
@@ -96,7 +99,7 @@ def writer(parent: Path) -> Write:
         record: dict[str, Any] | None = None,
         **settings: Any,
     ) -> Path:
-        config = resolve(RunConfig(**({"sessions": len(next(iter(curves.values()))) - 1} | settings)))
+        config = resolve(RunConfig.of(**({"sessions": len(next(iter(curves.values()))) - 1} | settings)))
         folder, told = parent / study, about(config)
         for seed, accuracy in curves.items():
             path = folder / "runs" / config.hash() / f"{seed}.json"

@@ -97,7 +97,7 @@ def _configs(kind: str, random: np.random.Generator) -> Iterator[dict[str, Any]]
 
 @cache
 def _about(settings: tuple[tuple[str, Any], ...], sessions: int) -> dict[str, Any]:
-    return about(resolve(RunConfig(**dict(settings), sessions=sessions)))
+    return about(resolve(RunConfig.of(**dict(settings), sessions=sessions)))
 
 
 def write_study(folder: Path, number: int) -> list[Truth]:

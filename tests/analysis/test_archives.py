@@ -59,7 +59,7 @@ def why_outdated(record: OpenRecord) -> str:
     where = f"{config['dataset']}, {config['method']}"
     if "npz:" in config["dataset"]:  # needs its file
         return ""
-    today = RunConfig.from_mapping(config)
+    today = RunConfig.of(config)
     changed = {
         key for key in {**then, **today.revisions()} if then.get(key, 1) != today.revisions().get(key, 1)
     }

@@ -113,7 +113,7 @@ def write_study(folder: Path, cases: Iterable[dict[str, Any]], seeds: Sequence[i
     for case in cases:
         own = case.get("seeds", seeds)
         given = {key: value for key, value in case.items() if key != "seeds"}
-        config = resolve(RunConfig(**{"sessions": 4, **given}))
+        config = resolve(RunConfig.of(**{"sessions": 4, **given}))
         target = folder / "runs" / config.hash()
         target.mkdir(parents=True, exist_ok=True)
         for seed in own:

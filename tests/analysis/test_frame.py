@@ -92,7 +92,7 @@ def test_curves_of_unequal_length_are_damage(write: Write) -> None:
 
 def test_failed_and_missing_runs_are_named(write: Write) -> None:
     folder = write({0: CURVE})
-    config = resolve(RunConfig(sessions=2))
+    config = resolve(RunConfig.of(sessions=2))
     store = Store(folder)
     store.write_failure((config.hash(), 1), config.canonical(), "Traceback ...\nValueError: it broke\n")
     store.write_launch(
@@ -113,7 +113,7 @@ def test_failed_and_missing_runs_are_named(write: Write) -> None:
 
 def test_a_failure_that_was_mended_is_none(write: Write) -> None:
     folder = write({0: CURVE})
-    config = resolve(RunConfig(sessions=2))
+    config = resolve(RunConfig.of(sessions=2))
     Store(folder).write_failure((config.hash(), 0), config.canonical(), "broke")
     assert not read([folder]).failed
 
@@ -139,7 +139,7 @@ def test_configurations_are_named_by_what_they_differ_in(write: Write) -> None:
 
 
 def test_the_centre_is_the_reference_even_where_an_arm_has_the_default(write: Write) -> None:
-    arms = [{}, {"hidden": 64}, {"dropout": 0.0}, {"finetune_steps": RunConfig().finetune_steps}]
+    arms = [{}, {"hidden": 64}, {"dropout": 0.0}, {"finetune_steps": RunConfig.of().finetune_steps}]
     for arm in arms:
         folder = write({0: [0.5, 0.4]}, **{"finetune_steps": 10, **arm})
     (panel,) = read([folder]).panels()

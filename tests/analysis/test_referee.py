@@ -222,7 +222,7 @@ def test_a_lead_without_an_interval_has_no_nan(write: Write) -> None:  # 19
 
 def test_where_leaves_out_what_is_not_asked_for_and_names_what_is_missing(write: Write) -> None:  # 20
     folder, store = write({0: CURVE}), Store(write({0: CURVE}, method="cec"))
-    lost = {method: resolve(RunConfig(method=method, sessions=2)) for method in ("hag-meta", "cec")}
+    lost = {method: resolve(RunConfig.of(method=method, sessions=2)) for method in ("hag-meta", "cec")}
     for config in lost.values():
         store.write_failure((config.hash(), 9), config.canonical(), f"broke {config.method}")
     plan = {config.hash(): config.canonical() for config in lost.values()}

@@ -54,7 +54,7 @@ GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 HIGH, LOW = 0.9, 0.1  # accuracies under the first and the second value
 
 
-resolved = cache(lambda settings: resolve(RunConfig(**dict(settings))))
+resolved = cache(lambda settings: resolve(RunConfig.of(**dict(settings))))
 
 
 def record_of(level: float, seed: int, **settings: Any) -> OpenRecord:
@@ -160,7 +160,7 @@ def test_the_explorer_keeps_tasks_apart(both: tuple[str, Results]) -> None:
 
 def result_of(settings: dict[str, Any]) -> hagmeta.Result:
     records = [record_of(HIGH, seed, **settings) | {"data": "0" * 64} for seed in SEEDS]
-    return hagmeta.Result(cast(list[Record], records), resolve(RunConfig(**{"sessions": 2, **settings})))
+    return hagmeta.Result(cast(list[Record], records), resolve(RunConfig.of(**{"sessions": 2, **settings})))
 
 
 @pytest.mark.parametrize("key", TASK)

@@ -32,7 +32,7 @@ def launch(folder: Path, number: int, datasets: list[str], chosen: dict[str, dic
     configs, cells = {}, []
     for dataset in datasets:
         for method, values in chosen.items():
-            config = resolve(RunConfig(dataset=dataset, method=method, sessions=2, **values))
+            config = resolve(RunConfig.of(dataset=dataset, method=method, sessions=2, **values))
             configs[config.hash()] = config.canonical()
             cell = {"study": f"{dataset}-{method}", "title": f"{dataset} {method}", "dataset": dataset}
             cell |= {"method": method, "found": 32, "validation": 0.61, "chosen": config.hash()}

@@ -53,7 +53,7 @@ def small() -> Callable[..., RunConfig]:
             "centres": 40,
             "codebooks": 6,
         }
-        return RunConfig(**(settings | changes))
+        return RunConfig.of(**(settings | changes))
 
     return make
 
@@ -88,6 +88,6 @@ def tiny() -> Callable[..., RunConfig]:
             "centres": 40,
             "codebooks": 6,
         }
-        return RunConfig(**(settings | changes))
+        return RunConfig.of(**(settings | changes))
 
     return make

@@ -157,7 +157,7 @@ def test_a_metric_of_one_s_own_is_in_the_records() -> None:
 
 
 def test_a_run_config_with_seeds_returns_records() -> None:
-    config = hagmeta.RunConfig(method="sgc-ncm", **PLAIN)
+    config = hagmeta.RunConfig.of(method="sgc-ncm", **PLAIN)
     graph = hagmeta.load(GRAPH)
     for device in ("cpu", "auto", None, torch.device("cpu")):
         (record,) = hagmeta.run(config, [0], dataset=graph, device=device, cache=False)
@@ -167,14 +167,14 @@ def test_a_run_config_with_seeds_returns_records() -> None:
 
 def test_a_run_config_with_a_graph_returns_a_result(pyg_data: Data) -> None:
     data = hagmeta.Dataset.from_pyg(pyg_data, name="mine")
-    config = hagmeta.RunConfig(method="sgc-ncm", dataset="mine", **PLAIN)
+    config = hagmeta.RunConfig.of(method="sgc-ncm", dataset="mine", **PLAIN)
     found = hagmeta.run(config, data, seeds=[3])
     assert isinstance(found, hagmeta.Result) and found.seeds == [3]
     assert found.config.dataset == data.identity
 
 
 def test_a_run_config_of_another_graph_is_refused() -> None:
-    config = hagmeta.RunConfig(dataset="foldoc")
+    config = hagmeta.RunConfig.of(dataset="foldoc")
     assert "names the dataset foldoc" in refused(config, [0], dataset=hagmeta.load(GRAPH))
 
 
@@ -216,7 +216,7 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], keywords: dict[str, A
 
 def test_settings_next_to_a_run_config_are_refused() -> None:
     assert "episodes cannot be combined with a RunConfig" in refused(
-        hagmeta.RunConfig(), [0], dataset=GRAPH, episodes=3
+        hagmeta.RunConfig.of(), [0], dataset=GRAPH, episodes=3
     )
 
 
@@ -233,7 +233,7 @@ def test_progress_reports_to_a_function_and_a_short_run_prints_nothing(
 
 def test_episodes_are_expected_of_methods_that_are_meta_trained() -> None:
     def episodes(**settings: Any) -> int:
-        return api.training_steps(hagmeta.resolve(hagmeta.RunConfig(**settings)))["meta-train"]
+        return api.training_steps(hagmeta.resolve(hagmeta.RunConfig.of(**settings)))["meta-train"]
 
     assert episodes(method="hag-meta", episodes=70) == 70
     assert episodes(method="hag-meta", gpil=False) == episodes(method="frozen") == 0

@@ -181,7 +181,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--set", "hiden=3"], "Did you mean 'hidden'?"),
     ([*TINY, "--set", "hidden"], "--set 'hidden' is not KEY=VALUE"),
     ([*TINY, "--set", "hidden=wide"], "hidden is 'wide'"),
-    ([*TINY, "--set", "dropout=1"], "dropout is 1.0; expected a value below 1"),
+    ([*TINY, "--set", "dropout=1"], "dropout is '1'; expected a number of at least 0 and below 1"),
     ([*TINY, "--set", "n_way=2"], "n_way is given twice"),
     ([*TINY, "--set", "hidden=8", "--set", "hidden=9"], "--set hidden is given twice: 8 and 9"),
     ([*TINY, "--encoder", "gccn"], "Did you mean 'gcn'?"),
@@ -192,9 +192,9 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--classes", "3", "2"], "expected 3 arguments"),
     ([*TINY, "--classes", "3", "2", "9"], "more than the 8 usable classes"),
     ([*TINY, "--n-way", "4"], "n_way is 4, but only 3 classes are novel-test"),
-    ([*TINY, "--n-way", "0"], "n_way is 0; expected a value of at least 1"),
+    ([*TINY, "--n-way", "0"], "n_way is '0'; expected a whole number of at least 1"),
     ([*TINY, "--k-shot", "100"], "--drop-small"),
-    ([*TINY, "--k-shot", "-1"], "k_shot is -1"),
+    ([*TINY, "--k-shot", "-1"], "k_shot is '-1'"),
     ([*TINY, "--seeds", "many"], "seeds 'many'"),
     ([*TINY, "--seeds", "0"], "0-0 is one seed"),
     ([*TINY, "--device", "gpu"], "--device"),
@@ -264,7 +264,7 @@ def test_an_error_shows_what_was_given_to_the_letter(capsys: pytest.CaptureFixtu
     [
         (["--speed", "11"], "unknown option '--speed'"),
         (["dataset"], "Did you mean 'datasets'?"),
-        ([*TINY, "--set", "hidden=1000000000000000"], "hidden is 1000000000000000"),
+        ([*TINY, "--set", "hidden=1000000000000000"], "hidden is '1000000000000000'"),
         (["--dataset", "9" * 5000], "unknown dataset '999"),
         ([*TINY, "--seeds", "9" * 5000], "seeds '999"),
         ([*TINY, "--set", "encoder=" + "9" * 5000], "unknown encoder '999"),
@@ -280,7 +280,7 @@ def test_odd_input_is_one_line_too(
 
 
 def test_the_python_face_runs_a_configuration(home: Path) -> None:
-    config = hagmeta.RunConfig(
+    config = hagmeta.RunConfig.of(
         dataset=GRAPH, classes=(3, 2, 3), n_way=1, k_shot=2, pretrain_epochs=2, episodes=1
     )
     (record,) = hagmeta.run(config, [7], dataset=hagmeta.load(GRAPH), device=torch.device("cpu"))

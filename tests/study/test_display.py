@@ -13,7 +13,7 @@ from tests.analysis.conftest import about, figures
 
 
 def record(seed: int, oracle: bool = False, **settings: Any) -> dict[str, Any]:
-    about_it = about(RunConfig(**settings)) | {"traits": {}, "given": []}
+    about_it = about(RunConfig.of(**settings)) | {"traits": {}, "given": []}
     return {**about_it, **figures([0.5, 0.25]), "seed": seed, "oracle": oracle}
 
 

@@ -172,7 +172,7 @@ def whole_record() -> dict[str, Any]:
         "worst": 0.5,
         "metrics": {"worst": to_record(MetricDeclaration("worst", "worst", by_session=False), "W@0123")},
     }
-    return json.loads(json.dumps(record(0, config=resolve(RunConfig(sessions=1))) | more))
+    return json.loads(json.dumps(record(0, config=resolve(RunConfig.of(sessions=1))) | more))
 
 
 def is_small(text: str) -> bool:

@@ -169,7 +169,7 @@ def test_a_run_is_the_same_in_a_trial_of_several_configurations_and_alone(finish
     store = Store(finished / "results" / "tiny")
     shared = [record for record in store.records() if record["environment"]["seeds_in_pack"] == 4]
     assert len(shared) == 8
-    config = resolve(RunConfig.from_mapping(shared[0]["config"]))
+    config = resolve(RunConfig.of(shared[0]["config"]))
     graph = datasets.load(config.dataset, finished / "home" / "data")
     alone = run(config, [0, 1], dataset=graph, device=torch.device("cpu"))
     for record in json.loads(json.dumps(alone)):
@@ -423,7 +423,7 @@ def test_another_graph_under_the_same_name_is_not_done(folder: Path, launch_here
     (folder / "tiny.yaml").write_text(
         "datasets: ['npz:graph.npz']\nfixed: {classes: [2, 2, 2], n_way: 1, k_shot: 1}\nseeds: 1\n"
     )
-    config = resolve(RunConfig(dataset="npz:graph.npz", classes=(2, 2, 2), n_way=1, k_shot=1))
+    config = resolve(RunConfig.of(dataset="npz:graph.npz", classes=(2, 2, 2), n_way=1, k_shot=1))
     store = Store(folder / "results" / "tiny")
     store.write(made(0, config=config) | {"data": graph(1).fingerprint})
     assert "1 done, 0 to go" in launch_here(folder, "--dry-run")[1]

@@ -34,7 +34,7 @@ def classes_of(graph: str, **axes: Any) -> dict[tuple[Any, ...], Any]:
 
 
 def alone(graph: str, **settings: Any) -> Any:
-    return resolve(RunConfig(dataset=graph, method="sgc-ncm", **settings)).classes
+    return resolve(RunConfig.of(dataset=graph, method="sgc-ncm", **settings)).classes
 
 
 def test_all_values_of_n_share_a_split_and_a_note_says_which(graph: str) -> None:

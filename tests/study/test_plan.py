@@ -5,8 +5,8 @@ from study.cost import rough_seconds
 from study.packing import Packing
 from study.plan import Trial, make_plan
 
-CONFIGS = [RunConfig(nla=nla) for nla in (False, True)]
-RATES = [resolve(RunConfig(learning_rate=rate)) for rate in (0.001, 0.002, 0.003)]
+CONFIGS = [RunConfig.of(nla=nla) for nla in (False, True)]
+RATES = [resolve(RunConfig.of(learning_rate=rate)) for rate in (0.001, 0.002, 0.003)]
 
 
 def test_finished_runs_are_subtracted() -> None:
@@ -38,7 +38,7 @@ def test_packs_are_as_large_as_asked_and_leave_no_slot_idle() -> None:
 
 
 def test_configurations_that_may_differ_share_packs_seed_by_seed() -> None:
-    apart = resolve(RunConfig(hidden=16))
+    apart = resolve(RunConfig.of(hidden=16))
     plan = make_plan([*RATES, apart], range(4), {(RATES[1].hash(), 2)}, Packing(most=8))
     *mixed, alone = plan.trials
     assert [len(trial.members) for trial in mixed] == [6, 5]  # of nearly equal sizes
@@ -56,7 +56,7 @@ def test_a_trial_comes_apart_by_configuration() -> None:
 
 
 def test_rough_costs_grow_with_the_work() -> None:
-    short, long = RunConfig(episodes=100), RunConfig(episodes=1000)
+    short, long = RunConfig.of(episodes=100), RunConfig.of(episodes=1000)
     assert rough_seconds(short) < rough_seconds(long)
-    assert rough_seconds(RunConfig(gpil=False)) < rough_seconds(short)
-    assert rough_seconds(RunConfig(dataset="reddit")) > 10 * rough_seconds(RunConfig(dataset="dblp"))
+    assert rough_seconds(RunConfig.of(gpil=False)) < rough_seconds(short)
+    assert rough_seconds(RunConfig.of(dataset="reddit")) > 10 * rough_seconds(RunConfig.of(dataset="dblp"))

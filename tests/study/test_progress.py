@@ -15,7 +15,7 @@ from study.packing import Packing
 from study.plan import Trial, make_plan
 from study.progress import StudyProgress
 
-LONG, SHORT = RunConfig(episodes=1000), RunConfig(gpil=False)
+LONG, SHORT = RunConfig.of(episodes=1000), RunConfig.of(gpil=False)
 
 
 class Clock:
@@ -58,7 +58,7 @@ def test_the_time_left_rests_on_what_trials_of_the_kind_took(monkeypatch: pytest
 def test_trials_of_a_kind_that_was_not_measured_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     # Methods differ in what they need: a guess from another one was a hundred times too much.
     clock = Clock(monkeypatch)
-    closed, learning = (RunConfig(method=method) for method in ("sgc-ncm", "meta-gnn"))
+    closed, learning = (RunConfig.of(method=method) for method in ("sgc-ncm", "meta-gnn"))
     plan = make_plan([closed, learning], range(3), set(), Packing(seeds=1))
     progress, _ = progress_of(plan.trials)
     progress.started("a", plan.trials[0])
@@ -109,7 +109,7 @@ def test_samples_that_were_there_alone_say_nothing_of_the_time_left() -> None:
 
 def test_a_running_trial_is_named_by_the_settings_that_vary() -> None:
     plan = make_plan(
-        [RunConfig(nla=nla, hidden=16) for nla in (False, True)], range(3), set(), Packing(seeds=3)
+        [RunConfig.of(nla=nla, hidden=16) for nla in (False, True)], range(3), set(), Packing(seeds=3)
     )
     output = io.StringIO()
     console = Console(file=output, width=120, force_terminal=True, no_color=True)
@@ -125,7 +125,7 @@ def test_the_panel_fits_a_narrow_terminal() -> None:
     task = {"classes": (4, 4, 4), "n_way": 2, "sessions": 2}
     folder = "npz:/home/someone/projects/graph-learning/incremental/datasets/2026"
     names = ("packages-of-the-largest-sections.npz", "packages-of-the-middle-sections.npz")
-    configs = [RunConfig(dataset=f"{folder}/{name}", hidden=16, **task) for name in names]
+    configs = [RunConfig.of(dataset=f"{folder}/{name}", hidden=16, **task) for name in names]
     plan = make_plan(configs, range(3), set(), Packing(seeds=3))
     output = io.StringIO()
     console = Console(file=output, width=80, force_terminal=True, no_color=True, color_system=None)

@@ -42,7 +42,7 @@ def test_a_trial_reports_at_most_once_a_second_and_a_sample_nothing_of_test_stre
 def test_the_terminal_shows_what_runs_and_how_far_it_is() -> None:
     output = io.StringIO()
     console = Console(file=output, width=120, force_terminal=True, markup=False)
-    trial = Trial.of(RunConfig(dataset="npz:[x].npz", classes=(2, 2, 2), n_way=1), (0, 1))
+    trial = Trial.of(RunConfig.of(dataset="npz:[x].npz", classes=(2, 2, 2), n_way=1), (0, 1))
     with StudyProgress(console, [trial], 0) as progress:
         progress.started("a", trial)
         progress.goes_on("a", "meta-train", 25, 1000, {"meta-train/val": 0.512})

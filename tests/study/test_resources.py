@@ -22,14 +22,14 @@ from tests.study.test_launch import HAS_GPU, ROOT
 from tests.waiting import HANG
 
 GB = 1e9
-SMALL = RunConfig(
+SMALL = RunConfig.of(
     dataset="synthetic:nodes=600,edges=2500,features=80,classes=12,seed=1",
     classes=(4, 4, 4),
     n_way=2,
     k_shot=3,
 )
-WIDE = RunConfig(dataset=SMALL.dataset, classes=(4, 4, 4), n_way=4, k_shot=3)
-OTHER = RunConfig(dataset=SMALL.dataset, classes=(4, 4, 4), n_way=2, k_shot=3, method="cec")
+WIDE = RunConfig.of(dataset=SMALL.dataset, classes=(4, 4, 4), n_way=4, k_shot=3)
+OTHER = RunConfig.of(dataset=SMALL.dataset, classes=(4, 4, 4), n_way=2, k_shot=3, method="cec")
 TRIALS = [Trial.of(resolve(config), (0, 1, 2)) for config in (SMALL, WIDE, OTHER)]
 
 
@@ -73,7 +73,7 @@ def test_the_largest_configuration_of_a_kind_is_measured_in_a_short_run() -> Non
 
 def test_measuring_tells_peaks_and_outlives_a_run_that_fails() -> None:
     probes = list(calibration.make_probes(TRIALS[2:]).values())
-    gone = Trial.of(resolve(RunConfig(dataset="npz:gone.npz", classes=(4, 4, 4))), (0,))
+    gone = Trial.of(resolve(RunConfig.of(dataset="npz:gone.npz", classes=(4, 4, 4))), (0,))
     probes += calibration.make_probes([gone]).values()
     peak, failed = calibration.measure(probes, torch.device("cpu"))
     assert 0.1 * GB < peak < 10 * GB and failed == calibration.NOT_MEASURED

@@ -17,7 +17,7 @@ from study.store import Store
 
 
 def record(seed: int, config: RunConfig | None = None, **settings: Any) -> dict[str, Any]:
-    config = resolve(config or RunConfig(**settings))
+    config = resolve(config or RunConfig.of(**settings))
     return {
         "config": config.canonical(),
         "config_hash": config.hash(),

@@ -13,7 +13,7 @@ from study import trial
 SPEC = {
     "configs": [
         resolve(
-            RunConfig(
+            RunConfig.of(
                 dataset="synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1",
                 method="frozen",
                 classes=(4, 5, 5),
@@ -71,7 +71,7 @@ def test_diverged_run_is_reported_next_to_the_records_of_others(
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
     reports: list[dict[str, Any]] = []
     monkeypatch.setattr(trial.tune, "report", reports.append)
-    config = resolve(RunConfig.from_mapping(DIVERGING))
+    config = resolve(RunConfig.of(DIVERGING))
     own = {"configs": [config.canonical()], "members": [(0, seed) for seed in seeds]}
     kind(SPEC | own | {"checkpoints": str(tmp_path / "checkpoints")})
     last = reports[-1]

@@ -25,7 +25,7 @@ def test_a_pack_that_does_not_fit_is_halved_and_that_is_said(
     dataset = datasets.load(NAME, home() / "data")
     folder = tmp_path / "checkpoints"
     config = resolve(
-        RunConfig(
+        RunConfig.of(
             dataset=NAME,
             classes=(6, 6, 4),
             n_way=2,

@@ -21,7 +21,7 @@ from study.resources import Resources
 from study.store import Store
 from study.tuning import Recorder, StudyRunner, TrialOptions
 
-TRIAL = Trial.of(resolve(RunConfig(dataset="debian", method="frozen")), (0,))
+TRIAL = Trial.of(resolve(RunConfig.of(dataset="debian", method="frozen")), (0,))
 UNAVAILABLE = ActorUnavailableError("Socket closed", b"0123456789abcdef")
 
 

@@ -14,7 +14,7 @@ from hagmeta.config import RunConfig
 
 
 def differing(configs: Sequence[dict[str, Any]], given: list[list[str]] | None = None) -> list[str]:
-    return differences.differing(configs, scopes_in([{"scopes": RunConfig().scopes()}]), given)
+    return differences.differing(configs, scopes_in([{"scopes": RunConfig.of().scopes()}]), given)
 
 
 def config(**changes: Any) -> dict[str, Any]:

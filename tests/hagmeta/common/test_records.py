@@ -30,7 +30,7 @@ def written(folder: Path, config: dict[str, Any], name: str, **more: Any) -> Pat
 def test_the_names_of_configurations_are_those_that_records_on_disk_have() -> None:
     assert config_hash({"dataset": "debian", "k_shot": 5}) == "f8035a0a5af65a2a"
     assert config_hash({"k_shot": 5, "dataset": "debian"}) == "f8035a0a5af65a2a"
-    config = resolve(RunConfig(nla=False))
+    config = resolve(RunConfig.of(nla=False))
     assert config_hash(config.canonical(), config.unhashed(), config.revisions()) == config.hash()
 
 

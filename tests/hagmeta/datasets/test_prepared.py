@@ -68,7 +68,7 @@ def test_what_is_prepared_is_what_was_read(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [WORDS, pytest.param(DENSE, marks=pytest.mark.slow)])
 def test_a_run_is_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
-    config = RunConfig(
+    config = RunConfig.of(
         dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=10, episodes=4, finetune_steps=2
     )
     plain, mapped = (

@@ -279,5 +279,5 @@ def test_default_tasks_have_sessions() -> None:
 @pytest.mark.parametrize("name", sorted(pyg_benchmarks.DATASETS))
 def test_default_tasks_are_valid(name: str) -> None:
     # Geometer's two base classes on Cora-ML are too few for episodes, so the method is one without them.
-    config = resolve(RunConfig(dataset=name, method="frozen"))
+    config = resolve(RunConfig.of(dataset=name, method="frozen"))
     assert config.classes == describe(name, Path()).class_split

@@ -49,7 +49,7 @@ def clear_graph(nodes: int = 200, classes: int = 8) -> Dataset:
 def study(method: str, dataset: Dataset, **settings: Any) -> tuple[Context, Learner]:
     """The context of a run on `dataset`, and a learner with the same settings."""
     given: dict[str, Any] = {**SMALL, **TASK, **settings}
-    config = resolve(RunConfig.from_mapping({"method": method, "dataset": dataset, **given}))
+    config = resolve(RunConfig.of({"method": method, "dataset": dataset, **given}))
     own = {name: value for name, value in given.items() if name not in OF_THE_STUDY}
     plain = not runs_in_packs(config)
     return prepare(config, [SEED], dataset, CPU, plain=plain), Learner(method, seed=SEED, device="cpu", **own)

@@ -67,7 +67,7 @@ def test_a_scaled_and_shifted_weight_equals_scaled_and_shifted_inputs() -> None:
     graph = Graph(dataset, CPU)
     view = of_seed(graph.view(np.array([[True] * 5 + [False]])), 0)
     scale, shift = (torch.tensor(random.random(4), dtype=torch.float32) for _ in range(2))
-    encoder = MatchedGCN(4, RunConfig(hidden=3, embedding=2))
+    encoder = MatchedGCN(4, RunConfig.of(hidden=3, embedding=2))
     found = encoder(graph, view._replace(session_statistics=(scale, shift)), None).all()
 
     near = torch.from_numpy(dataset.adjacency.toarray()).double() * view.visible * view.visible[:, None]

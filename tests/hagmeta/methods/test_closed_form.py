@@ -411,7 +411,7 @@ def test_what_features_have_no_use_for_makes_no_other_run(method: str) -> None:
     assert set(other) == set(OF_THE_ENCODER)
 
     def resolved(**settings: Any) -> RunConfig:
-        return resolve(RunConfig(method=method, **settings))
+        return resolve(RunConfig.of(method=method, **settings))
 
     assert resolved(features="propagated", **other) == resolved(features="propagated")
     assert resolved(features="encoder", hops=1) == resolved(features="encoder")

@@ -27,7 +27,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[FscilCali
     Base classes are (2, 0) and (0, 5), with variance 1 in the other column. The new class has the supports
     (0, 3) and (6, 5), with mean (3, 4).
     """
-    config = resolve(RunConfig(method="fscil-calibration", features="propagated", hops=0, **settings))
+    config = resolve(RunConfig.of(method="fscil-calibration", features="propagated", hops=0, **settings))
     method = FscilCalibration(config, Sizes(2, 2, 1, 3, narrow=2), 0)
     rows = torch.tensor([[2.0, 1], [2, -1], [1, 5], [-1, 5], [0, 3], [6, 5]])
 
@@ -75,7 +75,7 @@ def test_known_classes_are_those_of_fecam_with_the_same_power(narrow: Dataset, s
 
 
 def test_defaults_are_those_of_the_public_code() -> None:
-    config = resolve(RunConfig(method="fscil-calibration"))
+    config = resolve(RunConfig.of(method="fscil-calibration"))
     assert (config.calibration, config.calibration_scale, config.tukey) == (0.1, 16, 1)
-    assert resolve(RunConfig(method="teen")).calibration == 0.5
+    assert resolve(RunConfig.of(method="teen")).calibration == 0.5
     assert METHODS["fecam"].all_defaults()["tukey"] == 0.5

@@ -324,8 +324,8 @@ def usual_answers() -> list[Any]:
 @pytest.mark.parametrize(
     "off",
     [
-        *({name: 0} for name in ("unlabelled", "coupling")),
-        *({name: False} for name in ("refitted", "played", "background")),
+        *({name: 0} for name in ("unlabelled_weight", "propagation_weight")),
+        *({name: False} for name in ("refitted", "simulated_sessions", "outlier_class")),
         *(pytest.param(off, marks=pytest.mark.slow) for off in ({"tukey": 1}, {"random_features": 0})),
         pytest.param({"finetune_steps": 0}, marks=pytest.mark.slow),
     ],
@@ -354,7 +354,7 @@ def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
     monkeypatch.setattr(posterior_means, "DRIFT", 0.0)  # nothing drifts
     # Labelled nodes are fixed at their labels while these may be read: without neighbours nothing hears that.
     settings = {"method": "posterior-means", "visibility": "whole", "refitted": False}
-    alone = settings | {"unlabelled": 0, "coupling": 0, "finetune_steps": 0}
+    alone = settings | {"unlabelled_weight": 0, "propagation_weight": 0, "finetune_steps": 0}
     assert answers(tiny(**alone, rehearsal="none"), tiny_graph) == answers(tiny(**alone), tiny_graph)
     # And no label of an earlier session is looked at.
     read = posterior_means.labels_of

@@ -53,5 +53,5 @@ def test_extreme_distances_stay_finite() -> None:
 
 
 def test_defaults_are_those_of_the_public_code() -> None:
-    config = resolve(RunConfig(method="pt-map"))
+    config = resolve(RunConfig.of(method="pt-map"))
     assert (config.tukey, config.transport, config.mean_share) == (0.5, 10, 0.2)

@@ -150,8 +150,8 @@ def test_kept_prototypes_stay_if_the_encoder_does(dataset: Dataset, small: Small
 
 def test_the_mark_of_unlabelled_nodes_goes_with_the_calibration() -> None:
     tap = METHODS["tap"]
-    assert "queries" in tap.traits_of(resolve(RunConfig(method="tap"))).transductive
-    assert not tap.traits_of(resolve(RunConfig(method="tap", neighbour_share=0))).transductive
+    assert "queries" in tap.traits_of(resolve(RunConfig.of(method="tap"))).transductive
+    assert not tap.traits_of(resolve(RunConfig.of(method="tap", neighbour_share=0))).transductive
 
 
 @pytest.mark.parametrize("encoder", ["gcn", "sage"])

@@ -30,7 +30,7 @@ Tiny = Callable[..., RunConfig]
 
 
 def traits_of(method: str, **settings: Any) -> MethodTraits:
-    config = resolve(RunConfig(method=method, **settings))
+    config = resolve(RunConfig.of(method=method, **settings))
     return METHODS[method].traits_of(config)
 
 
@@ -42,7 +42,7 @@ def public_members(cls: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("cls", "most"),
-    [(Method, 44), (Context, 12), (Runtime, 10), (Views, 11), (KnowledgeSource, 11), (TaskMaker, 9)],
+    [(Method, 45), (Context, 13), (Runtime, 10), (Views, 11), (KnowledgeSource, 11), (TaskMaker, 9)],
 )
 def test_what_everything_meets_in_stays_thin(cls: type, most: int) -> None:
     # A question about a part belongs in that part.
@@ -84,11 +84,11 @@ def test_a_configuration_can_be_an_oracle_where_its_method_is_none() -> None:
     ("settings", "told"),
     [
         ({}, ("shift its class means", "use their neighbours' predictions", "train its encoder")),
-        ({"coupling": 0.0, "finetune_steps": 0}, ("shift its class means",)),
-        ({"unlabelled": 0.0, "features": "propagated"}, ("use their neighbours' predictions",)),
-        ({"unlabelled": 0.0, "coupling": 0.0}, ("train its encoder",)),
+        ({"propagation_weight": 0.0, "finetune_steps": 0}, ("shift its class means",)),
+        ({"unlabelled_weight": 0.0, "features": "propagated"}, ("use their neighbours' predictions",)),
+        ({"unlabelled_weight": 0.0, "propagation_weight": 0.0}, ("train its encoder",)),
         # Steps that an idle setting would allow are not taken.
-        ({"unlabelled": 0.0, "coupling": 0.0, "features": "propagated"}, ()),
+        ({"unlabelled_weight": 0.0, "propagation_weight": 0.0, "features": "propagated"}, ()),
     ],
 )
 def test_ours_is_transductive_where_its_settings_make_it_so(
@@ -126,7 +126,7 @@ def test_a_cost_that_is_declared_is_kept() -> None:
     class Mine(HagMeta):
         traits = MethodTraits(title="Mine", cost="light")
 
-    assert Mine.traits_of(resolve(RunConfig())).cost == "light"
+    assert Mine.traits_of(resolve(RunConfig.of())).cost == "light"
 
 
 def test_wrong_traits_are_refused_with_the_valid_ones() -> None:

@@ -33,7 +33,7 @@ CHOSEN = torch.tensor([[5, 1, 5, 39], [2, 2, 6, 10]])  # visible nodes of either
 
 
 def config(encoder: str) -> RunConfig:
-    return RunConfig(encoder=encoder, hidden=6, embedding=5, heads=HEADS)
+    return RunConfig.of(encoder=encoder, hidden=6, embedding=5, heads=HEADS)
 
 
 def tiny() -> Dataset:

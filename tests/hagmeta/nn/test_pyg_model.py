@@ -30,7 +30,7 @@ from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 NODES, FEATURES = 40, 6
-SETTINGS = RunConfig(hidden=6, embedding=5, dropout=0.3)
+SETTINGS = RunConfig.of(hidden=6, embedding=5, dropout=0.3)
 
 
 class Own(nn.Module):

@@ -134,7 +134,7 @@ class Mixing(torch.nn.Module):
     def __init__(self, share: float) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)))
-        hold(self, share=share)
+        hold(self, {"share": share})
 
     def forward(self, share: float | None, rows: Tensor) -> Tensor:
         by: Any = self.share if share is None else share

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hagmeta import datasets
+from hagmeta.common.domains import Number
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import setting
 from hagmeta.config import RunConfig
@@ -93,7 +94,10 @@ class ScaledSettings(LayerSettings):
     """A setting of somebody else's encoder."""
 
     input_scale: float = setting(
-        1.0, "multiplies the first layer's weights", scope="method", above=0, at_most=10
+        1.0,
+        "multiplies the first layer's weights",
+        Number(at_most=10, above=0),
+        scope="method",
     )
 
 
@@ -159,7 +163,7 @@ from hagmeta.phases.cache import Cache
 from hagmeta.phases.pretrain import pretrained_encoders
 name = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 data = datasets.load(name, Path())
-config = RunConfig(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60)
+config = RunConfig.of(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60)
 context = prepare(config, [int(s) for s in sys.argv[1:]], data, torch.device("cpu"))
 work = []
 cache = Cache(Path({str(tmp_path)!r}), datasets.fingerprint(data))

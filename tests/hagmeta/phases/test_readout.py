@@ -364,15 +364,15 @@ def test_supports_that_are_repeated_count_once(tiny_graph: Dataset, tiny: Tiny) 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_neither_applies_to_released(method: str) -> None:
-    plain = resolve(RunConfig(method=method, protocol="released"))
-    config = RunConfig(method=method, protocol="released", **BOTH, **ESTIMATED)
+    plain = resolve(RunConfig.of(method=method, protocol="released"))
+    config = RunConfig.of(method=method, protocol="released", **BOTH, **ESTIMATED)
     for name in BOTH | ESTIMATED:
         assert not config.applies(name) and name not in config.canonical()
-        assert RunConfig(method=method).applies(name)
+        assert RunConfig.of(method=method).applies(name)
     assert resolve(config) == plain and resolve(config).hash() == plain.hash()
 
 
 def test_a_run_is_told_what_is_transductive() -> None:
-    assert "transductive" in " ".join(remarks(resolve(RunConfig(smoothing=0.5))))
-    assert "transductive" in " ".join(remarks(resolve(RunConfig(prior="estimated"))))
-    assert not remarks(resolve(RunConfig())) and not remarks(resolve(RunConfig(logit_adjustment=1.0)))
+    assert "transductive" in " ".join(remarks(resolve(RunConfig.of(smoothing=0.5))))
+    assert "transductive" in " ".join(remarks(resolve(RunConfig.of(prior="estimated"))))
+    assert not remarks(resolve(RunConfig.of())) and not remarks(resolve(RunConfig.of(logit_adjustment=1.0)))

@@ -117,7 +117,7 @@ def test_it_concerns_neither_oracles_nor_other_ways_of_learning(tiny: Tiny, meth
 
 
 def test_off_it_leaves_every_hash_as_it_was_and_on_it_is_told() -> None:
-    assert "self_training" in resolve(RunConfig()).unhashed()
-    assert RunConfig(self_training=5).hash() != RunConfig().hash()
-    notes = " ".join(remarks(resolve(RunConfig(self_training=5))))
+    assert "self_training" in resolve(RunConfig.of()).unhashed()
+    assert RunConfig.of(self_training=5).hash() != RunConfig.of().hash()
+    notes = " ".join(remarks(resolve(RunConfig.of(self_training=5))))
     assert "self_training learns from visible unlabelled nodes" in notes

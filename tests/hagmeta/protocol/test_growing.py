@@ -170,7 +170,7 @@ def test_the_order_is_that_of_the_source_within_a_class_and_role(tiny_graph: Dat
 
 def test_metamath_grows_in_the_order_of_its_source(grows: Tiny) -> None:
     graph = datasets.load("metamath", Path())
-    scenario = scenario_of(graph, RunConfig(dataset="metamath", protocol="growing"))
+    scenario = scenario_of(graph, RunConfig.of(dataset="metamath", protocol="growing"))
     assert graph.node_order is not None
     (largest,) = scenario.split.base[:1]
     nodes = np.flatnonzero((graph.labels == largest) & (scenario.split.role == TEST))

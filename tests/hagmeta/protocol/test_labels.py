@@ -103,11 +103,11 @@ def test_the_check_finds_pretraining_on_held_out_classes(
 
 def test_released_decides_what_pretraining_learns_from() -> None:
     for method in METHODS:
-        plain = RunConfig(method=method, protocol="released")
-        config = RunConfig(method=method, protocol="released", pretrain_on="base")
+        plain = RunConfig.of(method=method, protocol="released")
+        config = RunConfig.of(method=method, protocol="released", pretrain_on="base")
         assert not config.applies("pretrain_on") and "pretrain_on" not in config.canonical()
         assert resolve(config) == resolve(plain) and resolve(config).hash() == resolve(plain).hash()
-        known, base = (RunConfig(method=method, pretrain_on=which) for which in ("known", "base"))
+        known, base = (RunConfig.of(method=method, pretrain_on=which) for which in ("known", "base"))
         assert known.hash() != base.hash()
 
 
@@ -414,14 +414,14 @@ def test_one_shot_runs_with_few_labels(dataset: Dataset, small: Small, rehearsal
 
 
 def test_rehearsal_is_words_or_a_number_in_any_spelling() -> None:
-    assert RunConfig().rehearsal == "all" and RunConfig().rehearsed is None
+    assert RunConfig.of().rehearsal == "all" and RunConfig.of().rehearsed is None
     for given in (5, "5", 5.0, " 5 "):
-        assert RunConfig.from_mapping({"rehearsal": given}).rehearsal == "5"
-    assert RunConfig(rehearsal="5").rehearsed == 5 and RunConfig(rehearsal="None").rehearsed == 0
-    assert RunConfig(rehearsal=5).hash() == RunConfig(rehearsal="5").hash() != RunConfig().hash()  # type: ignore[arg-type]
+        assert RunConfig.of({"rehearsal": given}).rehearsal == "5"
+    assert RunConfig.of(rehearsal="5").rehearsed == 5 and RunConfig.of(rehearsal="None").rehearsed == 0
+    assert RunConfig.of(rehearsal=5).hash() == RunConfig.of(rehearsal="5").hash() != RunConfig.of().hash()  # type: ignore[arg-type]
     for wrong in (0, -1, 2.5, True, None, "", "some", [5]):
         with pytest.raises(UserError) as caught:
-            RunConfig.from_mapping({"rehearsal": wrong})
+            RunConfig.of({"rehearsal": wrong})
         valid = "all, none or a whole number of at least 1 and at most 1000000000"
         expected = f"rehearsal is {wrong!r}; expected {valid}."
         assert str(caught.value) == expected
@@ -429,6 +429,6 @@ def test_rehearsal_is_words_or_a_number_in_any_spelling() -> None:
 
 @pytest.mark.parametrize("settings", [{"protocol": "released"}, {"method": "joint"}])
 def test_rehearsal_does_not_apply_to_released_nor_to_an_oracle(settings: dict[str, Any]) -> None:
-    plain, limited = RunConfig(**settings), RunConfig(**settings, rehearsal="none")
+    plain, limited = RunConfig.of(**settings), RunConfig.of(**settings, rehearsal="none")
     assert not limited.applies("rehearsal")
     assert resolve(limited) == resolve(plain) and resolve(limited).hash() == resolve(plain).hash()

@@ -4,73 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from hagmeta.common.left_out import LEFT_OUT_AT
-from hagmeta.config import SETTINGS, RunConfig, resolve
+from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
+from hagmeta.methods.hag_meta import HagMeta
 from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import live, prepare, pretrain, run
-from hagmeta.protocol.released import Released
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
-# What it has its own way with: labels, and answers.
-OWN = ("pretrain_on", "rehearsal", "mislabelled", "unlabelled_nodes", "smoothing", "logit_adjustment")
-OWN += ("prior", "self_training")
-FORM = {name: value for name, value in Released.decides.items() if name not in OWN}
-LEAKING = {"normalisation": "whole", "nla_degree": "whole"}  # they tell of nodes that are not visible yet
 
 
-def test_the_authors_form_is_fixed_and_differs_from_every_default() -> None:
-    fixed = resolve(RunConfig(protocol="released", nla_weights="softmax", tla_layers="three"))
-    for name, value in FORM.items():
-        assert getattr(fixed, name) == value != SETTINGS[name].default == LEFT_OUT_AT[name]
-    assert fixed == resolve(RunConfig(protocol="released"))
-
-
-def test_strict_can_have_what_does_not_leak() -> None:
-    assert resolve(RunConfig(**LEAKING)) == resolve(RunConfig())
-    harmless = {name: value for name, value in FORM.items() if name not in LEAKING}
-    config = resolve(RunConfig(**harmless))
-    assert sorted(config.given()) == sorted(harmless)
-    assert config.hash() != resolve(RunConfig()).hash()
-
-
-def test_strict_runs_with_the_authors_attentions(tiny_graph: Dataset, tiny: Small) -> None:
-    harmless = {name: value for name, value in FORM.items() if name not in LEAKING}
-    for name, value in harmless.items():
-        (record,) = run(tiny(**{name: value}), [3], dataset=tiny_graph, device=CPU)
-        assert np.isfinite(record["accuracy"]).all() and name in record["given"]
+def test_released_fixes_the_form_of_nla() -> None:
+    fixed = resolve(RunConfig.of(protocol="released", nla_weights="softmax"))
+    assert fixed.nla_weights == "share" and fixed == resolve(RunConfig.of(protocol="released"))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_new_classes_have_second_prototypes_unless_told_otherwise(method: str) -> None:
-    """Of the methods that are built on HAG-Meta's."""
-    built = method in ("hag-meta", "proto-gcn", "proto-gat", "gpn", "frozen", "joint")
-    by_default, off = (
-        resolve(RunConfig(method=method, protocol="released", double_prototypes=given))
-        for given in (None, False)
+def test_faithful_is_a_setting_of_released(method: str) -> None:
+    faithful, not_so = (
+        resolve(RunConfig.of(method=method, protocol="released", faithful=given)) for given in (True, False)
     )
-    assert bool(by_default.double_prototypes) is built and not off.double_prototypes
-    assert by_default.given() == [] and off.given() == ["double_prototypes"] * built
-    assert (by_default.hash() != off.hash()) is built
-    assert not resolve(RunConfig(method=method, double_prototypes=True)).double_prototypes  # strict has none
+    assert faithful.normalisation == "whole" and not_so.normalisation == "visible"
+    assert faithful.given() == [] and not_so.given() == ["faithful"]
+    assert (
+        faithful.hash() == resolve(RunConfig.of(method=method, protocol="released")).hash() != not_so.hash()
+    )
+    strict = resolve(RunConfig.of(method=method, faithful=True))
+    assert not strict.faithful and "faithful" not in strict.canonical()
+    built = method in ("hag-meta", "proto-gcn", "proto-gat", "gpn", "frozen", "joint")
+    assert METHODS[method].second_prototypes is built
+
+
+def test_strict_runs_with_the_authors_nla(tiny_graph: Dataset, tiny: Small) -> None:
+    (record,) = run(tiny(nla_weights="share"), [3], dataset=tiny_graph, device=CPU)
+    assert np.isfinite(record["accuracy"]).all() and "nla_weights" in record["given"]
 
 
 @pytest.mark.slow
-def test_a_second_prototype_costs_accuracy_in_sessions_alone(dataset: Dataset, small: Small) -> None:
-    def accuracy(**changes: Any) -> np.ndarray:
-        config = small(protocol="released", pretrain_epochs=60, **changes)
+def test_a_second_prototype_costs_accuracy_in_sessions_alone(
+    dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def accuracy() -> np.ndarray:
+        config = small(protocol="released", pretrain_epochs=60)
         records = run(config, [0, 3, 7], dataset=dataset, device=CPU)
         return np.array([record["accuracy"] for record in records])
 
-    double, single = accuracy(), accuracy(double_prototypes=False)
+    double = accuracy()
+    monkeypatch.setattr(HagMeta, "second_prototypes", False)
+    single = accuracy()
     assert (double[:, 0] == single[:, 0]).all()
     assert (double[:, 1] < single[:, 1]).all()
 

@@ -28,7 +28,7 @@ def with_counts(counts: tuple[int, ...] = COUNTS) -> Dataset:
 
 def three_shot(**changes: Any) -> RunConfig:
     settings: dict[str, Any] = {"classes": (2, 2, 2), "n_way": 1, "k_shot": 3, "query_shot": 3}
-    return RunConfig(**(settings | changes))
+    return RunConfig.of(**(settings | changes))
 
 
 def test_base_classes_are_the_largest_whatever_the_seed(dataset: Dataset, small: Small) -> None:
@@ -131,7 +131,7 @@ def test_released_with_few_training_queries_needs_twenty_nodes_all_the_same() ->
     labels = np.repeat(np.arange(3), (50, 50, 15))
     features = scipy.sparse.csr_matrix(np.ones((115, 1), dtype=np.float32))
     dataset = Dataset("d", np.empty((0, 2), dtype=np.int64), labels, features, ("a", "b", "c"))
-    config = RunConfig(classes=(1, 1, 1), n_way=1, k_shot=3, query_shot=3, protocol="released")
+    config = RunConfig.of(classes=(1, 1, 1), n_way=1, k_shot=3, query_shot=3, protocol="released")
     with pytest.raises(UserError):
         make_scenario(dataset, config, 0)
 

@@ -182,7 +182,7 @@ DRAWN: list[tuple[Changes, str, str]] = [
 @pytest.mark.parametrize(("changes", "draws", "key"), DRAWN, ids=["strict", "limited", "released"])
 def test_draws_and_cache_keys_are_what_they_were(changes: Changes, draws: str, key: str) -> None:
     graph = datasets.load("foldoc", Path())
-    context = prepare(RunConfig(dataset="foldoc", **changes), [3], graph, torch.device("cpu"))
+    context = prepare(RunConfig.of(dataset="foldoc", **changes), [3], graph, torch.device("cpu"))
     (scenario,) = context.scenarios
     digest = hashlib.sha256()
     for stream in (scenario.test, scenario.validation):

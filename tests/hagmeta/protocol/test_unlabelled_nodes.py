@@ -33,7 +33,7 @@ Told = list[tuple[np.ndarray, np.ndarray, np.ndarray]]  # by session: queries, c
 READ_OUT: dict[str, Any] = {"smoothing": 0.5, "prior": "estimated", "self_training": 2}
 # What reads unlabelled nodes, with the method and its settings.
 READERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "EM, coupling and the encoder": ("posterior-means", {"unlabelled": 0.2, "random_features": 12}),
+    "EM, coupling and the encoder": ("posterior-means", {"unlabelled_weight": 0.2, "random_features": 12}),
     "transport": ("pt-map", {}),
     "rectified means and a graph": ("laplacian-shot", {}),
     "a refitted basis": ("sgc-lda", {"refitted": True, "features": "propagated"}),

@@ -84,7 +84,7 @@ def test_few_nodes_get_the_same_embeddings_and_gradients_to_the_bit() -> None:
     edges = edges[(edges != HUB).all(1)]  # so that some nodes are far from the chosen ones
     labels = np.arange(NODES) % 3
     graph = Graph(Dataset("tiny", edges, labels, random_sparse(NODES, 20, 3), ("a", "b", "c")), CPU)
-    encoder = GCN(20, RunConfig(hidden=WIDTH, embedding=5))
+    encoder = GCN(20, RunConfig.of(hidden=WIDTH, embedding=5))
     view = View(*(part[0] for part in graph.view((labels != 0)[None])[:3]))
     nodes, key = torch.tensor([1, 4, 1]), torch.tensor(7)
     assert 0 < graph.neighbourhood(view, nodes)[1].sum() < (labels != 0).sum()

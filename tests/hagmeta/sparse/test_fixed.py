@@ -34,7 +34,7 @@ SEEDS = [0, 1, 2]  # their views have different sizes
 
 def config(dataset: str, **settings: object) -> RunConfig:
     task = dict(classes=(4, 5, 5), n_way=2, k_shot=3, hidden=24, embedding=8)
-    return resolve(RunConfig(dataset=dataset, **{**task, **settings}))  # type: ignore[arg-type]
+    return resolve(RunConfig.of(dataset=dataset, **{**task, **settings}))  # type: ignore[arg-type]
 
 
 def context(

@@ -114,7 +114,7 @@ class Machine:
 
 
 def test_a_score_is_of_validation_streams_alone() -> None:
-    record = record_of(RunConfig(), 0, {"gpil": 0.9, "last": 0.4, "average": 0.6})
+    record = record_of(RunConfig.of(), 0, {"gpil": 0.9, "last": 0.4, "average": 0.6})
     assert score_of(record | {"macro_accuracy": [0.8, 0.7], "average_accuracy": 0.75}) == (0.4, 0.6)
 
 

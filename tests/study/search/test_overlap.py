@@ -9,7 +9,7 @@ from study import data
 from study.search.overlap import Overlap, overlap
 
 NAME = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
-CONFIG = RunConfig(dataset=NAME, classes=(4, 5, 5), n_way=2, k_shot=3, val_classes="half")
+CONFIG = RunConfig.of(dataset=NAME, classes=(4, 5, 5), n_way=2, k_shot=3, val_classes="half")
 
 
 def test_under_one_seed_nothing_that_is_asked_was_known_and_under_many_almost_all() -> None:

@@ -135,7 +135,7 @@ def test_each_group_of_samples_runs_as_one_pack_with_the_records_of_single_runs(
     assert [record["environment"]["seeds_in_pack"] for record in records] == [4 * 2] * 32
     for method in ("hag-meta", "frozen"):
         one = next(record for record in records if record["config"]["method"] == method)
-        config = RunConfig.from_mapping(one["config"])
+        config = RunConfig.of(one["config"])
         (alone,) = run(config, [one["seed"]], dataset=data.load(config.dataset), device=torch.device("cpu"))
         assert alone["config_hash"] == one["config_hash"]
         if platform.machine() != "x86_64":  # there, packs of configurations round differently
