@@ -30,7 +30,6 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs import pack
 from hagmeta.packs.capture import Steps
-from hagmeta.packs.pack import no_progress
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.meta_training import Episode, pseudo_episodes
 from hagmeta.pipeline import prepare, pretrain
@@ -110,7 +109,7 @@ def steps_of(
     """Yield training steps without end."""
     matrices.numba_usable = pack.numba_usable = lambda: compiled  # type: ignore[assignment]
     context = prepare(config, range(seeds), dataset, CPU)
-    steps = Steps(pretrain(context, None, no_progress), 0.005, 0.0005, context.runtime.capture())
+    steps = Steps(pretrain(context), 0.005, 0.0005, context.runtime.capture())
     key = fold(keys(context.seeds, "benchmark"), 0)
     episodes: Iterator[Episode] = pseudo_episodes(context, context.knowledge.training())
     return (partial(episode.learn, steps, key) for episode in episodes)

@@ -38,7 +38,7 @@ from hagmeta.methods import METHODS, Method, Shared, Sizes, Task, make_method
 from hagmeta.methods.base import MethodSettings
 from hagmeta.methods.proto import ProtoGcn
 from hagmeta.packs.capture import Capture
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases import sessions
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import KnowledgeSource
@@ -132,8 +132,8 @@ def lived(
 ) -> Life:
     """Live through the sessions; ``anew``: with arrivals dealt, and methods made, anew before each."""
     context = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
-    trained = meta_train(context, pack, no_progress)
+    pack = pretrain(context)
+    trained = meta_train(context, pack)
     streams = [
         getattr(scenario, "test" if purpose == "test" else "validation") for scenario in context.scenarios
     ]

@@ -14,9 +14,9 @@ from hagmeta.common.left_out import LEFT_OUT_AT
 from hagmeta.config import SETTINGS, RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
-from hagmeta.packs.pack import no_progress
-from hagmeta.pipeline import live, prepare, pretrain, run
+from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.protocol.released import Released
+from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -45,7 +45,7 @@ def test_strict_can_have_what_does_not_leak() -> None:
 def test_strict_runs_with_the_authors_attentions(tiny_graph: Dataset, tiny: Small) -> None:
     harmless = {name: value for name, value in FORM.items() if name not in LEAKING}
     for name, value in harmless.items():
-        (record,) = run(tiny(**{name: value}), [3], dataset=tiny_graph, device=CPU)
+        (record,) = records_of(tiny(**{name: value}), [3], tiny_graph)
         assert np.isfinite(record["accuracy"]).all() and name in record["given"]
 
 
@@ -67,7 +67,7 @@ def test_new_classes_have_second_prototypes_unless_told_otherwise(method: str) -
 def test_a_second_prototype_costs_accuracy_in_sessions_alone(dataset: Dataset, small: Small) -> None:
     def accuracy(**changes: Any) -> np.ndarray:
         config = small(protocol="released", pretrain_epochs=60, **changes)
-        records = run(config, [0, 3, 7], dataset=dataset, device=CPU)
+        records = records_of(config, [0, 3, 7], dataset)
         return np.array([record["accuracy"] for record in records])
 
     double, single = accuracy(), accuracy(double_prototypes=False)
@@ -85,7 +85,7 @@ def test_nodes_without_neighbours_do_no_harm(dataset: Dataset, small: Small, met
     )
     supports = np.concatenate([scenario.test.support.ravel() for scenario in context.scenarios])
     assert np.isin(supports, lonely).any()
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     live(context, pack)
     for name, value in pack.parameters.items():
         assert value.isfinite().all(), name
