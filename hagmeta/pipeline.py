@@ -240,7 +240,7 @@ def live(
         An evaluator and the validation scores of each seed.
     """
     clock = clock or Clock(pack.size, context.runtime.device)
-    checkpoints = context.options.checkpoints
+    checkpoints = context.runtime.options.checkpoints
     if checkpoints:
         clock.add(checkpoints.spent_before)
         checkpoints.spent = clock.so_far

@@ -10,7 +10,6 @@ from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, Method
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.knowledge import KnowledgeSource
-from hagmeta.phases.options import RunOptions
 from hagmeta.phases.runtime import Runtime
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.phases.tasks import TaskMaker
@@ -42,10 +41,6 @@ class Context:
     def members(self) -> Sequence[PhaseSettings]:
         """The settings of each member."""
         return self.runtime.members or [self.settings] * len(self.scenarios)
-
-    @property
-    def options(self) -> RunOptions:
-        return self.runtime.options
 
     @property
     def method(self) -> type[Method]:

@@ -178,7 +178,7 @@ def _train_to_the_best(context: Context, pack: Pack, steps: Steps, capture: Capt
     validation = Validation(context, pack, capture)
     add_trained_classes(context, pack, training)
     stopping = EarlyStopping(pack, settings.patience)
-    done, checkpoints = 0, context.options.checkpoints
+    done, checkpoints = 0, context.runtime.options.checkpoints
     if checkpoints and (before := checkpoints.reached("meta-train")):
         done = _go_on(pack, steps, before)
         stopping.load(before["stopping"])
@@ -188,7 +188,7 @@ def _train_to_the_best(context: Context, pack: Pack, steps: Steps, capture: Capt
             check_losses(context, steps, PHASE, watched=stopping.active)
             stopping.update(accuracy)
             values = {"val": float(accuracy.mean())}
-            context.options.progress("meta-train", number + 1, settings.episodes, values)
+            context.runtime.options.progress("meta-train", number + 1, settings.episodes, values)
             if stopping.finished:
                 break
         if checkpoints:
@@ -233,7 +233,7 @@ def _train_to_the_end(context: Context, pack: Pack, steps: Steps) -> Sequence[An
     add_trained_classes(context, pack, training)
     sessions = context.tasks.pseudo_sessions
     last = deque[Answered](maxlen=max(sessions, 1))
-    done, checkpoints = 0, context.options.checkpoints
+    done, checkpoints = 0, context.runtime.options.checkpoints
     if checkpoints and (before := checkpoints.reached("meta-train")):
         done = _go_on(pack, steps, before)
         last.extend(_answered(before["answered"], context))
@@ -244,7 +244,7 @@ def _train_to_the_end(context: Context, pack: Pack, steps: Steps) -> Sequence[An
                 check_losses(context, steps, PHASE)
                 accuracy = float((last[-1].answer.cpu() == episode.target).float().mean())
                 values = {"query": accuracy}
-                context.options.progress("meta-train", number + 1, context.settings.episodes, values)
+                context.runtime.options.progress("meta-train", number + 1, context.settings.episodes, values)
             if checkpoints:
                 make = partial(_state, pack, steps, number + 1, answered=last)
                 checkpoints.keep("meta-train", f"episode {number + 1}", make)

@@ -149,7 +149,7 @@ def _train(context: Context, members: Sequence[int], pack: Pack, capture: Captur
             check_losses(context, steps, PHASE, watched=stopping.active, members=members)
             stopping.update(accuracy)
             values = {"val": float(accuracy.mean())}
-            context.options.progress("pre-train", epoch + 1, settings.pretrain_epochs, values)
+            context.runtime.options.progress("pre-train", epoch + 1, settings.pretrain_epochs, values)
             if stopping.finished:
                 break
     stopping.restore_best()

@@ -88,12 +88,12 @@ def play(
             evaluator.record(*answer)
         for seed, evaluator in enumerate(evaluators):
             evaluator.note({name: float(values[seed]) for name, values in learner.diagnosed.items()})
-        if purpose == "test" and session == context.options.embeddings_after:
+        if purpose == "test" and session == context.runtime.options.embeddings_after:
             embedded = query_embeddings(context, pack, knowledge, streams, session)
             for evaluator, arrays in zip(evaluators, embedded, strict=True):
                 evaluator.embeddings = arrays
         accuracy = float(np.mean([evaluator.last_accuracy() for evaluator in evaluators]))
-        context.options.progress(purpose, session, streams[0].sessions, {"accuracy": accuracy})
+        context.runtime.options.progress(purpose, session, streams[0].sessions, {"accuracy": accuracy})
         if keep and session < streams[0].sessions:
             keep(session, partial(_state, session + 1, pack, learner, evaluators))
         del knowledge  # the next session may need its memory

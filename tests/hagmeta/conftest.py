@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 def watched(context: Context, progress: Progress) -> Context:
     """The same context, which calls another function with its progress."""
-    options = replace(context.options, progress=progress)
+    options = replace(context.runtime.options, progress=progress)
     return replace(context, runtime=replace(context.runtime, options=options))
 
 

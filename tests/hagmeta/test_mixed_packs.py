@@ -85,7 +85,8 @@ def mixed(config: RunConfig) -> list[Member]:
 
 def lived(members: list[Member], dataset: Dataset) -> list[Any]:
     """Return the final parameters, the predictions and the validation scores of each member."""
-    context = prepare_members([(resolve(config), seed) for config, seed in members], dataset, CPU)
+    resolved = [(resolve(config), seed) for config, seed in members]
+    context = prepare_members(resolved, dataset, RunOptions(device=CPU))
     pack = pretrain(context)
     evaluators, validation = live(context, pack)
     made = [(dict(vars(e.predictions)), e.diagnostics()) for e in evaluators]

@@ -17,6 +17,7 @@ from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.scenario import TRAIN
+from tests.hagmeta.conftest import watched
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -102,7 +103,7 @@ def played(dataset: Dataset, config: RunConfig) -> list[dict[str, torch.Tensor]]
     meta_train(context, pack)
     states.append(pack.snapshot())
     streams = [scenario.test for scenario in context.scenarios]
-    play(context, pack, streams, "test", lambda *_: states.append(pack.snapshot()))
+    play(watched(context, lambda *_: states.append(pack.snapshot())), pack, streams, "test")
     return states
 
 

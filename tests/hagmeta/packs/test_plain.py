@@ -77,14 +77,8 @@ class Runs:
         with self._patch.context() as patch:
             patch.setattr(Runtime, "pack", pack)  # to find them in: the last is the method's
             config = self._small(**{"pretrain_epochs": 10, "episodes": 4, "validate_every": 2} | settings)
-            (record,) = records_of(
-                config,
-                [SEED],
-                self._dataset,
-                device=device,
-                cache=cache,
-                mode=mode_of(plain=plain),
-            )
+            mode = mode_of(plain=plain)
+            (record,) = records_of(config, [SEED], self._dataset, device=device, cache=cache, mode=mode)
         assert isinstance(made[-1], PlainPack) == plain == record["environment"]["plain"]
         return Outcome(record["accuracy"], made[-1].states()[0])
 

@@ -49,6 +49,7 @@ from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.scenario import Scenario, Stream
 from hagmeta.sparse.graph import Graph, View
+from tests.hagmeta.conftest import watched
 from tests.hagmeta.kinds import kinds_with
 
 CPU = torch.device("cpu")
@@ -174,7 +175,7 @@ def lived(
     with monkeypatch.context() as patch:
         patch.setattr(Pack, "run", recorded)
         patch.setattr(sessions._Learner, "__init__", begun)
-        evaluators = sessions.play(context, pack, streams, purpose, next_session, None, trained)
+        evaluators = sessions.play(watched(context, next_session), pack, streams, purpose, trained)
     life.answers = [evaluator.answers for evaluator in evaluators]
     life.held = before, list(held_by(pack.template))
     return life
