@@ -215,9 +215,8 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], keywords: dict[str, A
 
 
 def test_settings_next_to_a_run_config_are_refused() -> None:
-    assert "episodes cannot be combined with a RunConfig" in refused(
-        hagmeta.RunConfig(), [0], dataset=GRAPH, episodes=3
-    )
+    found = refused(hagmeta.RunConfig(), GRAPH, episodes=3)
+    assert "episodes cannot be combined with a RunConfig" in found
 
 
 def test_progress_reports_to_a_function_and_a_short_run_prints_nothing(
