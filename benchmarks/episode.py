@@ -31,7 +31,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods.hag_meta import categorical_loss
 from hagmeta.nn.task_attention import TaskAttention
 from hagmeta.packs.capture import Steps, ahead, stream_of
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import Episode, pseudo_episodes
@@ -107,7 +107,7 @@ class DenseStep:
 
 
 def pack_step(context: Context) -> Callable[[Episode], object]:
-    pack: Pack = pretrain(context, None, no_progress)
+    pack: Pack = pretrain(context)
     steps = Steps(pack, 0.005, 0.0005, context.runtime.capture())
     key = fold(keys(context.seeds, "benchmark"), 0)
     return lambda episode: episode.learn(steps, key)

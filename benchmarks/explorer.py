@@ -25,7 +25,7 @@ import numpy as np
 from analysis.compare_command import KINDS
 from hagmeta.common.records import StudyFolder, config_hash
 from hagmeta.config import RunConfig, resolve
-from hagmeta.phases.snapshots import to_bytes
+from hagmeta.phases.embeddings import to_bytes
 from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import Predictions
 

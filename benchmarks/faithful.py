@@ -15,13 +15,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from hagmeta import datasets
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.display import percent
-from hagmeta.pipeline import run
+from hagmeta.testing import records_of
 
 
 def without_isolated_nodes(dataset: Dataset) -> Dataset:
@@ -62,7 +61,7 @@ def main() -> None:
         config = RunConfig.of(
             dataset=name, protocol=protocol, classes=(6, 6, 8), n_way=2, k_shot=5, episodes=300
         )
-        records = run(config, range(options.seeds), dataset=dataset, device=torch.device("cpu"))
+        records = records_of(config, range(options.seeds), dataset)
         curve = [[record["accuracy"][session] for record in records] for session in range(len(authors) + 1)]
         print(f"{protocol:22} " + " ".join(f"{percent(values):>12}" for values in curve))
         if protocol == "released":

@@ -38,6 +38,7 @@ from hagmeta import Dataset, Learner, datasets
 from hagmeta.common.errors import UserError, choose
 from hagmeta.config import RunConfig, resolve
 from hagmeta.methods import METHODS
+from hagmeta.phases.options import RunOptions, mode_of
 from hagmeta.pipeline import run
 from study import space
 from study.search.history import SearchHistory, open_histories
@@ -128,18 +129,11 @@ def _config(method: str, graph: Dataset, settings: dict[str, Any]) -> RunConfig:
 
 def _run(method: str, graph: Dataset, settings: dict[str, Any], *, plain: bool = False) -> Any:
     """Return the records and predictions of a run."""
-    predictions: list[Any] = []
-    records = run(
-        _config(method, graph, settings),
-        SEEDS,
-        dataset=graph,
-        device=CPU,
-        predictions=predictions,
-        plain=plain,
-    )
+    options = RunOptions(device=CPU, mode=mode_of(plain=plain))
+    outputs = run(_config(method, graph, settings), SEEDS, graph, options)
     left_out = IGNORED | IN_HASHES
-    kept = [{key: value for key, value in record.items() if key not in left_out} for record in records]
-    return kept, [each.arrays() for each in predictions]
+    kept = [{k: v for k, v in output.record.items() if k not in left_out} for output in outputs]
+    return kept, [output.predictions.arrays() for output in outputs]
 
 
 def _learner(method: str) -> Any:

@@ -25,7 +25,7 @@ from scaling_table import Row, peak, save
 from hagmeta import datasets
 from hagmeta.common.home import home
 from hagmeta.config import RunConfig
-from hagmeta.pipeline import run
+from hagmeta.testing import records_of
 
 EDGES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 11_606_919)
 PACKS = (1, 10)
@@ -96,7 +96,7 @@ def second_run(config: RunConfig, pack: int, device: str) -> Row:
     """Seconds, of the whole pack, and peaks of memory."""
     dataset = datasets.load(config.dataset, home() / "data")
     for _ in range(2):
-        record = run(config, range(pack), dataset=dataset, device=torch.device(device))[0]
+        record = records_of(config, range(pack), dataset, torch.device(device))[0]
     phases = {phase: record["seconds"][phase] * pack for phase in PHASES}  # a record has its seed's share
     environment = record["environment"]
     return {
@@ -122,7 +122,7 @@ def reddit(device: str) -> None:
         dataset="synthetic-reddit", pretrain_epochs=1, episodes=1, sessions=1, finetune_steps=1
     )
     for attempt in ("first", "second"):
-        (record,) = run(config, [0], dataset=dataset, device=torch.device(device))
+        (record,) = records_of(config, [0], dataset, torch.device(device))
         phases = ", ".join(f"{phase} {value:.2f} s" for phase, value in record["seconds"].items())
         print(f"{attempt}: {phases} (each with one validation; evaluate: sessions 0 and 1)", flush=True)
     print(

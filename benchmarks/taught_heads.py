@@ -31,8 +31,8 @@ from hagmeta.methods.posterior_means import TEMPERATURE, PosteriorMeans, smoothe
 from hagmeta.nn.head import COSINE_SCALE
 from hagmeta.phases import sessions
 from hagmeta.phases.settings import SelfTrainingSettings
-from hagmeta.pipeline import run
 from hagmeta.sparse.graph import View
+from hagmeta.testing import records_of
 
 HEADS = ("sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac")
 SHARPNESS = {"SgcNcm": COSINE_SCALE, "SgcLda": TEMPERATURE}  # of logits; the others' are shares already
@@ -111,9 +111,7 @@ def main() -> None:
             arms = {"as it is": plain, "guesses": taught(plain, False), "answers": taught(plain, True)}
             for arm, kind in arms.items():
                 METHODS[method] = kind
-                records = run(
-                    config, space["seeds"], dataset=dataset, device=device, cache=home() / "pretrained"
-                )
+                records = records_of(config, space["seeds"], dataset, device, cache=home() / "pretrained")
                 trained = {record["config"]["self_training"] for record in records}
                 assert trained == {case.get("self_training", 0)}, "all learn from as many nodes"
                 found[arm] = np.array([record["macro_accuracy"] for record in records])

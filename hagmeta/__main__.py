@@ -31,6 +31,7 @@ from hagmeta.display import sessions_table
 from hagmeta.methods import METHODS
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.device import choose_device
+from hagmeta.phases.options import RunOptions, mode_of
 from hagmeta.protocol import PROTOCOLS
 
 LEARNER = ("fit", "learn", "predict")
@@ -75,9 +76,10 @@ def _run(options: argparse.Namespace) -> None:
     if options.json:
         check_output("--json", options.json, RECORDS, inputs=[options.dataset], force=options.force)
     dataset = datasets.load(config.dataset, make_home() / "data")
-    work = Work(device, home() / "pretrained", True, {}, options.eager, options.plain)
+    mode = mode_of(eager=options.eager, plain=options.plain)
+    work = Work(RunOptions(device=device, mode=mode, cache=home() / "pretrained"))
     try:
-        result = work.run(config, dataset, seeds, {}, given)
+        result = work.run(config, dataset, seeds, given)
     except (KeyboardInterrupt, Diverged) as stop:
         finished = stop.finished if isinstance(stop, Diverged) else getattr(stop, "result", None)
         if finished:

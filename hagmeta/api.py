@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,15 +21,15 @@ from hagmeta import datasets, pipeline
 from hagmeta.common.errors import Diverged, UserError, choose, shown
 from hagmeta.common.home import home, make_home
 from hagmeta.common.identity import short_name, without_hash
-from hagmeta.common.records import Record
 from hagmeta.config import SETTINGS, RunConfig, all_settings, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.display import progress_display
 from hagmeta.methods import METHODS, MetaTraining, Method
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress, no_progress
+from hagmeta.phases.options import RunOptions, mode_of
+from hagmeta.pipeline import RunOutput
 from hagmeta.protocol.metrics import METRICS, Metric, with_metrics
-from hagmeta.protocol.predictions import Predictions
 from hagmeta.result import Comparison, Result, compare
 
 if TYPE_CHECKING:
@@ -42,27 +42,9 @@ Graph = Any  # a Dataset, a name, a path, a PyG Data or a networkx graph
 Device = str | torch.device | None
 # Keywords of `run` that are not settings.
 OWN = ("seeds", "device", "progress", "metrics", "cache", "eager", "plain")
-OF_THE_PIPELINE = ("snapshots", "predictions", "checkpoints")  # passed on when `method` is a RunConfig
 MOST_SEEDS = 10_000
 
 
-@overload
-def run(
-    method: RunConfig,
-    data: Seeds = 10,
-    *,
-    dataset: Graph,
-    device: Device = "auto",
-    progress: bool | Progress = True,
-    metrics: Sequence[str | type[Metric]] = (),
-    cache: bool | str | Path | None = True,
-    eager: bool = False,
-    plain: bool = False,
-    **options: Any,
-) -> list[Record]: ...
-
-
-@overload
 def run(
     method: str | type[Method] | RunConfig,
     data: Graph = None,
@@ -75,22 +57,7 @@ def run(
     eager: bool = False,
     plain: bool = False,
     **settings: Any,
-) -> Result: ...
-
-
-def run(
-    method: str | type[Method] | RunConfig,
-    data: Any = None,
-    *,
-    seeds: Seeds = 10,
-    device: Device = "auto",
-    progress: bool | Progress = True,
-    metrics: Sequence[str | type[Metric]] = (),
-    cache: bool | str | Path | None = True,
-    eager: bool = False,
-    plain: bool = False,
-    **settings: Any,
-) -> Result | list[Record]:
+) -> Result:
     """Run a method on a graph: pre-train, meta-train, and learn new classes session by session.
 
     Args:
@@ -112,7 +79,7 @@ def run(
             has no class split and you give no ``classes``, the call proposes a split and prints it.
 
     Returns:
-        A `Result`. The older call ``run(RunConfig.of(...), seeds, dataset=...)`` returns a list of records.
+        A `Result`.
 
     Raises:
         UserError: An argument is invalid, or arguments contradict each other.
@@ -134,104 +101,76 @@ def run(
         3
     """
     own = {METRICS.name_of(metric): METRICS.find(metric) for metric in metrics}
-    work = Work(as_device(device), _cache_folder(cache), progress, own, eager, plain)
+    mode = mode_of(eager=eager, plain=plain)
+    work = Work(RunOptions(device=as_device(device), mode=mode, cache=_cache_folder(cache)), progress, own)
+    if _are_seeds(data):
+        raise UserError(f"data is {shown(data)}; expected a graph. To choose seeds, use seeds={shown(data)}.")
+    chosen = as_seeds(seeds)
     if isinstance(method, RunConfig):
-        records_only = "dataset" in settings or _are_seeds(data)
-        if _are_seeds(data):
-            seeds, data = data, None
         data = _one_graph(data, settings)
-        options = {key: settings.pop(key) for key in OF_THE_PIPELINE if key in settings}
         for key in settings:
             raise UserError(f"{key} cannot be combined with a RunConfig; pass it to the RunConfig instead.")
         config = method
         dataset = as_dataset(config.dataset if data is None else data)
-        result = work.run(_of_graph(config, dataset), dataset, as_seeds(seeds), options)
-        return result.records if records_only else result
-    if _are_seeds(data):
-        raise UserError(f"data is {shown(data)}; expected a graph. To choose seeds, use seeds={shown(data)}.")
+        return work.run(_of_graph(config, dataset), dataset, chosen)
     for key in settings:
         near = difflib.get_close_matches(key, [*OWN, *SETTINGS], n=1) if key not in SETTINGS else []
         if near and near[0] in OWN:  # RunConfig suggests settings
             raise UserError(f"unknown keyword {key!r}. Did you mean {near[0]!r}?")
     name = METHODS.name_of(method)
-    chosen = as_seeds(seeds)
     data = _one_graph(data, settings)
     RunConfig.of({"method": name, **settings})  # report bad settings before downloading anything
     dataset = as_dataset(SETTINGS["dataset"].default if data is None else data)
     config = RunConfig.of({"method": name, "dataset": dataset, **settings})
-    return work.run(config, dataset, chosen, {}, given=settings)
+    return work.run(config, dataset, chosen, settings)
 
 
 @dataclass(frozen=True)
 class Work:
-    """The options of `run` that do not depend on the method or the graph."""
+    """The arguments of `run` that do not depend on the method or the graph."""
 
-    device: torch.device
-    cache: Path | None
-    progress: bool | Progress
-    metrics: Mapping[str, type[Metric]]
-    eager: bool
-    plain: bool
+    options: RunOptions
+    progress: bool | Progress = True
+    metrics: Mapping[str, type[Metric]] = field(default_factory=dict)
 
-    def run(
-        self,
-        config: RunConfig,
-        dataset: Dataset,
-        seeds: list[int],
-        options: dict[str, Any],
-        given: Mapping[str, Any] | None = None,
-    ) -> Result:
+    def run(self, config: RunConfig, dataset: Dataset, seeds: list[int], given: Iterable[str] = ()) -> Result:
         """Run a configuration, and show notes and progress; see `hagmeta.run`.
 
         Args:
             config: The configuration.
             dataset: The graph that it names.
             seeds: The seeds.
-            options: More keywords of `pipeline.run`.
             given: The settings that the user gave. A note names those that do not apply.
         """
         console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        idle = [config.why_not(key) for key in given or ()]
+        idle = [config.why_not(key) for key in given]
         config = resolve(config)
         for note in [*filter(None, idle), *remarks(config)]:
             console.print(f"note: {note}", style="yellow")
-        predictions: list[Predictions] = options.pop("predictions", [])
-        before = len(predictions)
-        packs = pipeline.run_together(config, seeds, plain=self.plain)
-        records: list[Record] = []
+        packs = pipeline.run_together(config, seeds, self.options.mode)
+        outputs: list[RunOutput] = []
         failures: dict[int, str] = {}  # by position among the seeds
 
         def result() -> Result:
-            own = predictions[before:][: len(records)]
-            measured = [with_metrics(*pair, self.metrics) for pair in zip(records, own, strict=True)]
-            return Result(measured, config, own)
+            records = [with_metrics(each.record, each.predictions, self.metrics) for each in outputs]
+            return Result(records, config, [each.predictions for each in outputs])
 
         try:
             with self._shown(config, packs, console) as progress:
+                options = replace(self.options, progress=progress)
                 for pack in packs:
-                    first = len(records) + len(failures)
+                    first = len(outputs) + len(failures)
                     try:
-                        records += pipeline.run(
-                            config,
-                            pack,
-                            dataset=dataset,
-                            device=self.device,
-                            cache=self.cache,
-                            progress=progress,
-                            predictions=predictions,
-                            eager=self.eager,
-                            plain=self.plain,
-                            **options,
-                        )
+                        outputs += pipeline.run(config, pack, dataset, options)
                     except Diverged as error:
-                        records += error.finished or []
+                        outputs += error.finished or []
                         failures |= {first + place: why for place, why in error.failures.items()}
         except KeyboardInterrupt as stop:
-            vars(stop)["result"] = result() if records else None
-            stop.add_note(f"{len(records)} of {len(seeds)} seeds are finished.")
+            vars(stop)["result"] = result() if outputs else None
+            stop.add_note(f"{len(outputs)} of {len(seeds)} seeds are finished.")
             raise
         if failures:
-            raise Diverged(failures, result() if records else None)
+            raise Diverged(failures, result() if outputs else None)
         return result()
 
     def _shown(

@@ -21,7 +21,7 @@ from hagmeta.common.records import Record, opened, read_record
 from hagmeta.common.scopes import scopes_in
 from hagmeta.config import RunConfig
 from hagmeta.display import mean_and_interval, score, sessions_table
-from hagmeta.phases.snapshots import to_bytes
+from hagmeta.phases.embeddings import to_bytes
 from hagmeta.protocol.predictions import Predictions
 
 if TYPE_CHECKING:

@@ -33,9 +33,10 @@ from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, may_differ, pack_key, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
+from hagmeta.phases.options import RunOptions
 from hagmeta.pipeline import live as meta_train_and_play
 from hagmeta.pipeline import prepare, pretrain, run, run_members
 from hagmeta.protocol.evaluator import DIGITS
@@ -181,12 +182,12 @@ def check_packs(
     if changed and pack_key(other) == pack_key(config):
         # The other comes first, because a number that is no scalar buffer is that of the first member.
         members = [(other, SEED), (config, SEED)]
-        _, record = run_members(members, dataset=dataset, device=CPU)
+        _, output = run_members(members, dataset, RunOptions(device=CPU))
         why = (
             f"when another member of its pack has other values of {', '.join(changed)}; read each as an "
             "attribute of the method, not from its settings, or take it out of `differs`"
         )
-        _report(method, _unequal(alone, _timeless(record), PACKED), why)
+        _report(method, _unequal(alone, _timeless(output.record), PACKED), why)
 
 
 def check_plain(
@@ -206,7 +207,7 @@ def check_plain(
     base = base or Base(method, dataset, settings)
     packed, answers = base.lived
     try:
-        plain, plain_answers = live(prepare(base.config, [SEED], base.dataset, CPU, plain=True))
+        plain, plain_answers = live(prepare(base.config, [SEED], base.dataset, CPU, mode="plain"))
     except Exception as error:
         raise AssertionError(f"{_shown(method)} fails in plain mode: {error!r}") from error
     found = _beyond_rounding(packed, plain) or _changed(answers, plain_answers, share=ACCURACY)
@@ -291,22 +292,29 @@ class Base:
 
 def live(context: Context) -> tuple[Pack, Answers]:
     """Run everything in ``context``; return the final parameters and all predictions by seed and session."""
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     evaluators, _ = meta_train_and_play(context, pack)
     return pack, [evaluator.answers for evaluator in evaluators]
 
 
 def trained(context: Context) -> Pack:
     """Pre-train and meta-train in ``context``; return the parameters before the first session."""
-    pack = pretrain(context, None, no_progress)
-    meta_train(context, pack, no_progress)
+    pack = pretrain(context)
+    meta_train(context, pack)
     return pack
 
 
 def results(config: RunConfig, seeds: list[int], dataset: Dataset) -> dict[int, dict[str, Any]]:
     """Run ``seeds``; return the records by seed, without the keys in ``TIME_AND_PLACE``."""
-    records = run(config, seeds, dataset=dataset, device=CPU)
-    return {record["seed"]: _timeless(record) for record in records}
+    return {record["seed"]: _timeless(record) for record in records_of(config, seeds, dataset)}
+
+
+def records_of(
+    config: RunConfig, seeds: Sequence[int], dataset: Dataset, device: torch.device = CPU, **options: Any
+) -> list[Record]:
+    """Run ``seeds`` with these `RunOptions`; return the records."""
+    outputs = run(config, seeds, dataset, RunOptions(device=device, **options))
+    return [output.record for output in outputs]
 
 
 def _timeless(record: Record) -> dict[str, Any]:

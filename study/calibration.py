@@ -22,6 +22,7 @@ from hagmeta.common.home import home
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining
+from hagmeta.phases.options import RunOptions, mode_of
 from hagmeta.pipeline import run
 from hagmeta.sparse.inputs import width_of
 from study import data
@@ -188,11 +189,12 @@ def measure(
 
 def _peak(probe: MemoryProbe, device: torch.device) -> float:
     dataset = data.load(probe.config.dataset)
-    records = run(probe.config, range(probe.seeds), dataset=dataset, device=device, eager=probe.eager)
+    options = RunOptions(device=device, mode=mode_of(eager=probe.eager))
+    outputs = run(probe.config, range(probe.seeds), dataset, options)
     if device.type == "cuda":
         # Reserved, not allocated: captured graphs keep memory that no tensor uses.
         return float(torch.cuda.max_memory_reserved(device))
-    return float(records[0]["environment"]["peak_memory_bytes"])
+    return float(outputs[0].record["environment"]["peak_memory_bytes"])
 
 
 def _measured_in_a_worker(probes: Sequence[MemoryProbe], lent: Mapping[str, Dataset]) -> list[float]:

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, cast
 
@@ -23,10 +24,10 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress
 from hagmeta.phases.checkpoints import Checkpoints
-from hagmeta.phases.snapshots import Snapshots, to_bytes
-from hagmeta.pipeline import run_members
+from hagmeta.phases.embeddings import to_bytes
+from hagmeta.phases.options import RunOptions, mode_of
+from hagmeta.pipeline import RunOutput, run_members
 from hagmeta.protocol.metrics import METRICS, Metric, with_metrics
-from hagmeta.protocol.predictions import Predictions
 from study import data
 from study.plan import Member, Trial
 from study.reports import LiveReports
@@ -136,17 +137,21 @@ def _run(spec: TrialSpec, progress: Progress) -> PackResult:
     dataset = data.load(members[0][0].dataset)
     folder = Path(spec["checkpoints"])
     metrics = {name: METRICS[name] for name in spec["metrics"]}
-    return run_pack(members, dataset, device, progress, folder, spec["snapshot"], spec["eager"], metrics)
+    options = RunOptions(
+        device=device,
+        mode=mode_of(eager=spec["eager"]),
+        cache=home() / "pretrained",
+        progress=progress,
+        embeddings_after=spec["snapshot"],
+    )
+    return run_pack(members, dataset, options, folder, metrics)
 
 
 def run_pack(
     members: Sequence[Member],
     dataset: Dataset,
-    device: torch.device,
-    progress: Progress,
+    options: RunOptions,
     folder: Path,
-    snapshot: int | None = None,
-    eager: bool = False,
     metrics: Mapping[str, type[Metric]] | None = None,
 ) -> PackResult:
     """Run a pack; halve it until it fits the memory of the GPU.
@@ -154,43 +159,21 @@ def run_pack(
     Args:
         members: Resolved configurations with the same pack key, and their seeds.
         dataset: Its dataset, loaded.
-        device: Where to compute.
-        progress: Receives the progress of each phase.
+        options: How to run it, without checkpoints.
         folder: Holds checkpoints until the pack is finished.
-        snapshot: The session after which embeddings are saved; None for no embeddings.
-        eager: Whether to disable CUDA graphs.
         metrics: Additional metrics, by identity.
 
     Returns:
         The records, with predictions and embeddings as text, and the runs that diverged.
     """
-    checkpoints = checkpoints_of(members, dataset, device, folder, snapshot, eager)
-    snapshots = Snapshots(snapshot) if snapshot is not None else None
-    predictions: list[Predictions] = []
+    checkpoints = checkpoints_of(members, dataset, options, folder)
     failures: dict[int, str] = {}
     try:
         try:
-            found = run_members(
-                members,
-                dataset=dataset,
-                device=device,
-                cache=home() / "pretrained",
-                progress=progress,
-                snapshots=snapshots,
-                predictions=predictions,
-                eager=eager,
-                checkpoints=checkpoints,
-            )
+            outputs = run_members(members, dataset, replace(options, checkpoints=checkpoints))
         except Diverged as error:
-            found, failures = error.finished or [], error.failures
-        records = [
-            cast(SentRecord, _measured(record, each, metrics or {}))
-            for record, each in zip(found, predictions, strict=True)
-        ]
-        for record, arrays in zip(records, snapshots.arrays if snapshots else (), strict=False):
-            record["embeddings"] = _as_text(arrays)
-        for record, each in zip(records, predictions, strict=True):
-            record["predictions"] = _as_text(each.arrays())
+            outputs, failures = error.finished or [], error.failures
+        records = [_sent(output, metrics or {}) for output in outputs]
         checkpoints.clear()
         where = checkpoints.went_on_from
         diverged = [
@@ -204,8 +187,7 @@ def run_pack(
     torch.cuda.empty_cache()
     half = len(members) // 2
     first, second = (
-        run_pack(part, dataset, device, progress, folder, snapshot, eager, metrics)
-        for part in (members[:half], members[half:])
+        run_pack(part, dataset, options, folder, metrics) for part in (members[:half], members[half:])
     )
     return PackResult(
         first.records + second.records,
@@ -214,33 +196,30 @@ def run_pack(
     )
 
 
-def _measured(record: Record, predictions: Predictions, metrics: Mapping[str, type[Metric]]) -> Record:
-    """Return the record with additional metrics.
-
-    A metric that fails must not lose the run. The driver computes it again from the predictions
-    (`study.measuring`) and reports the error.
-    """
+def _sent(output: RunOutput, metrics: Mapping[str, type[Metric]]) -> SentRecord:
+    """Return the record of a run with additional metrics, its predictions and its embeddings."""
     try:
-        return with_metrics(record, predictions, metrics)
+        record = with_metrics(output.record, output.predictions, metrics)
     except UserError:
-        return record
+        # A metric that fails must not lose the run. The driver computes it again from the predictions
+        # (`study.measuring`) and reports the error.
+        record = output.record
+    files = {"predictions": _as_text(output.predictions.arrays())}
+    if output.embeddings is not None:
+        files["embeddings"] = _as_text(output.embeddings)
+    return cast(SentRecord, {**record, **files})
 
 
 def checkpoints_of(
-    members: Sequence[Member],
-    dataset: Dataset,
-    device: torch.device,
-    folder: Path,
-    snapshot: int | None,
-    eager: bool,
+    members: Sequence[Member], dataset: Dataset, options: RunOptions, folder: Path
 ) -> Checkpoints:
     """Return the checkpoints of a pack, identified by everything that its state depends on."""
     made_from = {
         "members": [(config.canonical(), seed) for config, seed in members],
         "data": dataset.fingerprint,
-        "device": device.type,
-        "snapshot": snapshot,
-        "eager": eager,
+        "device": options.device.type,
+        "mode": options.mode,
+        "embeddings_after": options.embeddings_after,
     }
     return Checkpoints(folder, Trial(tuple(members)).name, made_from)
 

@@ -43,6 +43,7 @@ from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.pack import Progress, no_progress
 from hagmeta.phases.meta_training import meta_train
+from hagmeta.phases.options import RunOptions
 from hagmeta.phases.readout import TINY
 from hagmeta.phases.temperature import fitted_temperature
 from hagmeta.pipeline import check_features, pretrain
@@ -192,9 +193,9 @@ class Learner:
         evidence.check_present(table.rows, dataset.name)
         state = State(config, self.seed, evidence, columns, table.rows, set(), dataset.num_nodes)
         with stream_of(self.device):
-            context = self._context(state, table)
-            pack = pretrain(context, None, progress)
-            meta_train(context, pack, progress)
+            context = self._context(state, table, progress)
+            pack = pretrain(context)
+            meta_train(context, pack)
             found = Scene(state, table, context, pack).teach()
         self._last = _calibrated(dataset, state, table, found)
         self._state, self._reported = state, set()
@@ -452,10 +453,9 @@ class Learner:
                 stacklevel=4,
             )
 
-    def _context(self, state: State, table: Table) -> LearnerContext:
-        return make_context(
-            table, state.evidence, state.config, self.seed, self.device, state.fits, state.nodes
-        )
+    def _context(self, state: State, table: Table, progress: Progress = no_progress) -> LearnerContext:
+        options = RunOptions(device=self.device, progress=progress)
+        return make_context(table, state.evidence, state.config, self.seed, options, state.fits, state.nodes)
 
     def _resolved(self, classes: int) -> RunConfig:
         """Return the configuration for this number of known classes."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from hagmeta.config import RunConfig, runs_in_packs
@@ -19,6 +18,7 @@ from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, Shared, Sizes
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge, KnowledgeSource
+from hagmeta.phases.options import RunOptions
 from hagmeta.phases.runtime import Runtime
 from hagmeta.phases.tasks import TaskMaker
 from hagmeta.phases.views import Views
@@ -132,7 +132,7 @@ def make_context(
     evidence: Evidence,
     config: RunConfig,
     seed: int,
-    device: torch.device,
+    options: RunOptions,
     fits: dict[str, Fit],
     nodes: int,
 ) -> LearnerContext:
@@ -143,14 +143,15 @@ def make_context(
         evidence: The labels of the learner.
         config: The resolved configuration.
         seed: The seed.
-        device: The device to compute on.
+        options: The device and the progress.
         fits: The fitted inputs. `fit` fills it.
         nodes: The number of nodes in the graph of `fit`.
     """
-    plain = not runs_in_packs(config)
-    graph = (PlainGraph if plain else Graph)(table.dataset, device, config.normalisation)
+    if not runs_in_packs(config):
+        options = replace(options, mode="plain")
+    runtime = Runtime(options, config, [config])
+    graph = (PlainGraph if runtime.plain else Graph)(table.dataset, options.device, config.normalisation)
     scenario = make_scenario(table, evidence, config, seed)
-    runtime = Runtime(graph.device, config, False, plain, [config])
     return LearnerContext(
         graph, [scenario], config, runtime, fits=fits, nodes=nodes, sizes=tuple(evidence.sessions)
     )

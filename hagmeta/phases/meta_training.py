@@ -13,9 +13,9 @@ from torch import Tensor
 
 from hagmeta.methods.base import MetaTraining, Shared, Task
 from hagmeta.packs.capture import Capture, Steps
-from hagmeta.packs.pack import EarlyStopping, Pack, Progress, once_each, stack
+from hagmeta.packs.pack import EarlyStopping, Pack, once_each, stack
 from hagmeta.packs.randomness import fold, keys
-from hagmeta.phases.checkpoints import Checkpoints, State
+from hagmeta.phases.checkpoints import State
 from hagmeta.phases.context import Context
 from hagmeta.phases.divergence import check_losses, check_parameters
 from hagmeta.phases.hooks import add_trained_classes
@@ -144,18 +144,16 @@ class Trained(NamedTuple):
         return {"best": self.best, "steps": self.steps.state(), "answered": self.answered}
 
 
-def meta_train(
-    context: Context, pack: Pack, progress: Progress, checkpoints: Checkpoints | None = None
-) -> Trained:
+def meta_train(context: Context, pack: Pack) -> Trained:
     """Train the pack. If the protocol validates, keep the best parameters of each seed."""
     with context.runtime.capture() as capture:
         steps = context.runtime.steps(pack, context.runtime.values("learning_rate"), capture)
         if not context.protocol.validates:
-            answered = _train_to_the_end(context, pack, steps, progress, checkpoints)
+            answered = _train_to_the_end(context, pack, steps)
             return Trained([None] * pack.size, steps, answered)
         if context.meta_training is MetaTraining.NONE:
             return Trained([None] * pack.size, steps, ())
-        return Trained(_train_to_the_best(context, pack, steps, capture, progress, checkpoints), steps, ())
+        return Trained(_train_to_the_best(context, pack, steps, capture), steps, ())
 
 
 def trained_before(context: Context, pack: Pack, state: State) -> Trained:
@@ -171,14 +169,7 @@ def _answered(state: Sequence[Any], context: Context) -> list[Answered]:
     return [Answered(query, classes.numpy(), answer.to(device)) for query, classes, answer in state]
 
 
-def _train_to_the_best(
-    context: Context,
-    pack: Pack,
-    steps: Steps,
-    capture: Capture,
-    progress: Progress,
-    checkpoints: Checkpoints | None,
-) -> list[float | None]:
+def _train_to_the_best(context: Context, pack: Pack, steps: Steps, capture: Capture) -> list[float | None]:
     """Train with early stopping, restore the best parameters, and return the best accuracies."""
     settings, training = (
         context.settings,
@@ -187,7 +178,7 @@ def _train_to_the_best(
     validation = Validation(context, pack, capture)
     add_trained_classes(context, pack, training)
     stopping = EarlyStopping(pack, settings.patience)
-    done = 0
+    done, checkpoints = 0, context.runtime.options.checkpoints
     if checkpoints and (before := checkpoints.reached("meta-train")):
         done = _go_on(pack, steps, before)
         stopping.load(before["stopping"])
@@ -196,7 +187,8 @@ def _train_to_the_best(
             accuracy = validation.accuracy()
             check_losses(context, steps, PHASE, watched=stopping.active)
             stopping.update(accuracy)
-            progress("meta-train", number + 1, settings.episodes, {"val": float(accuracy.mean())})
+            values = {"val": float(accuracy.mean())}
+            context.runtime.options.progress("meta-train", number + 1, settings.episodes, values)
             if stopping.finished:
                 break
         if checkpoints:
@@ -231,9 +223,7 @@ def _go_on(pack: Pack, steps: Steps, state: State) -> int:
     return int(state["episodes"])
 
 
-def _train_to_the_end(
-    context: Context, pack: Pack, steps: Steps, progress: Progress, checkpoints: Checkpoints | None
-) -> Sequence[Answered]:
+def _train_to_the_end(context: Context, pack: Pack, steps: Steps) -> Sequence[Answered]:
     """Train for all episodes and return the predictions for a pseudo-stream.
 
     With GPIL it is the last pseudo-stream of training. Other methods get one after training, or a batch of
@@ -243,7 +233,7 @@ def _train_to_the_end(
     add_trained_classes(context, pack, training)
     sessions = context.tasks.pseudo_sessions
     last = deque[Answered](maxlen=max(sessions, 1))
-    done = 0
+    done, checkpoints = 0, context.runtime.options.checkpoints
     if checkpoints and (before := checkpoints.reached("meta-train")):
         done = _go_on(pack, steps, before)
         last.extend(_answered(before["answered"], context))
@@ -253,7 +243,8 @@ def _train_to_the_end(
             if _is_time_to_tell(number, context):
                 check_losses(context, steps, PHASE)
                 accuracy = float((last[-1].answer.cpu() == episode.target).float().mean())
-                progress("meta-train", number + 1, context.settings.episodes, {"query": accuracy})
+                values = {"query": accuracy}
+                context.runtime.options.progress("meta-train", number + 1, context.settings.episodes, values)
             if checkpoints:
                 make = partial(_state, pack, steps, number + 1, answered=last)
                 checkpoints.keep("meta-train", f"episode {number + 1}", make)

@@ -20,7 +20,7 @@ from hagmeta.common.files import written_whole
 from hagmeta.nn.encoders import ENCODERS, EncoderSettings, make_encoder
 from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
 from hagmeta.packs.capture import Capture, Steps
-from hagmeta.packs.pack import EarlyStopping, Pack, Parameters, Progress, once_each, stack
+from hagmeta.packs.pack import EarlyStopping, Pack, Parameters, once_each, stack
 from hagmeta.packs.randomness import fold, keys, seeded
 from hagmeta.phases.cache import Cache
 from hagmeta.phases.context import Context
@@ -66,8 +66,8 @@ class Pretrainer(nn.Module):
         return getattr(self, step)(*arguments)
 
 
-def pretrained_encoders(context: Context, cache: Cache | None, progress: Progress) -> list[Parameters]:
-    """Return the encoder parameters of each scenario, from the cache if possible.
+def pretrained_encoders(context: Context) -> list[Parameters]:
+    """Return the encoder parameters of each scenario, from the cache of `context` if possible.
 
     If several processes need the same encoder, one of them computes it and the others wait.
     """
@@ -76,7 +76,7 @@ def pretrained_encoders(context: Context, cache: Cache | None, progress: Progres
     first = {each: alike.index(each) for each in alike}  # members that need the same encoder share it
     members = list(first.values())
     try:
-        made = _cached(context, members, cache, progress) if cache else _pretrain(context, members, progress)
+        made = _cached(context, members, context.cache) if context.cache else _pretrain(context, members)
     except Diverged as error:
         shared = {place: first[each] for place, each in enumerate(alike) if first[each] in error.failures}
         raise Diverged({place: error.failures[member] for place, member in shared.items()}) from None
@@ -84,7 +84,7 @@ def pretrained_encoders(context: Context, cache: Cache | None, progress: Progres
     return [found[first[each]] for each in alike]
 
 
-def _cached(context: Context, members: Sequence[int], cache: Cache, progress: Progress) -> list[Parameters]:
+def _cached(context: Context, members: Sequence[int], cache: Cache) -> list[Parameters]:
     cache.folder.mkdir(parents=True, exist_ok=True)
     paths = [cache.folder / f"{_cache_key(cache.fingerprint, member, context)}.pt" for member in members]
     with ExitStack() as locks:
@@ -94,13 +94,13 @@ def _cached(context: Context, members: Sequence[int], cache: Cache, progress: Pr
                 locks.enter_context(FileLock(path.with_suffix(".lock")))
         missing = [index for index, path in enumerate(paths) if not path.exists()]
         if missing:
-            computed = _pretrain(context, [members[index] for index in missing], progress)
+            computed = _pretrain(context, [members[index] for index in missing])
             for index, state in zip(missing, computed, strict=True):
                 _write(state, paths[index])
     return [_read(path, context.runtime.device) for path in paths]
 
 
-def _pretrain(context: Context, members: Sequence[int], progress: Progress) -> list[Parameters]:
+def _pretrain(context: Context, members: Sequence[int]) -> list[Parameters]:
     """Return the encoder parameters of some members of the pack, given by their positions."""
     num_classes = len(context.protocol.pretrain_classes(context.scenarios[0]))
     num_inputs = context.knowledge.views.sizes.features
@@ -110,7 +110,7 @@ def _pretrain(context: Context, members: Sequence[int], progress: Progress) -> l
     ]
     pack = context.runtime.pack(modules)
     with context.runtime.capture() as capture:
-        _train(context, members, pack, capture, progress)
+        _train(context, members, pack, capture)
     check_parameters(context, pack, PHASE, members=members)
     prefix = "encoder."
     return [
@@ -119,9 +119,7 @@ def _pretrain(context: Context, members: Sequence[int], progress: Progress) -> l
     ]
 
 
-def _train(
-    context: Context, members: Sequence[int], pack: Pack, capture: Capture, progress: Progress
-) -> None:
+def _train(context: Context, members: Sequence[int], pack: Pack, capture: Capture) -> None:
     """Train a pack with early stopping, and restore the best parameters of each seed."""
     settings, views = context.settings, context.knowledge.views
     scenarios = [context.scenarios[member] for member in members]
@@ -150,7 +148,8 @@ def _train(
             accuracy = capture.run("accuracy", accuracies, ()).cpu().numpy()
             check_losses(context, steps, PHASE, watched=stopping.active, members=members)
             stopping.update(accuracy)
-            progress("pre-train", epoch + 1, settings.pretrain_epochs, {"val": float(accuracy.mean())})
+            values = {"val": float(accuracy.mean())}
+            context.runtime.options.progress("pre-train", epoch + 1, settings.pretrain_epochs, values)
             if stopping.finished:
                 break
     stopping.restore_best()

@@ -15,6 +15,7 @@ from hagmeta.methods.base import OwnSteps
 from hagmeta.packs.capture import Capture, Steps, ahead
 from hagmeta.packs.pack import Pack, Rates
 from hagmeta.packs.plain import PlainPack
+from hagmeta.phases.options import RunOptions
 from hagmeta.phases.settings import PhaseSettings
 
 Item = TypeVar("Item")
@@ -24,11 +25,17 @@ Item = TypeVar("Item")
 class Runtime:
     """Creates the objects that run the modules of a pack."""
 
-    device: torch.device
+    options: RunOptions
     settings: PhaseSettings
-    eager: bool = False  # do not use CUDA graphs
-    plain: bool = False  # one seed, without vmap, so that a debugger can step through it
     members: Sequence[PhaseSettings] = ()  # the settings of each member, if they differ
+
+    @property
+    def device(self) -> torch.device:
+        return self.options.device
+
+    @property
+    def plain(self) -> bool:
+        return self.options.mode == "plain"
 
     def values(self, name: str) -> np.ndarray:
         """Return a setting of each member (pack,), or (1,) if all members have the same settings."""
@@ -40,7 +47,7 @@ class Runtime:
 
     def capture(self) -> Capture:
         """Return an object that captures and replays the computations of a phase, if possible."""
-        return Capture(self.device, eager=self.eager or self.plain)
+        return Capture(self.device, eager=self.options.mode != "captured")
 
     def steps(self, pack: Pack, rate: Rates, capture: Capture) -> Steps:
         """Return the optimizer steps of a pack, with the common learning rate `rate`, or one per member."""

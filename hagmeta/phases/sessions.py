@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from hagmeta.methods.base import Method, SessionLearning, Shared, Task
-from hagmeta.packs.pack import Pack, Progress, stack, stack_padded
+from hagmeta.packs.pack import Pack, stack, stack_padded
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.checkpoints import State
 from hagmeta.phases.context import Context
 from hagmeta.phases.divergence import check_losses, check_scores
+from hagmeta.phases.embeddings import query_embeddings
 from hagmeta.phases.hooks import add_classes, consolidate
 from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.lessons import (
@@ -30,7 +31,6 @@ from hagmeta.phases.lessons import (
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.meta_training import Trained
 from hagmeta.phases.readout import ReadOut
-from hagmeta.phases.snapshots import Snapshots
 from hagmeta.phases.tasks import stacked
 from hagmeta.phases.temperature import fitted_temperature
 from hagmeta.protocol.evaluator import Evaluator
@@ -47,8 +47,6 @@ def play(
     pack: Pack,
     streams: Sequence[Stream],
     purpose: str,
-    progress: Progress,
-    snapshots: Snapshots | None = None,
     trained: Trained | None = None,
     keep: Callable[[int, Callable[[], State]], None] | None = None,
     before: State | None = None,
@@ -56,18 +54,16 @@ def play(
     """Play the streams: in each session, learn and classify the queries, in the order of the protocol.
 
     Args:
-        context: the configuration, the graph and the scenarios.
+        context: the configuration, the graph, the scenarios and the options.
         pack: the methods, one per seed.
         streams: the stream of each seed.
         purpose: "test" or "validation"; it selects the random streams.
-        progress: a function that is called after every session.
-        snapshots: filled with embeddings, if given.
         trained: the result of meta-training; required if the protocol scores while learning.
         keep: called after every session but the last, with the session and a function that returns the state.
         before: a state from which to continue.
 
     Returns:
-        An evaluator with the predictions of each seed.
+        An evaluator of each seed, with its predictions and, for test streams, the embeddings asked for.
     """
     evaluators = [Evaluator(s, w.labels) for s, w in zip(streams, context.scenarios, strict=True)]
     learner: _Learner
@@ -83,8 +79,6 @@ def play(
         learner.load(before["learner"])
         for evaluator, state in zip(evaluators, before["evaluators"], strict=True):
             evaluator.load(state)
-        if snapshots:
-            snapshots.load(before["snapshots"])
     for session in range(first, streams[0].sessions + 1):
         knowledge = context.knowledge.session(streams, session)
         add_classes(context, pack, knowledge, streams, session)
@@ -94,25 +88,24 @@ def play(
             evaluator.record(*answer)
         for seed, evaluator in enumerate(evaluators):
             evaluator.note({name: float(values[seed]) for name, values in learner.diagnosed.items()})
-        if snapshots:
-            snapshots.take(context, pack, knowledge, streams, session)
+        if purpose == "test" and session == context.runtime.options.embeddings_after:
+            embedded = query_embeddings(context, pack, knowledge, streams, session)
+            for evaluator, arrays in zip(evaluators, embedded, strict=True):
+                evaluator.embeddings = arrays
         accuracy = float(np.mean([evaluator.last_accuracy() for evaluator in evaluators]))
-        progress(purpose, session, streams[0].sessions, {"accuracy": accuracy})
+        context.runtime.options.progress(purpose, session, streams[0].sessions, {"accuracy": accuracy})
         if keep and session < streams[0].sessions:
-            keep(session, partial(_state, session + 1, pack, learner, evaluators, snapshots))
+            keep(session, partial(_state, session + 1, pack, learner, evaluators))
         del knowledge  # the next session may need its memory
     return evaluators
 
 
-def _state(
-    done: int, pack: Pack, learner: _Learner, evaluators: Sequence[Evaluator], snapshots: Snapshots | None
-) -> State:
+def _state(done: int, pack: Pack, learner: _Learner, evaluators: Sequence[Evaluator]) -> State:
     return {
         "sessions": done,
         "parameters": pack.snapshot(),
         "learner": learner.state(),
         "evaluators": [evaluator.state() for evaluator in evaluators],
-        "snapshots": snapshots.arrays if snapshots else [],
     }
 
 

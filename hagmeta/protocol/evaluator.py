@@ -23,6 +23,7 @@ class Evaluator:
         self.predictions = Predictions(stream.known, stream.arriving)
         self.notes: list[dict[str, float]] = []  # diagnostics of the method by session
         self._calibration: dict[str, list[float]] = {}  # by session, if predictions have probabilities
+        self.embeddings: dict[str, np.ndarray] | None = None  # of the queries of one session, if asked for
 
     @property
     def answers(self) -> list[np.ndarray]:
@@ -89,7 +90,12 @@ class Evaluator:
         told = self.predictions
         columns = [told.queries, told.predicted, told.true, *([told.confidence] if told.confidence else [])]
         rows = [list(row) for row in zip(*columns, strict=True)]
-        return {"answered": rows, "notes": self.notes, "calibration": self._calibration}
+        return {
+            "answered": rows,
+            "notes": self.notes,
+            "calibration": self._calibration,
+            "embeddings": self.embeddings,
+        }
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
@@ -97,6 +103,8 @@ class Evaluator:
             self.predictions.add(*(part.numpy() for part in row))
         self.notes = list(state["notes"])
         self._calibration = {name: list(values) for name, values in state["calibration"].items()}
+        if state["embeddings"]:
+            self.embeddings = {name: array.numpy() for name, array in state["embeddings"].items()}
 
     def last_accuracy(self) -> float:
         """Return the accuracy of the last session."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,19 @@ import torch
 from hagmeta import datasets
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
+from hagmeta.packs.pack import Progress
+from hagmeta.phases.context import Context
 
 SMALL = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 # A prime number of nodes: whatever has a row for each is known by its size.
 TINY = "synthetic:nodes=401,edges=1500,features=60,classes=10,seed=1"
 CPU = torch.device("cpu")
+
+
+def watched(context: Context, progress: Progress) -> Context:
+    """The same context, which calls another function with its progress."""
+    options = replace(context.runtime.options, progress=progress)
+    return replace(context, runtime=replace(context.runtime, options=options))
 
 
 @pytest.fixture(scope="session")

@@ -156,13 +156,13 @@ def test_a_metric_of_one_s_own_is_in_the_records() -> None:
     assert record["metrics"]["first_session"]["source"].startswith("FirstSession@")
 
 
-def test_a_run_config_with_seeds_returns_records() -> None:
+def test_a_run_config_runs_on_every_device() -> None:
     config = hagmeta.RunConfig.of(method="sgc-ncm", **PLAIN)
     graph = hagmeta.load(GRAPH)
     for device in ("cpu", "auto", None, torch.device("cpu")):
-        (record,) = hagmeta.run(config, [0], dataset=graph, device=device, cache=False)
+        (record,) = hagmeta.run(config, graph, seeds=[0], device=device, cache=False).records
         assert record["config"]["dataset"] == GRAPH  # and not debian, the default
-    assert len(hagmeta.run(config, 2, dataset=GRAPH, cache=False)) == 2
+    assert hagmeta.run(config, dataset=GRAPH, seeds=2, cache=False).seeds == [0, 1]
 
 
 def test_a_run_config_with_a_graph_returns_a_result(pyg_data: Data) -> None:
@@ -175,7 +175,7 @@ def test_a_run_config_with_a_graph_returns_a_result(pyg_data: Data) -> None:
 
 def test_a_run_config_of_another_graph_is_refused() -> None:
     config = hagmeta.RunConfig.of(dataset="foldoc")
-    assert "names the dataset foldoc" in refused(config, [0], dataset=hagmeta.load(GRAPH))
+    assert "names the dataset foldoc" in refused(config, hagmeta.load(GRAPH))
 
 
 def test_the_cache_may_be_a_text_or_a_path(tmp_path: Path, home: Path) -> None:
@@ -215,9 +215,8 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], keywords: dict[str, A
 
 
 def test_settings_next_to_a_run_config_are_refused() -> None:
-    assert "episodes cannot be combined with a RunConfig" in refused(
-        hagmeta.RunConfig.of(), [0], dataset=GRAPH, episodes=3
-    )
+    found = refused(hagmeta.RunConfig.of(), GRAPH, episodes=3)
+    assert "episodes cannot be combined with a RunConfig" in found
 
 
 def test_progress_reports_to_a_function_and_a_short_run_prints_nothing(

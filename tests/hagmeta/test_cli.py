@@ -283,7 +283,8 @@ def test_the_python_face_runs_a_configuration(home: Path) -> None:
     config = hagmeta.RunConfig.of(
         dataset=GRAPH, classes=(3, 2, 3), n_way=1, k_shot=2, pretrain_epochs=2, episodes=1
     )
-    (record,) = hagmeta.run(config, [7], dataset=hagmeta.load(GRAPH), device=torch.device("cpu"))
+    result = hagmeta.run(config, hagmeta.load(GRAPH), seeds=[7], device=torch.device("cpu"))
+    (record,) = result.records
     assert record["seed"] == 7 and record["config_hash"] == hagmeta.resolve(config).hash()
     assert (record["leaks"], record["revisions"]) == (False, {"protocol": 2})
     assert record["unhashed"] == hagmeta.resolve(config).unhashed()

@@ -18,11 +18,13 @@ from hagmeta.config import RunConfig, may_differ, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining
 from hagmeta.packs.capture import Steps, ahead, stream_of
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import fold, keys
 from hagmeta.phases.meta_training import EPISODES
+from hagmeta.phases.options import RunOptions, mode_of
 from hagmeta.phases.readout import ReadOut
-from hagmeta.pipeline import Member, prepare, prepare_members, pretrain, run
+from hagmeta.pipeline import Member, prepare, prepare_members, pretrain
+from hagmeta.testing import records_of
 from tests.hagmeta.test_feature_kinds import KINDS, with_features
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -51,8 +53,9 @@ def trained_members(
 ) -> tuple[Pack, list[Tensor]]:
     with stream_of(device):
         resolved = [(resolve(config), seed) for config, seed in members]
-        context = prepare_members(resolved, dataset, device, eager=eager)
-        pack = pretrain(context, None, no_progress)
+        options = RunOptions(device=device, mode=mode_of(eager=eager))
+        context = prepare_members(resolved, dataset, options)
+        pack = pretrain(context)
         key, answers = keys(context.seeds, "test"), []
         training = context.knowledge.with_fixed_features(pack, context.knowledge.training())
         episodes = ahead(EPISODES[context.meta_training](context, training), device)
@@ -128,7 +131,7 @@ def test_a_whole_run_agrees_with_the_cpu_on_average(
 ) -> None:
     config = small(method=method, protocol=protocol, episodes=40, pretrain_epochs=60)
     accuracy = [
-        np.mean([r["average_accuracy"] for r in run(config, range(8), dataset=dataset, device=device)])
+        np.mean([r["average_accuracy"] for r in records_of(config, range(8), dataset, device=device)])
         for device in (GPU, CPU)
     ]
     assert abs(accuracy[0] - accuracy[1]) < 0.03
@@ -140,7 +143,7 @@ def test_run_on_other_features_agrees_with_the_cpu(method: str, kind: str, small
     dataset = with_features(kind)
     config = small(method=method, dataset=dataset, classes=(2, 2, 5), k_shot=2)
     accuracy = [
-        np.mean([r["average_accuracy"] for r in run(config, range(8), dataset=dataset, device=device)])
+        np.mean([r["average_accuracy"] for r in records_of(config, range(8), dataset, device=device)])
         for device in (GPU, CPU)
     ]
     assert abs(accuracy[0] - accuracy[1]) < 0.03
@@ -150,7 +153,8 @@ def test_run_on_other_features_agrees_with_the_cpu(method: str, kind: str, small
 def test_a_whole_run_is_the_same_eagerly(dataset: Dataset, small: Small, protocol: str) -> None:
     config = small(protocol=protocol, episodes=40, pretrain_epochs=60)
     replayed, eager = (
-        run(config, range(8), dataset=dataset, device=GPU, eager=eager) for eager in (False, True)
+        records_of(config, range(8), dataset, device=GPU, mode=mode_of(eager=eager))
+        for eager in (False, True)
     )
     accuracies = [np.mean([record["average_accuracy"] for record in pack]) for pack in (replayed, eager)]
     assert abs(accuracies[0] - accuracies[1]) < 0.01
@@ -170,7 +174,8 @@ def test_other_weights_of_the_attentions_are_the_same_eagerly(
 ) -> None:
     config = small(**changes, episodes=40, pretrain_epochs=60)
     replayed, eager = (
-        run(config, range(8), dataset=dataset, device=GPU, eager=eager) for eager in (False, True)
+        records_of(config, range(8), dataset, device=GPU, mode=mode_of(eager=eager))
+        for eager in (False, True)
     )
     for key in ("accuracy", "tla_base_share", "nla_entropy"):
         values = [np.mean([record[key][1:] for record in pack]) for pack in (replayed, eager)]
@@ -185,7 +190,8 @@ def test_a_run_with_fewer_labels_is_the_same_eagerly(
     # Prototypes that are kept pass from one captured validation session to the next.
     config = small(method=method, rehearsal=rehearsal, val_classes=2, episodes=40, pretrain_epochs=60)
     replayed, eager = (
-        run(config, range(8), dataset=dataset, device=GPU, eager=eager) for eager in (False, True)
+        records_of(config, range(8), dataset, device=GPU, mode=mode_of(eager=eager))
+        for eager in (False, True)
     )
     for key in ("gpil", "stream") if method in TRAINED else ("stream",):
         values = [np.mean([record["validation"][key] for record in pack]) for pack in (replayed, eager)]
@@ -203,7 +209,7 @@ def test_smoothed_answers_are_those_of_the_cpu(
     for device in (CPU, GPU):
         with stream_of(device):
             context = prepare(config, [0, 3, 1], dataset, device)
-            pack = pretrain(context, None, no_progress)
+            pack = pretrain(context)
             streams = [scenario.test for scenario in context.scenarios]
             knowledge = context.knowledge.session(streams, 2)
             task = context.tasks.session(streams, 2, knowledge.all_averaged)
@@ -218,7 +224,7 @@ def test_a_run_leaves_no_memory_behind(dataset: Dataset, small: Small) -> None:
     gc.disable()  # what waits to be collected can wait for long
     try:
         for _ in range(3):
-            run(small(), range(2), dataset=dataset, device=GPU)
+            records_of(small(), range(2), dataset, device=GPU)
             taken.append(torch.cuda.memory_allocated(GPU))
     finally:
         gc.enable()

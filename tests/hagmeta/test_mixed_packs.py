@@ -17,10 +17,10 @@ from hagmeta.config import RunConfig, may_differ, pack_key, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods.sgc import RidgeSettings, SgcRidge
 from hagmeta.nn.gcn import GCN
-from hagmeta.packs.pack import no_progress
 from hagmeta.phases import checkpoints as checkpoints_module
 from hagmeta.phases import pretrain as pretrain_module
 from hagmeta.phases.checkpoints import Checkpoints
+from hagmeta.phases.options import RunOptions
 from hagmeta.pipeline import Member, live, prepare_members, pretrain, run_members
 from hagmeta.testing import TIME_AND_PLACE, results
 from tests.hagmeta.kinds import one_of_each_kind
@@ -85,8 +85,9 @@ def mixed(config: RunConfig) -> list[Member]:
 
 def lived(members: list[Member], dataset: Dataset) -> list[Any]:
     """Return the final parameters, the predictions and the validation scores of each member."""
-    context = prepare_members([(resolve(config), seed) for config, seed in members], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    resolved = [(resolve(config), seed) for config, seed in members]
+    context = prepare_members(resolved, dataset, RunOptions(device=CPU))
+    pack = pretrain(context)
     evaluators, validation = live(context, pack)
     made = [(dict(vars(e.predictions)), e.diagnostics()) for e in evaluators]
     states = [{name: value.numpy() for name, value in state.items()} for state in pack.states()]
@@ -154,9 +155,9 @@ def test_a_mixed_pack_gives_the_records_of_its_runs_and_pretrains_once_for_each_
         pretrain_module, "_train", lambda *given: (sizes.append(given[2].size), train(*given))
     )
     for cache in (None, tmp_path):
-        records = run_members(members, dataset=tiny_graph, device=CPU, cache=cache)
+        outputs = run_members(members, tiny_graph, RunOptions(device=CPU, cache=cache))
         expected = {config.hash(): results(config, [1, 4], tiny_graph) for config in configs}
-        for (config, seed), record in zip(members, records, strict=True):
+        for (config, seed), (record, *_) in zip(members, outputs, strict=True):
             assert record["environment"]["seeds_in_pack"] == 4
             told = {key: value for key, value in record.items() if key not in TIME_AND_PLACE}
             assert told == expected[config.hash()][seed]
@@ -171,8 +172,11 @@ def test_a_mixed_pack_cut_off_at_every_moment_ends_as_if_it_never_was(
     members = mixed(tiny(method="icarl", episodes=2))
 
     def told(checkpoints: Checkpoints | None = None) -> Any:
-        records = run_members(members, dataset=tiny_graph, device=CPU, checkpoints=checkpoints)
-        return [{key: value for key, value in each.items() if key not in TIME_AND_PLACE} for each in records]
+        outputs = run_members(members, tiny_graph, RunOptions(device=CPU, checkpoints=checkpoints))
+        return [
+            {key: value for key, value in record.items() if key not in TIME_AND_PLACE}
+            for record, *_ in outputs
+        ]
 
     cuts = 0
     while True:
@@ -187,9 +191,9 @@ def test_a_mixed_pack_cut_off_at_every_moment_ends_as_if_it_never_was(
 def test_members_of_plain_mode_run_one_by_one(tiny_graph: Dataset, tiny: Tiny) -> None:
     configs = [tiny(method="sgc-ridge", features="propagated", ridge=ridge) for ridge in (0.1, 10.0)]
     members = [(config, 2) for config in configs]
-    records = run_members(members, dataset=tiny_graph, device=CPU, plain=True)
-    assert [record["config"]["ridge"] for record in records] == [0.1, 10.0]
-    assert all(record["environment"]["seeds_in_pack"] == 1 for record in records)
+    outputs = run_members(members, tiny_graph, RunOptions(device=CPU, mode="plain"))
+    assert [output.record["config"]["ridge"] for output in outputs] == [0.1, 10.0]
+    assert all(output.record["environment"]["seeds_in_pack"] == 1 for output in outputs)
 
 
 SAME = [
@@ -247,4 +251,4 @@ def test_a_plug_in_is_mixed_only_in_what_it_declares(tiny: Tiny) -> None:
 def test_configurations_that_cannot_share_a_pack_are_refused(tiny_graph: Dataset, tiny: Tiny) -> None:
     members = [(tiny(hidden=width), 0) for width in (8, 16)]
     with pytest.raises(ValueError, match="may differ only in"):
-        run_members(members, dataset=tiny_graph, device=CPU)
+        run_members(members, tiny_graph, RunOptions(device=CPU))

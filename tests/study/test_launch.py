@@ -28,9 +28,9 @@ from hagmeta import datasets
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import npz
 from hagmeta.datasets.base import Dataset
-from hagmeta.pipeline import run
 from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.predictions import read_predictions
+from hagmeta.testing import records_of
 from study.launch import main
 from study.store import Store
 from tests.study.test_store import record as made
@@ -171,7 +171,7 @@ def test_a_run_is_the_same_in_a_trial_of_several_configurations_and_alone(finish
     assert len(shared) == 8
     config = resolve(RunConfig.of(shared[0]["config"]))
     graph = datasets.load(config.dataset, finished / "home" / "data")
-    alone = run(config, [0, 1], dataset=graph, device=torch.device("cpu"))
+    alone = records_of(config, [0, 1], graph)
     for record in json.loads(json.dumps(alone)):
         other = store.find((config.hash(), record["seed"]))
         assert other and {key for key in record if record[key] != other[key]} == {"seconds", "environment"}

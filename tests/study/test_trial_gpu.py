@@ -10,7 +10,7 @@ import torch
 from hagmeta import datasets
 from hagmeta.common.home import home
 from hagmeta.config import RunConfig, resolve
-from hagmeta.packs.pack import no_progress
+from hagmeta.phases.options import RunOptions
 from study.trial import run_pack
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -24,6 +24,7 @@ def test_a_pack_that_does_not_fit_is_halved_and_that_is_said(
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
     dataset = datasets.load(NAME, home() / "data")
     folder = tmp_path / "checkpoints"
+    options = RunOptions(device=GPU, cache=home() / "pretrained")
     config = resolve(
         RunConfig.of(
             dataset=NAME,
@@ -40,7 +41,7 @@ def test_a_pack_that_does_not_fit_is_halved_and_that_is_said(
     def peak(seeds: range) -> tuple[int, list[dict], str]:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        records, _, note = run_pack([(config, seed) for seed in seeds], dataset, GPU, no_progress, folder)
+        records, _, note = run_pack([(config, seed) for seed in seeds], dataset, options, folder)
         return torch.cuda.max_memory_reserved(), records, note
 
     (one, *_), (eight, expected, note) = peak(range(1)), peak(range(8))

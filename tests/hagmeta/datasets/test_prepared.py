@@ -19,8 +19,8 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig
 from hagmeta.datasets import Dataset, fingerprint, load, npz, prepared, synthetic
-from hagmeta.pipeline import run
 from hagmeta.sparse.graph import Graph
+from hagmeta.testing import records_of
 from tests.waiting import HANG
 
 WORDS = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
@@ -71,9 +71,7 @@ def test_a_run_is_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
     config = RunConfig.of(
         dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=10, episodes=4, finetune_steps=2
     )
-    plain, mapped = (
-        run(config, [0, 1], dataset=dataset, device=CPU) for dataset in (fresh(name), load(name, tmp_path))
-    )
+    plain, mapped = (records_of(config, [0, 1], dataset) for dataset in (fresh(name), load(name, tmp_path)))
     for left, right in zip(plain, mapped, strict=True):
         for key in left.keys() - {"seconds", "environment"}:
             assert left[key] == right[key]

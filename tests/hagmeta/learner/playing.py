@@ -14,6 +14,7 @@ from hagmeta import Dataset, Learner, datasets
 from hagmeta.config import RunConfig, resolve, runs_in_packs
 from hagmeta.packs.randomness import stream as random_stream
 from hagmeta.phases.context import Context
+from hagmeta.phases.options import mode_of
 from hagmeta.pipeline import prepare
 from hagmeta.protocol.scenario import TRAIN, VAL
 from hagmeta.testing import CPU, GRAPH, SEED, SMALL
@@ -52,7 +53,9 @@ def study(method: str, dataset: Dataset, **settings: Any) -> tuple[Context, Lear
     config = resolve(RunConfig.of({"method": method, "dataset": dataset, **given}))
     own = {name: value for name, value in given.items() if name not in OF_THE_STUDY}
     plain = not runs_in_packs(config)
-    return prepare(config, [SEED], dataset, CPU, plain=plain), Learner(method, seed=SEED, device="cpu", **own)
+    return prepare(config, [SEED], dataset, CPU, mode=mode_of(plain=plain)), Learner(
+        method, seed=SEED, device="cpu", **own
+    )
 
 
 def whole(dataset: Dataset, visible: np.ndarray) -> Dataset:

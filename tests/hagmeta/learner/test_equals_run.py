@@ -10,7 +10,6 @@ import pytest
 from hagmeta import UserError
 from hagmeta.learner import Learner
 from hagmeta.methods import METHODS
-from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import live, pretrain
 from hagmeta.protocol.evaluator import calibration_error
 from tests.hagmeta.kinds import one_of_each_kind
@@ -49,7 +48,7 @@ def test_other_settings(method: str, settings: dict[str, Any]) -> None:
 def assert_equal_to_run(method: str, look: Look, **settings: Any) -> None:
     dataset = small_graph()
     context, learner = study(method, dataset, **FEW_COLUMNS, **settings)
-    (run,), _ = live(context, pretrain(context, None, no_progress))
+    (run,), _ = live(context, pretrain(context))
     found = played(context, dataset, learner, look)
     names = np.array(dataset.class_names)
     for expected, answers in zip(run.answers, found, strict=True):

@@ -11,7 +11,7 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.growing import GrowingClassifier, loss_among_new
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
 from hagmeta.phases.hooks import add_trained_classes
 from hagmeta.phases.sessions import play
@@ -36,14 +36,14 @@ class FineTuning(GrowingClassifier):
 
 def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
     context = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     add_trained_classes(context, pack, context.knowledge.training())
     return context, pack
 
 
 def after_sessions(config: RunConfig, dataset: Dataset) -> dict[str, Tensor]:
     context, pack = prepared(config, dataset)
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
     return pack.snapshot()
 
 

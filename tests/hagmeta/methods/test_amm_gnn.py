@@ -14,7 +14,7 @@ from torch import Tensor
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods.amm_gnn import MatchedGCN, cosines, half_shares
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import Episode, few_shot_episodes, meta_train
@@ -29,15 +29,15 @@ Small = Callable[..., RunConfig]
 def lived(config: RunConfig, dataset: Dataset) -> tuple[dict[str, Tensor], list[np.ndarray]]:
     """Return the meta-learnt parameters and all predictions."""
     context = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     evaluators, _ = live(context, pack)
     return pack.snapshot(), [answer for each in evaluators for answer in each.predictions.predicted]
 
 
 def trained(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack, Episode]:
     context = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
-    meta_train(context, pack, no_progress)
+    pack = pretrain(context)
+    meta_train(context, pack)
     (episode,) = islice(few_shot_episodes(context, context.knowledge.training()), 1)
     return context, pack, episode
 

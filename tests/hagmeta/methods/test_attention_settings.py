@@ -17,12 +17,14 @@ from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Sizes, make_method
 from hagmeta.methods.hag_meta import HagMeta
-from hagmeta.packs.pack import Parameters, no_progress
+from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
-from hagmeta.pipeline import live, prepare, pretrain, run
+from hagmeta.phases.options import mode_of
+from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.protocol.evaluator import Evaluator
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario
+from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -40,8 +42,8 @@ def tiny(tiny: Tiny) -> Tiny:
     return partial(tiny, k_shot=3)
 
 
-def records(config: RunConfig, dataset: Dataset, **options: Any) -> list[Record]:
-    return run(config, SEEDS, dataset=dataset, device=CPU, **options)
+def records(config: RunConfig, dataset: Dataset) -> list[Record]:
+    return records_of(config, SEEDS, dataset)
 
 
 class Lived(NamedTuple):
@@ -52,8 +54,8 @@ class Lived(NamedTuple):
 
 
 def lived(config: RunConfig, dataset: Dataset, *, plain: bool = False) -> Lived:
-    context = prepare(config, SEEDS[:1] if plain else SEEDS, dataset, CPU, plain=plain)
-    pack = pretrain(context, None, no_progress)
+    context = prepare(config, SEEDS[:1] if plain else SEEDS, dataset, CPU, mode=mode_of(plain=plain))
+    pack = pretrain(context)
     evaluators, _ = live(context, pack)
     return Lived(pack.snapshot(), evaluators)
 
@@ -135,7 +137,7 @@ def test_nla_has_its_own_rate_and_decay_in_training_and_in_sessions(
 ) -> None:
     config = tiny(learning_rate=0.01, finetune_rate=0.002, nla_rate=0.05, nla_decay=0.1)
     context = prepare(config, [0], tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     with context.runtime.capture() as capture:
         steps = context.runtime.steps(pack, getattr(config, phase), capture)
     common, own = steps._optimizer.param_groups
@@ -165,7 +167,7 @@ def test_nla_at_the_common_rate_is_nla_as_it_was(tiny_graph: Dataset, tiny: Tiny
 def gradients(tiny_graph: Dataset, config: RunConfig) -> dict[str, torch.Tensor | None]:
     """Of the losses of a step in training mode, by parameter."""
     context = prepare(config, SEEDS, tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
     shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
@@ -208,7 +210,7 @@ def with_other_labels(context: Context, hidden: Callable[[Scenario], np.ndarray]
 
 
 def answers(context: Context) -> list[np.ndarray]:
-    evaluators, _ = live(context, pretrain(context, None, no_progress))
+    evaluators, _ = live(context, pretrain(context))
     return [np.concatenate(evaluator.answers) for evaluator in evaluators]
 
 
@@ -254,7 +256,7 @@ def test_oracle_prototypes_are_nearer_to_the_true_means_than_any_others(
     distances = {}
     for form in NLA:
         context = prepare(tiny(nla_weights=form, pretrain_epochs=5), SEEDS, tiny_graph, CPU)
-        pack = pretrain(context, None, no_progress)
+        pack = pretrain(context)
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, 2)
         shared = context.tasks.shared(knowledge, len(streams[0].known), 2)

@@ -10,13 +10,14 @@ from torch import Tensor
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.nn.classifier_attention import ClassifierAttention
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge, KnowledgeSource
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
-from hagmeta.pipeline import live, prepare, pretrain, run
+from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.sparse.graph import Graph
+from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -27,7 +28,7 @@ def test_the_encoder_does_not_move_and_the_attention_does(
     dataset: Dataset, small: Small, protocol: str
 ) -> None:
     context = prepare(small(method="cec", protocol=protocol), [0, 5], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     before = pack.snapshot()
     live(context, pack)
     moved = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
@@ -36,15 +37,15 @@ def test_the_encoder_does_not_move_and_the_attention_does(
 
 def test_nothing_is_learnt_in_the_sessions(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="cec"), [0, 5], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
     assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())
 
 
 def passes(context: Context, monkeypatch: pytest.MonkeyPatch) -> int:
     """How often what follows pre-training multiplies the features of the whole graph with weights."""
-    pack, mapped, count = pretrain(context, None, no_progress), Graph.mapped, 0
+    pack, mapped, count = pretrain(context), Graph.mapped, 0
 
     def counted(*arguments: Any) -> Tensor:
         nonlocal count
@@ -54,7 +55,7 @@ def passes(context: Context, monkeypatch: pytest.MonkeyPatch) -> int:
     with monkeypatch.context() as patched:
         patched.setattr(Graph, "mapped", counted)
         if context.protocol.validates:
-            meta_train(context, pack, no_progress)
+            meta_train(context, pack)
         else:
             live(context, pack)
     return count
@@ -90,7 +91,7 @@ def test_records_are_those_of_a_pass_in_every_step(
 
     def records() -> list[dict[str, Any]]:
         config = small(method="cec", encoder=encoder, **changes)
-        found = run(config, [0, 5], dataset=dataset, device=CPU)
+        found = records_of(config, [0, 5], dataset)
         return [{name: r[name] for name in r.keys() - {"seconds", "environment"}} for r in found]
 
     once = records()
@@ -121,7 +122,7 @@ def test_a_class_moves_with_the_others_that_are_there() -> None:
 @torch.no_grad()
 def test_answers_are_scaled_cosines_to_adapted_vectors(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="cec", cosine_scale=10.0), [0, 5], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
     shared = context.tasks.shared(knowledge, len(streams[0].known), 1)

@@ -25,11 +25,12 @@ from hagmeta.methods.closed_form import OF_THE_ENCODER, ClosedForm
 from hagmeta.methods.with_unlabelled import WithUnlabelled
 from hagmeta.nn import statistics
 from hagmeta.nn.statistics import MOMENT_COLUMNS, LabelledRows, moment, ridged, shrunk, solve
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys, uniform
 from hagmeta.phases.context import Context
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.scenario import TRAIN
+from hagmeta.testing import records_of
 from tests.hagmeta.kinds import each_once, kinds_with, one_of_each_kind
 
 CPU = torch.device("cpu")
@@ -81,7 +82,7 @@ class Lived(NamedTuple):
 
 def lived(config: RunConfig, dataset: Dataset) -> Lived:
     context = prepare(config, [7, SEED], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, SESSION)
     shared = context.tasks.shared(knowledge, len(streams[0].known), SESSION)
@@ -306,7 +307,7 @@ def test_features_are_raised_part_by_part_and_a_random_projection_stands_beside_
 
     def made(**more: float) -> tuple[Pack, np.ndarray]:
         context = prepare(tiny(**settings, **more), [7, SEED], tiny_graph, CPU)
-        pack = pretrain(context, None, no_progress)
+        pack = pretrain(context)
         view = context.knowledge.session([scenario.test for scenario in context.scenarios], 1).view
         return pack, pack.run("all_features", (context.graph,), view).double().numpy()
 
@@ -325,7 +326,7 @@ def test_features_are_raised_part_by_part_and_a_random_projection_stands_beside_
 
 def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: Dataset, tiny: Tiny) -> None:
     context = prepare(tiny(method="sgc-ncm", features="propagated", hops=2), [7, SEED], tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     for session in (0, 1):
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, session)
@@ -353,7 +354,7 @@ def test_any_head_on_any_features_is_the_same_in_any_pack(
     config = tiny(method=method, features=features)
 
     def of_seed(seeds: list[int]) -> Any:
-        records = run(config, seeds, dataset=tiny_graph, device=CPU)
+        records = records_of(config, seeds, tiny_graph)
         return next(record["matrix"] for record in records if record["seed"] == SEED)
 
     alone = of_seed([SEED])
@@ -381,7 +382,7 @@ def test_nodes_that_count_nothing_change_no_bit(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_encoder_is_the_frozen_one(dataset: Dataset, small: Small) -> None:
     packs = [
-        pretrain(prepare(small(**settings), [0, SEED], dataset, CPU), None, no_progress)
+        pretrain(prepare(small(**settings), [0, SEED], dataset, CPU))
         for settings in (
             {"method": "fecam", "features": "encoder"},
             {"method": "frozen", "classifier": "cosine"},
@@ -398,9 +399,9 @@ def test_without_an_encoder_nothing_is_pre_trained(
         raise AssertionError("pre-trained")
 
     monkeypatch.setattr(pipeline, "pretrained_encoders", forbidden)
-    run(tiny(method="sgc-ridge", features="propagated"), [0], dataset=tiny_graph, device=CPU)
+    records_of(tiny(method="sgc-ridge", features="propagated"), [0], tiny_graph)
     with pytest.raises(AssertionError, match="pre-trained"):
-        run(tiny(method="sgc-ridge"), [0], dataset=tiny_graph, device=CPU)
+        records_of(tiny(method="sgc-ridge"), [0], tiny_graph)
 
 
 @pytest.mark.parametrize("method", CLOSED)
@@ -425,21 +426,19 @@ def test_what_features_have_no_use_for_makes_no_other_run(method: str) -> None:
 def test_few_columns_that_are_not_counts_are_used_as_they_are(tiny_graph: Dataset, tiny: Tiny) -> None:
     dense = replace(tiny_graph, features=tiny_graph.features.toarray() - 0.5)
     context = prepare(tiny(method="sgc-lda", hops=1), [0], dense, CPU)
-    features = pretrain(context, None, no_progress).run(
-        "all_features", (context.graph,), context.knowledge.training().view
-    )
+    features = pretrain(context).run("all_features", (context.graph,), context.knowledge.training().view)
     visible = context.knowledge.views.seen_first(context.scenarios[0])
     np.testing.assert_allclose(features[0, visible, :60], unit(dense.features[visible]), atol=1e-5)
-    run(tiny(method="sgc-lda", features="both"), [0], dataset=dense, device=CPU)
+    records_of(tiny(method="sgc-lda", features="both"), [0], dense)
     unchanged = replace(dense, features=np.tile(dense.features, (1, 80)), kind="unchanged")
     with pytest.raises(UserError) as caught:
-        run(tiny(method="sgc-lda"), [0], dataset=unchanged, device=CPU)
+        records_of(tiny(method="sgc-lda"), [0], unchanged)
     assert str(caught.value) == (
         f"sgc-lda would make 19,200 columns of the 4,800 features of {dense.name}; their covariance "
         "needs 1.4 GiB for each seed, and the maximum is 1 GiB. Make the dataset without counts=False, or "
         "set fewer hops, or features=encoder."
     )
-    run(tiny(method="sgc-lda", features="encoder"), [0], dataset=unchanged, device=CPU)
+    records_of(tiny(method="sgc-lda", features="encoder"), [0], unchanged)
 
 
 # What is kept.
@@ -454,14 +453,13 @@ def test_what_is_kept_of_classes_is_all_that_labels_told_of_them(
     # With the whole graph there from the start, features stay the same: no label need be read again.
     config = small(method=method, features=features, visibility="whole", pretrain_epochs=5)
     kept, read = (
-        run(replace(config, rehearsal=rehearsal), [0, SEED], dataset=narrow, device=CPU)
-        for rehearsal in ("none", "all")
+        records_of(replace(config, rehearsal=rehearsal), [0, SEED], narrow) for rehearsal in ("none", "all")
     )
     for one, other in zip(kept, read, strict=True):
         assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.005)
     # Where the graph grows they are of the graph as it was.
     growing = [
-        run(replace(config, rehearsal=rehearsal, visibility="arriving"), [SEED], dataset=narrow, device=CPU)
+        records_of(replace(config, rehearsal=rehearsal, visibility="arriving"), [SEED], narrow)
         for rehearsal in ("none", "all")
     ]
     assert growing[0][0]["accuracy"][0] == growing[1][0]["accuracy"][0]
@@ -475,7 +473,7 @@ def test_nodes_whose_labels_are_gone_count_as_unlabelled_but_means_and_counts_st
     for rehearsal in ("all", "none"):
         config = small(method="pt-map", features="propagated", visibility="whole", rehearsal=rehearsal)
         context = prepare(config, [7, SEED], narrow, CPU)
-        pack = pretrain(context, None, no_progress)
+        pack = pretrain(context)
         streams = [scenario.test for scenario in context.scenarios]
         kept: tuple[torch.Tensor, ...] = ()
         for session in range(SESSION + 1):
@@ -501,7 +499,7 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_label_a_class_is_enough(dataset: Dataset, small: Small, encoders: Path, method: str) -> None:
     # No class has any variance then. One answer to everything would be right for one class of 13.
     config = small(method=method, features="encoder", k_shot=1, rehearsal="1", pretrain_epochs=60)
-    records = run(config, [0, 1, 2, SEED], dataset=dataset, device=CPU, cache=encoders)
+    records = records_of(config, [0, 1, 2, SEED], dataset, cache=encoders)
     assert np.mean([record["macro_accuracy"][-1] for record in records]) > 1.3 / 13
 
 

@@ -15,14 +15,15 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods.ewc import penalty, with_task
 from hagmeta.nn.losses import balanced_cross_entropy
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases import sessions
 from hagmeta.phases.context import Context
 from hagmeta.phases.hooks import add_classes, consolidate, labelled
 from hagmeta.phases.knowledge import Knowledge
-from hagmeta.pipeline import rehearse, run
+from hagmeta.pipeline import rehearse
 from hagmeta.protocol.scenario import TRAIN
-from tests.hagmeta.methods.fine_tuning import CPU, SEEDS, FineTuning, after_sessions, prepared, same
+from hagmeta.testing import records_of
+from tests.hagmeta.methods.fine_tuning import SEEDS, FineTuning, after_sessions, prepared, same
 
 Tiny = Callable[..., RunConfig]
 
@@ -135,7 +136,7 @@ def test_validation_streams_leave_no_importance_behind(
         found.append(important())
 
     monkeypatch.setattr(sessions, "consolidate", watched)
-    rehearse(context, pack, no_progress)
+    rehearse(context, pack)
     assert found and all(found) and not important()
 
 
@@ -152,5 +153,5 @@ def test_both_protocols_consolidate_before_session_1(
         assert all(important)
 
     monkeypatch.setattr(sessions, "consolidate", watched)
-    run(tiny(method="ewc", protocol=protocol), SEEDS, dataset=tiny_graph, device=CPU)
+    records_of(tiny(method="ewc", protocol=protocol), SEEDS, tiny_graph)
     assert done == [0, 1, 2]

@@ -16,7 +16,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.fact import Fact, answers, beta, mixtures, reserving_loss
 from hagmeta.nn.head import cosine_logits
-from hagmeta.packs.pack import Parameters, no_progress
+from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
@@ -34,9 +34,9 @@ def drawn(*shape: int) -> Tensor:
 def trained(tiny: Tiny, dataset: Dataset, **changes: Any) -> tuple[Parameters, Parameters]:
     """Return the parameters before and after meta-training."""
     context = prepare(tiny(method="fact", episodes=3, **changes), [0, 5], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     before = pack.snapshot()
-    meta_train(context, pack, no_progress)
+    meta_train(context, pack)
     return before, pack.snapshot()
 
 
@@ -50,9 +50,9 @@ def test_virtual_prototypes_are_orthonormal_and_never_move(tiny_graph: Dataset, 
 
 def test_sessions_learn_nothing_but_the_rows_of_new_classes(tiny_graph: Dataset, tiny: Tiny) -> None:
     context = prepare(tiny(method="fact"), [0, 5], tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
     moved = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     assert moved == {"rows"}
 

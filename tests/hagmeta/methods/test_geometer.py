@@ -16,7 +16,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods.geometer import separability_loss, uniformity_loss
 from hagmeta.nn.losses import balanced_cross_entropy
 from hagmeta.nn.prototype_attention import PrototypeAttention
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
@@ -94,7 +94,7 @@ def test_untrained_attention_changes_nothing_and_repeated_supports_count_once() 
 
 def started(context: Context) -> tuple[Pack, Any, Any, Any]:
     """The pack after pre-training, and the arguments of a step in session 1."""
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
     shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
@@ -142,8 +142,8 @@ def _loss(module: Any, shared: Any, view: Any, task: Any, target: Any) -> Any:
 @pytest.mark.parametrize("rehearsal", ["all", "none"])
 def test_sessions_move_encoder_and_attention(dataset: Dataset, small: Small, rehearsal: str) -> None:
     context = prepare(small(method="geometer", rehearsal=rehearsal), [0, 5], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
     moved = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     assert moved == set(before)

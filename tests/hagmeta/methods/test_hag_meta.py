@@ -13,12 +13,14 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import MetaTraining, Method, Sizes, make_method
 from hagmeta.methods.hag_meta import binary_loss, categorical_loss
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.phases.options import mode_of
+from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.scenario import TRAIN
+from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 Small = Tiny = Callable[..., RunConfig]
@@ -59,9 +61,9 @@ def test_supervised_instead_of_gpil_teaches_the_encoder_and_tla_and_leaves_nla_a
     learnt = {}
     for settings in ({}, {"gpil": False}, {"gpil": False, "instead_of_gpil": "supervised"}):
         context = prepare(small(weight_decay=0.1, **settings), SEEDS, dataset, CPU)
-        pack = pretrain(context, None, no_progress)
+        pack = pretrain(context)
         before = pack.snapshot()
-        meta_train(context, pack, no_progress)
+        meta_train(context, pack)
         learnt[context.meta_training] = {
             name.partition(".")[0] for name, value in pack.parameters.items() if not value.equal(before[name])
         }
@@ -84,7 +86,7 @@ def test_supervised_instead_of_gpil_runs_alone_in_a_pack_and_plain(
 ) -> None:
     config = tiny(gpil=False, instead_of_gpil="supervised", pretrain_on="known", **settings)
     (alone,), (_, packed), (plain,) = (
-        run(config, seeds, dataset=tiny_graph, device=CPU, plain=plain)
+        records_of(config, seeds, tiny_graph, mode=mode_of(plain=plain))
         for seeds, plain in (([5], False), ([0, 5], False), ([5], True))
     )
     assert alone["matrix"] == packed["matrix"] and alone["validation"] == packed["validation"]

@@ -13,7 +13,6 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import lpmc
 from hagmeta.methods.lpmc import class_vectors, dbscan, once
-from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.scenario import TRAIN
 
@@ -89,7 +88,7 @@ def test_scores_are_weighted_cosines_to_cluster_centres() -> None:
 def test_a_new_class_is_one_cluster_or_its_supports(dataset: Dataset, small: Small, least: int) -> None:
     # With a distance of 2 all nodes are neighbours. Then only `cluster_nodes` decides, with 3 supports.
     context = prepare(small(method="lpmc", cluster_distance=2.0, cluster_nodes=least), [0], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
     shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
@@ -107,7 +106,7 @@ def test_at_most_some_train_nodes_of_a_class_are_clustered(
 ) -> None:
     monkeypatch.setattr(lpmc, "MOST", 40)
     context = prepare(small(method="lpmc"), [0, 5], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
     shared = context.tasks.shared(knowledge, len(streams[0].known), 1)

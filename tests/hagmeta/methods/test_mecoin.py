@@ -13,11 +13,11 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods.mecoin import symmetric_divergence, votes
 from hagmeta.nn.losses import balanced_weights
-from hagmeta.packs.pack import no_progress
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.scenario import TRAIN
+from tests.hagmeta.conftest import watched
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -78,7 +78,7 @@ def test_classes_weigh_the_same_whatever_their_number_of_queries() -> None:
 @torch.no_grad()
 def test_a_key_is_the_mean_to_which_moving_averages_converge(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="mecoin", pretrain_epochs=3), [0], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     (scenario,) = context.scenarios
     knowledge = context.knowledge.session([scenario.test], 1)
     shared = context.tasks.shared(knowledge, len(scenario.test.known), 1)
@@ -98,12 +98,12 @@ def test_a_key_is_the_mean_to_which_moving_averages_converge(dataset: Dataset, s
 def played(dataset: Dataset, config: RunConfig) -> list[dict[str, torch.Tensor]]:
     """Return the parameters after pre-training, after meta-training, and after each test session."""
     context = prepare(config, [0, 5], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     states = [pack.snapshot()]
-    meta_train(context, pack, no_progress)
+    meta_train(context, pack)
     states.append(pack.snapshot())
     streams = [scenario.test for scenario in context.scenarios]
-    play(context, pack, streams, "test", lambda *_: states.append(pack.snapshot()))
+    play(watched(context, lambda *_: states.append(pack.snapshot())), pack, streams, "test")
     return states
 
 

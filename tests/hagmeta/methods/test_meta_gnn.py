@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import Episode, few_shot_episodes
@@ -25,7 +25,7 @@ Small = Callable[..., RunConfig]
 
 def trained_a_little(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack, Episode]:
     context = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     (episode,) = islice(few_shot_episodes(context, context.knowledge.training()), 1)
     return context, pack, episode
 
@@ -80,7 +80,7 @@ def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: Dataset
     logits = []
     for method in ("meta-gnn", "frozen"):
         context = prepare(small(method=method, inner_steps=0, pretrain_on="base"), SEEDS, dataset, CPU)
-        pack = pretrain(context, None, no_progress)
+        pack = pretrain(context)
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, 2)
         shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
@@ -104,7 +104,7 @@ def test_inner_steps_lower_the_loss_on_the_supports(dataset: Dataset, small: Sma
 
 def test_a_session_leaves_what_was_meta_learnt_as_it_was(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="meta-gnn"), SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
     assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())

@@ -14,13 +14,13 @@ from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining, SessionLearning
 from hagmeta.nn.prototypes import weighted_prototypes
-from hagmeta.packs.pack import no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import few_shot_episodes, meta_train, supervised_episodes
 from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.scenario import TRAIN
+from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -28,7 +28,7 @@ NAMES = {*SETTINGS}
 
 
 def accuracies(config: RunConfig, dataset: Dataset) -> list[list[float]]:
-    return [record["accuracy"] for record in run(config, [0, 5], dataset=dataset, device=CPU)]
+    return [record["accuracy"] for record in records_of(config, [0, 5], dataset)]
 
 
 def test_every_setting_is_for_some_method_or_tells_protocols_apart() -> None:
@@ -103,12 +103,12 @@ def test_proto_is_hag_meta_with_all_parts_off(
 
 def states_after(context: Context, sessions: bool) -> list[dict[str, torch.Tensor]]:
     """The parameters after pre-training, and after all that follows."""
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     states = [pack.snapshot()]
-    meta_train(context, pack, no_progress)
+    meta_train(context, pack)
     states.append(pack.snapshot())
     if sessions:
-        play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+        play(context, pack, [scenario.test for scenario in context.scenarios], "test")
         states.append(pack.snapshot())
     return states
 
@@ -141,7 +141,7 @@ def test_joint_learns_from_train_nodes_of_every_class_met(dataset: Dataset, smal
     task = context.tasks.session([scenario.test for scenario in context.scenarios], 2, all_averaged=True)
     assert task.averaged.shape == (2, 13) and task.support.shape == (2, 0, 3)
     assert "oracle" in " ".join(remarks(context.settings))
-    (record,) = run(small(method="joint"), [0], dataset=dataset, device=CPU)
+    (record,) = records_of(small(method="joint"), [0], dataset)
     assert record["oracle"] is True
 
 
@@ -200,7 +200,7 @@ def test_gpn_has_hag_meta_s_prototypes(dataset: Dataset, small: Small) -> None:
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, 2)
         shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
-        pack = pretrain(context, None, no_progress)
+        pack = pretrain(context)
         logits.append(pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 2),))[0])
     assert torch.equal(*logits)
 

@@ -21,11 +21,12 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods import Sizes
 from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.hag_meta import NLA_OF_AUTHORS, TLA_OF_AUTHORS, HagMeta
-from hagmeta.packs.pack import Pack, Step, no_progress
+from hagmeta.packs.pack import Pack, Step
 from hagmeta.packs.plain import PlainPack
 from hagmeta.packs.randomness import part
 from hagmeta.phases import meta_training
 from hagmeta.phases.context import Context
+from hagmeta.phases.options import RunOptions, mode_of
 from hagmeta.phases.runtime import Runtime
 from hagmeta.phases.sessions import play
 from hagmeta.protocol.episodes import PseudoStream
@@ -201,17 +202,16 @@ def our_steps(
     settings = replace(resolve(SETTINGS), **changes)
     assert settings.normalisation == "whole"
     graph = (PlainGraph if plain else Graph)(their_dataset(), device, normalisation)
-    context = Context(
-        graph, [their_scenario()] * seeds, settings, Runtime(device, settings, eager=True, plain=plain)
-    )
+    options = RunOptions(device=device, mode=mode_of(eager=True, plain=plain))
+    context = Context(graph, [their_scenario()] * seeds, settings, Runtime(options, settings))
     methods = [Telling(settings, Sizes(14, BASE, WAYS, 16), 0) for _ in range(seeds)]
     for method in methods:
         method.load_state_dict(
             {ours: torch.from_numpy(THEIRS[f"before/{theirs}"]) for theirs, ours in NAMES.items()}
         )
     pack = (WatchedPlain if plain else Watched)(methods, device)
-    trained = meta_training.meta_train(context, pack, no_progress)
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress, None, trained)
+    trained = meta_training.meta_train(context, pack)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test", trained)
     pack.look()
     return pack.steps
 

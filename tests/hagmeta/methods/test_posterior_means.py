@@ -28,13 +28,12 @@ from hagmeta.methods.posterior_means import (
 from hagmeta.nn.head import LABEL_SMOOTHING
 from hagmeta.nn.subspaces import leading_words, spectrum
 from hagmeta.nn.two_covariances import PRIOR, RIDGE, TOTAL, Evidence, TwoCovariances, Within
-from hagmeta.packs.pack import no_progress
 from hagmeta.phases import lessons
 from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import prepare, pretrain
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.inputs import make_inputs
-from hagmeta.testing import results
+from hagmeta.testing import records_of, results
 from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
@@ -247,8 +246,8 @@ def test_the_encoder_goes_back_before_a_session_if_nodes_of_classes_to_come_are_
 ) -> None:
     for visibility, returns in (("whole", True), ("arriving", False)):
         context = prepare(tiny(method="posterior-means", visibility=visibility), [0, 1], tiny_graph, CPU)
-        pack = pretrain(context, None, no_progress)
-        play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+        pack = pretrain(context)
+        play(context, pack, [scenario.test for scenario in context.scenarios], "test")
         streams = [scenario.test for scenario in context.scenarios]
         knowledge, task = context.knowledge.session(streams, 2), context.tasks.session(streams, 2)
         shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
@@ -311,7 +310,7 @@ def test_the_spectrum_is_that_of_the_visible_graph(tiny_graph: Dataset, visible:
 
 
 def answers(config: RunConfig, dataset: Dataset, seeds: Sequence[int] = (0,)) -> list[Any]:
-    records = run(config, seeds, dataset=dataset, device=CPU)
+    records = records_of(config, seeds, dataset)
     return [(record["matrix"], record["calibration_error"]) for record in records]
 
 
@@ -366,7 +365,7 @@ def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
         return labels
 
     monkeypatch.setattr(posterior_means, "labels_of", watched)
-    run(tiny(**settings, rehearsal="none"), [0], dataset=tiny_graph, device=CPU, plain=True)
+    records_of(tiny(**settings, rehearsal="none"), [0], tiny_graph, mode="plain")
     assert max(gone) == 6  # in the last session, four known classes and two that came in the first
 
 
@@ -391,9 +390,9 @@ def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     tiny_graph: Dataset, tiny: Tiny, rehearsal: str, moves: bool
 ) -> None:
     context = prepare(tiny(method="posterior-means", rehearsal=rehearsal), [0], tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
     changed = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     learnt = {name for name in before if name.startswith("encoder.")} if moves else set()
     assert changed == learnt | {"share"}  # which is chosen at session 0
@@ -408,7 +407,7 @@ def test_any_features_will_do(
     tiny_graph: Dataset, tiny: Tiny, protocol: str, features: dict[str, Any], steps: int
 ) -> None:
     config = tiny(method="posterior-means", protocol=protocol, finetune_steps=steps, **features)
-    (record,) = run(config, [0], dataset=tiny_graph, device=CPU)
+    (record,) = records_of(config, [0], tiny_graph)
     assert record["macro_accuracy"][-1] > 0.2  # of eight classes
 
 
@@ -423,7 +422,7 @@ def test_halfway_through_a_session_the_encoder_is_taught_anew(
         return task
 
     monkeypatch.setattr(lessons, "before_steps", watched)
-    run(tiny(method="posterior-means", finetune_steps=3), [0], dataset=tiny_graph, device=CPU)
+    records_of(tiny(method="posterior-means", finetune_steps=3), [0], tiny_graph)
     of_tests = learnt[-4:]  # the last stream has two sessions
     for (first, _), (second, _) in (of_tests[:2], of_tests[2:]):
         assert first.shape == second.shape and not torch.equal(first, second)
@@ -432,7 +431,7 @@ def test_halfway_through_a_session_the_encoder_is_taught_anew(
 def recalled(config: RunConfig, graph: Dataset, shrinkage: float = 0.0) -> tuple[Tensor, Tensor, View, Task]:
     """Return the targets of the encoder's steps in session 1: shares and class means, with view and task."""
     context = prepare(config, [0], graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     pack.assign({"share": torch.full((1, 1), shrinkage)})
     streams = [scenario.test for scenario in context.scenarios]
     knowledge, task = context.knowledge.session(streams, 1), context.tasks.session(streams, 1)

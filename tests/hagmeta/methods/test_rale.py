@@ -11,7 +11,7 @@ from torch import Tensor
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.nn.locations import LocationAttention, class_walks
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import pseudo_episodes
@@ -24,7 +24,7 @@ Tiny = Callable[..., RunConfig]
 
 def pretrained(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
     context = prepare(config, SEEDS, dataset, CPU)
-    return context, pretrain(context, None, no_progress)
+    return context, pretrain(context)
 
 
 @torch.no_grad()

@@ -16,7 +16,6 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.methods.tap import calibrated, chosen_classes, cosface_loss, drifted, view_of
-from hagmeta.packs.pack import no_progress
 from hagmeta.packs.randomness import fold
 from hagmeta.phases.meta_training import supervised_episodes
 from hagmeta.phases.sessions import play
@@ -109,9 +108,9 @@ def test_weights_are_mixed_after_a_session(dataset: Dataset, small: Small) -> No
     def moved(share: float, sessions: int) -> dict[str, torch.Tensor]:
         config = small(method="tap", weight_share=share, sessions=sessions)
         context = prepare(config, [0, 5], dataset, CPU)
-        pack = pretrain(context, None, no_progress)
+        pack = pretrain(context)
         before = pack.snapshot()
-        play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+        play(context, pack, [scenario.test for scenario in context.scenarios], "test")
         return {name: value - before[name] for name, value in pack.snapshot().items()}
 
     assert all(not change.any() for change in moved(0.0, 2).values())
@@ -126,7 +125,7 @@ def test_kept_prototypes_stay_if_the_encoder_does(dataset: Dataset, small: Small
     def kept(share: float) -> Any:
         config = small(method="tap", rehearsal="none", weight_share=share)
         context = prepare(config, [0], dataset, CPU)
-        pack = pretrain(context, None, no_progress)
+        pack = pretrain(context)
         streams = [scenario.test for scenario in context.scenarios]
         found, original = [], pack.run
 
@@ -138,7 +137,7 @@ def test_kept_prototypes_stay_if_the_encoder_does(dataset: Dataset, small: Small
 
         pack.run = noted  # type: ignore[assignment]
         with torch.enable_grad():
-            play(context, pack, streams, "test", no_progress)
+            play(context, pack, streams, "test")
         return found
 
     first, second, third = kept(0.0)
@@ -163,7 +162,7 @@ def test_other_views_do_not_use_inputs_propagated_for_the_graph(
     for once in (True, False):
         monkeypatch.setattr(Graph, "pays_once", lambda *_, pays=once: pays)
         context = prepare(config, [0, 5], dataset, CPU)
-        pack = pretrain(context, None, no_progress)
+        pack = pretrain(context)
         training = context.knowledge.training()
         assert bool(training.graph.fixed) is once
         episode = next(supervised_episodes(context, training))

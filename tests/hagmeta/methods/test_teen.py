@@ -11,7 +11,6 @@ from sklearn.metrics.pairwise import cosine_similarity
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.nn.prototypes import calibrated
-from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import prepare, pretrain
 from tests.hagmeta.methods.test_closed_form import CPU, SESSION, lived
 
@@ -54,7 +53,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
 def test_without_rehearsal_prototypes_are_kept_after_calibration(dataset: Dataset, small: Small) -> None:
     config = small(method="teen", calibration=0.3, calibration_scale=2.0, rehearsal="none")
     context = prepare(config, [0], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     streams, scores = [context.scenarios[0].test], torch.empty(0)
     kept: tuple[torch.Tensor, ...] = ()
     everyone = torch.arange(context.graph.num_nodes).unsqueeze(0)

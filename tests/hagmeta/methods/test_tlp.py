@@ -16,7 +16,6 @@ from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.nn.logistic import chunk, logistic_regression
 from hagmeta.nn.statistics import LabelledRows
-from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.scenario import TRAIN
 
@@ -72,7 +71,7 @@ def test_a_session_is_scored_by_a_regression_on_all_readable_labels(
 ) -> None:
     config = small(method="tlp", pretrain_epochs=20, **changes)
     context = prepare(config, [7, SEED], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, SESSION)
     shared = context.tasks.shared(knowledge, len(streams[0].known), SESSION)
@@ -101,7 +100,7 @@ def test_without_rehearsal_means_stand_for_the_nodes_of_earlier_classes(
     dataset: Dataset, small: Small
 ) -> None:
     context = prepare(small(method="tlp", rehearsal="none", pretrain_epochs=20), [SEED], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     stream, scenario = context.scenarios[0].test, context.scenarios[0]
     everyone = torch.arange(context.graph.num_nodes).unsqueeze(0)
     kept: tuple[torch.Tensor, ...] = ()

@@ -7,7 +7,6 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pytest
-import torch
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.record_schema import FORMAT
@@ -24,7 +23,7 @@ from hagmeta.phases.knowledge import KnowledgeSource
 from hagmeta.phases.runtime import Runtime
 from hagmeta.phases.tasks import TaskMaker
 from hagmeta.phases.views import Views
-from hagmeta.pipeline import run
+from hagmeta.testing import records_of
 
 Tiny = Callable[..., RunConfig]
 
@@ -157,7 +156,7 @@ def test_a_method_has_the_hooks_that_it_or_a_base_defines() -> None:
 
 def test_a_record_has_the_traits_of_its_configuration(tiny_graph: Dataset, tiny: Tiny) -> None:
     config = tiny(method="hag-meta", nla_weights="oracle")
-    (record,) = run(config, [0], dataset=tiny_graph, device=torch.device("cpu"))
+    (record,) = records_of(config, [0], tiny_graph)
     assert record["format"] == FORMAT and "traits" not in record["config"]
     assert record["traits"] == asdict(HagMeta.traits_of(resolve(config)))
     assert record["traits"].keys() == {field.name for field in fields(MethodTraits)}

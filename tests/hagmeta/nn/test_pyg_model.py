@@ -22,10 +22,10 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.nn.pyg_model import adapted
 from hagmeta.packs.randomness import keys, seeded
-from hagmeta.pipeline import run
 from hagmeta.sparse.graph import View
 from hagmeta.sparse.inputs import Inputs
 from hagmeta.sparse.plain import PlainGraph
+from hagmeta.testing import records_of
 from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
@@ -337,7 +337,7 @@ def test_widths_that_do_not_fit_are_refused_in_one_line() -> None:
 def test_a_run_with_a_model_repeats(tiny_graph: Dataset, tiny: Any, method: str) -> None:
     config = tiny(method=method, encoder=f"pyg:{__file__}:Own")
     assert "one seed at a time" in " ".join(remarks(resolve(config)))
-    first = run(config, [0, 1], dataset=tiny_graph, device=CPU)
-    again = run(config, [1], dataset=tiny_graph, device=CPU)
+    first = records_of(config, [0, 1], tiny_graph)
+    again = records_of(config, [1], tiny_graph)
     assert first[1]["matrix"] == again[0]["matrix"]
     assert first[1]["accuracy"] != first[0]["accuracy"]

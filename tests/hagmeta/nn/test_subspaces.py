@@ -12,8 +12,8 @@ from torch import Tensor
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.nn.subspaces import leading_words, spectrum
+from hagmeta.phases.options import RunOptions
 from hagmeta.pipeline import run
-from hagmeta.protocol.predictions import Predictions
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.inputs import make_inputs
 
@@ -60,9 +60,8 @@ def test_answers_are_the_same_by_another_routine(
     tiny_graph: Dataset, tiny: Callable[..., RunConfig], other_routine: Callable[[], None]
 ) -> None:
     def answers() -> list[list[int]]:
-        found: list[Predictions] = []
-        run(tiny(method="posterior-means"), [0, 3], dataset=tiny_graph, device=CPU, predictions=found)
-        return [np.concatenate(one.predicted).tolist() for one in found]
+        outputs = run(tiny(method="posterior-means"), [0, 3], tiny_graph, RunOptions(device=CPU))
+        return [np.concatenate(one.predictions.predicted).tolist() for one in outputs]
 
     expected = answers()
     other_routine()

@@ -19,10 +19,11 @@ from hagmeta.packs import capture, pack, randomness
 from hagmeta.packs.function import Function
 from hagmeta.packs.pack import EarlyStopping, Pack, Parameters
 from hagmeta.packs.plain import PlainPack
+from hagmeta.phases.options import mode_of
 from hagmeta.phases.runtime import Runtime
-from hagmeta.pipeline import run
 from hagmeta.sparse import matrices, products
 from hagmeta.sparse.graph import View
+from hagmeta.testing import records_of
 from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
@@ -76,7 +77,8 @@ class Runs:
         with self._patch.context() as patch:
             patch.setattr(Runtime, "pack", pack)  # to find them in: the last is the method's
             config = self._small(**{"pretrain_epochs": 10, "episodes": 4, "validate_every": 2} | settings)
-            (record,) = run(config, [SEED], dataset=self._dataset, device=device, cache=cache, plain=plain)
+            mode = mode_of(plain=plain)
+            (record,) = records_of(config, [SEED], self._dataset, device=device, cache=cache, mode=mode)
         assert isinstance(made[-1], PlainPack) == plain == record["environment"]["plain"]
         return Outcome(record["accuracy"], made[-1].states()[0])
 
@@ -283,7 +285,7 @@ def test_arguments_of_more_than_one_seed_are_refused() -> None:
 
 def test_several_seeds_run_one_after_the_other(dataset: Dataset, small: Small) -> None:
     config = small(pretrain_epochs=2, episodes=1)
-    records = run(config, [0, 5], dataset=dataset, device=CPU, plain=True)
+    records = records_of(config, [0, 5], dataset, mode="plain")
     assert [record["seed"] for record in records] == [0, 5]
     assert all(record["environment"]["seeds_in_pack"] == 1 for record in records)
-    assert records[1]["matrix"] == run(config, [5], dataset=dataset, device=CPU, plain=True)[0]["matrix"]
+    assert records[1]["matrix"] == records_of(config, [5], dataset, mode="plain")[0]["matrix"]

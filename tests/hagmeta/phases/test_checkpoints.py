@@ -14,9 +14,8 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.phases import checkpoints as module
 from hagmeta.phases.checkpoints import Checkpoints, State
-from hagmeta.phases.snapshots import Snapshots
+from hagmeta.phases.options import RunOptions
 from hagmeta.pipeline import run
-from hagmeta.protocol.predictions import Predictions
 from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
@@ -57,21 +56,14 @@ class KeptAlways(Checkpoints):
 
 def told(config: RunConfig, graph: Dataset, checkpoints: Checkpoints | None = None) -> Any:
     """All that a run leaves, but for what tells of time and place."""
-    predictions: list[Predictions] = []
-    snapshots = Snapshots(1)
-    records = run(
-        config,
-        SEEDS,
-        dataset=graph,
-        device=CPU,
-        predictions=predictions,
-        snapshots=snapshots,
-        checkpoints=checkpoints,
-    )
-    arrays = [each.arrays() for each in predictions] + snapshots.arrays
-    for record in records:
+    options = RunOptions(device=CPU, checkpoints=checkpoints, embeddings_after=1)
+    found = []
+    for record, predictions, embeddings in run(config, SEEDS, graph, options):
+        assert embeddings is not None
         del record["seconds"], record["environment"]
-    return records, [{name: array.tolist() for name, array in each.items()} for each in arrays]
+        arrays = predictions.arrays() | {f"embeddings/{name}": array for name, array in embeddings.items()}
+        found.append((record, {name: array.tolist() for name, array in arrays.items()}))
+    return found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))

@@ -15,19 +15,19 @@ import torch
 from torch import Tensor, nn
 
 import hagmeta
+from hagmeta import pipeline
 from hagmeta.__main__ import main
 from hagmeta.common.errors import Diverged
-from hagmeta.common.records import Record
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.capture import Capture, Steps, stream_of
-from hagmeta.packs.pack import EarlyStopping, Pack, no_progress
+from hagmeta.packs.pack import EarlyStopping, Pack
 from hagmeta.phases import checkpoints as checkpoints_module
+from hagmeta.phases.context import Context
 from hagmeta.phases.divergence import check_losses
-from hagmeta.phases.snapshots import Snapshots
-from hagmeta.pipeline import prepare, pretrain, run, run_members
-from hagmeta.protocol.predictions import Predictions
-from hagmeta.testing import TIME_AND_PLACE
+from hagmeta.phases.options import RunOptions, mode_of
+from hagmeta.pipeline import RunOutput, prepare, pretrain, run, run_members
+from hagmeta.testing import TIME_AND_PLACE, records_of
 from tests.hagmeta.conftest import TINY
 from tests.hagmeta.phases.test_checkpoints import CutOff, KeptAlways
 
@@ -38,8 +38,11 @@ RATE = 60.0
 REASON = "meta-gnn diverged with seed 0: its loss is not finite in meta-training, step 3"
 
 
-def timeless(records: list[Record]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in r.items() if key not in TIME_AND_PLACE} for r in records]
+def timeless(outputs: list[RunOutput]) -> list[dict[str, Any]]:
+    return [
+        {key: value for key, value in output.record.items() if key not in TIME_AND_PLACE}
+        for output in outputs
+    ]
 
 
 @pytest.fixture
@@ -55,22 +58,28 @@ def diverging(tiny: Tiny) -> Tiny:
 def test_diverged_seed_fails_and_others_keep_their_records(
     diverging: Tiny, tiny_graph: Dataset, plain: bool
 ) -> None:
-    predictions: list[Predictions] = []
-    snapshots = Snapshots(0)
+    options = RunOptions(device=CPU, mode=mode_of(plain=plain), embeddings_after=0)
     with pytest.raises(Diverged, match="learning rates") as error:
-        run(
-            diverging(),
-            (0, 1, 2),
-            dataset=tiny_graph,
-            device=CPU,
-            plain=plain,
-            predictions=predictions,
-            snapshots=snapshots,
-        )
+        run(diverging(), (0, 1, 2), tiny_graph, options)
     assert error.value.failures == {0: REASON}
-    alone = run(diverging(), (1, 2), dataset=tiny_graph, device=CPU, plain=plain)
-    assert timeless(error.value.finished) == timeless(alone)
-    assert len(predictions) == len(snapshots.arrays) == 2
+    finished, alone = error.value.finished, run(diverging(), (1, 2), tiny_graph, options)
+    assert timeless(finished) == timeless(alone)
+    for one, other in zip(finished, alone, strict=True):
+        np.testing.assert_equal(one.predictions.arrays(), other.predictions.arrays())
+        np.testing.assert_equal(one.embeddings, other.embeddings)
+
+
+@pytest.mark.parametrize("failures", [{}, {2: REASON}, {-1: REASON}])
+def test_error_that_names_no_member_of_the_pack_ends_the_run(
+    tiny: Tiny, tiny_graph: Dataset, monkeypatch: pytest.MonkeyPatch, failures: dict[int, str]
+) -> None:
+    def diverge(context: Context) -> Pack:
+        raise Diverged(failures)
+
+    monkeypatch.setattr(pipeline, "pretrain", diverge)
+    with pytest.raises(Diverged) as error:
+        records_of(tiny(), (0, 1), tiny_graph)
+    assert error.value.failures == failures and error.value.finished is None
 
 
 # Configurations can share a pack, too.
@@ -79,16 +88,15 @@ def test_diverged_configuration_leaves_the_records_of_another(diverging: Tiny, t
     slow = diverging(inner_rate=0.02)
     members = [(diverging(), 0), (slow, 0), (slow, 1)]
     with pytest.raises(Diverged) as error:
-        run_members(members, dataset=tiny_graph, device=CPU)
+        run_members(members, tiny_graph, RunOptions(device=CPU))
     assert error.value.failures == {0: REASON}
-    assert timeless(error.value.finished) == timeless(
-        run_members(members[1:], dataset=tiny_graph, device=CPU)
-    )
+    alone = run_members(members[1:], tiny_graph, RunOptions(device=CPU))
+    assert timeless(error.value.finished) == timeless(alone)
 
 
 def test_pack_without_a_finite_member_has_no_records(diverging: Tiny, tiny_graph: Dataset) -> None:
     with pytest.raises(Diverged) as error:
-        run(diverging(), (0,), dataset=tiny_graph, device=CPU)
+        records_of(diverging(), (0,), tiny_graph)
     assert error.value.failures == {0: REASON} and error.value.finished is None
 
 
@@ -102,12 +110,13 @@ def test_diverged_run_is_found_after_every_interruption(
     while True:
         checkpoints = KeptAlways(tmp_path, "pack", {}, least_seconds=0)
         try:
-            run(config, (0, 1), dataset=tiny_graph, device=CPU, checkpoints=checkpoints)
+            run(config, (0, 1), tiny_graph, RunOptions(device=CPU, checkpoints=checkpoints))
         except CutOff as moment:
             moments.append(str(moment))
         except Diverged as error:
             assert error.failures == {0: REASON}
-            assert timeless(error.finished) == timeless(run(config, (1,), dataset=tiny_graph, device=CPU))
+            alone = run(config, (1,), tiny_graph, RunOptions(device=CPU))
+            assert timeless(error.finished) == timeless(alone)
             break
     assert moments.count("episode 3") == 2  # of the pack, and of the seed that is left
     checkpoints.clear()
@@ -134,7 +143,7 @@ def test_error_names_the_phase_and_the_step(
 ) -> None:
     graph = replace(tiny_graph, features=tiny_graph.features * np.float32(scale))
     with pytest.raises(Diverged, match=f"with seed [01]: {reason}"), np.errstate(over="ignore"):
-        run(tiny(finetune_steps=8, **changes), (0, 1), dataset=graph, device=CPU)
+        records_of(tiny(finetune_steps=8, **changes), (0, 1), graph)
 
 
 class Root(nn.Module):
@@ -175,7 +184,7 @@ def test_first_step_whose_loss_is_not_finite_is_counted_per_seed(name: str) -> N
 # Alone, the seed would have ended its training before it diverged.
 def test_divergence_after_early_stopping_does_not_count(diverging: Tiny, tiny_graph: Dataset) -> None:
     context = prepare(diverging(), (0, 1), tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     stopping = EarlyStopping(pack, 1)
     stopping.update(np.array([0.5, 0.5]))
     stopping.update(np.array([0.6, 0.4]))  # only the first seed goes on

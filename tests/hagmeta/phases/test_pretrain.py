@@ -14,18 +14,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from hagmeta import datasets
 from hagmeta.common.domains import Number
 from hagmeta.common.errors import UserError
 from hagmeta.common.settings import setting
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.nn.encoder import LayerSettings
 from hagmeta.nn.gcn import GCN
 from hagmeta.packs.pack import Parameters
-from hagmeta.phases.cache import Cache
+from hagmeta.phases.context import Context
+from hagmeta.phases.options import RunOptions
 from hagmeta.phases.pretrain import pretrained_encoders
-from hagmeta.pipeline import prepare
+from hagmeta.pipeline import prepare_members
 from hagmeta.sparse import inputs as inputs_module
 from tests.waiting import HANG
 
@@ -42,8 +42,12 @@ def encoders(
     def watch(phase: str, done: int, total: int, values: dict[str, float]) -> None:
         calls.append(phase)
 
-    cache = Cache(folder, datasets.fingerprint(dataset)) if folder else None
-    return pretrained_encoders(prepare(config, seeds, dataset, CPU), cache, watch), len(calls)
+    options = RunOptions(device=CPU, cache=folder, progress=watch)
+    return pretrained_encoders(context_of(config, seeds, dataset, options)), len(calls)
+
+
+def context_of(config: RunConfig, seeds: list[int], dataset: Dataset, options: RunOptions) -> Context:
+    return prepare_members([(resolve(config), seed) for seed in seeds], dataset, options)
 
 
 def same(one: list[Parameters], other: list[Parameters]) -> bool:
@@ -128,27 +132,27 @@ def test_other_data_is_another_encoder(dataset: Dataset, small: Small, tmp_path:
 def test_an_svd_is_computed_once_and_what_is_read_is_what_was_computed(
     dataset: Dataset, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def inputs(seeds: list[int], cache: Cache | None, **settings: str) -> tuple[Tensor, ...]:
-        context = prepare(small(**{"inputs": "svd"} | settings), seeds, dataset, CPU, cache=cache)
-        return context.knowledge.views.inputs
+    def inputs(cache: Path | None, graph: Dataset = dataset, **settings: str) -> tuple[Tensor, ...]:
+        config = small(**{"inputs": "svd"} | settings)
+        return context_of(config, [0, 1], graph, RunOptions(device=CPU, cache=cache)).knowledge.views.inputs
 
-    cache = Cache(tmp_path / "new", datasets.fingerprint(dataset))
-    computed, first = inputs([0, 1], None), inputs([0, 1], cache)
-    paths = list(cache.folder.iterdir())
+    cache = tmp_path / "new"
+    computed, first = inputs(None), inputs(cache)
+    paths = list(cache.iterdir())
     assert len(paths) == 2
     with monkeypatch.context() as patch:
         patch.setattr(inputs_module, "_singular_vectors", None)  # not called again
-        for others in (first, inputs([0, 1], cache, method="cec", protocol="released", encoder="gat")):
+        for others in (first, inputs(cache, method="cec", protocol="released", encoder="gat")):
             assert all(torch.equal(*pair) for pair in zip(others, computed, strict=True))
-        inputs([0, 1], cache, inputs="tf-idf")  # costs nothing, and is not kept
-        assert list(cache.folder.iterdir()) == paths
+        inputs(cache, inputs="tf-idf")  # costs nothing, and is not kept
+        assert list(cache.iterdir()) == paths
         with pytest.raises(TypeError):
-            inputs([0, 1], cache, visibility="whole")
+            inputs(cache, visibility="whole")
         with pytest.raises(TypeError):
-            inputs([0, 1], cache._replace(fingerprint="another"))
+            inputs(cache, replace(dataset, features=dataset.features * np.float32(2)))
     paths[0].write_bytes(paths[0].read_bytes()[:100])
     with pytest.raises(UserError, match=paths[0].name):
-        inputs([0, 1], cache)
+        inputs(cache)
 
 
 @pytest.mark.slow
@@ -157,17 +161,18 @@ def test_two_processes_that_need_the_same_encoders_compute_them_once(tmp_path: P
 import sys, torch
 from pathlib import Path
 from hagmeta import datasets
-from hagmeta.config import RunConfig
-from hagmeta.pipeline import prepare
-from hagmeta.phases.cache import Cache
+from hagmeta.config import RunConfig, resolve
+from hagmeta.phases.options import RunOptions
 from hagmeta.phases.pretrain import pretrained_encoders
+from hagmeta.pipeline import prepare_members
+from hagmeta.pipeline import prepare_members
 name = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 data = datasets.load(name, Path())
-config = RunConfig.of(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60)
-context = prepare(config, [int(s) for s in sys.argv[1:]], data, torch.device("cpu"))
+config = resolve(RunConfig.of(dataset=name, classes=(4, 5, 5), n_way=2, k_shot=3, pretrain_epochs=60))
 work = []
-cache = Cache(Path({str(tmp_path)!r}), datasets.fingerprint(data))
-pretrained_encoders(context, cache, lambda *a: work.append(a))
+cache = Path({str(tmp_path)!r})
+options = RunOptions(device=torch.device("cpu"), cache=cache, progress=lambda *a: work.append(a))
+pretrained_encoders(prepare_members([(config, int(seed)) for seed in sys.argv[1:]], data, options))
 print(len(work))
 """
     # The packs overlap, in opposite orders: locks taken as they come would wait for each other for ever.

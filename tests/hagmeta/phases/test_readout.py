@@ -16,11 +16,13 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.nn import smoothing
 from hagmeta.nn.class_shares import CONFIDENCE
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
+from hagmeta.phases.options import mode_of
 from hagmeta.phases.readout import ReadOut, reweighted
-from hagmeta.pipeline import live, prepare, pretrain, run
+from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.protocol.scenario import TRAIN, Stream
+from hagmeta.testing import records_of
 from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
@@ -44,7 +46,7 @@ def read_out(context: Context, pack: Pack, session: int) -> tuple[torch.Tensor, 
 
 def outcome(config: RunConfig, dataset: Dataset, seeds: list[int], plain: bool = False) -> dict[str, Any]:
     """Of seed 3."""
-    records = run(config, seeds, dataset=dataset, device=CPU, plain=plain)
+    records = records_of(config, seeds, dataset, mode=mode_of(plain=plain))
     return next({key: r[key] for key in ("matrix", "validation")} for r in records if r["seed"] == 3)
 
 
@@ -53,7 +55,7 @@ def test_off_scores_are_logits_to_the_bit_and_nothing_else_is_computed(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     context = prepare(tiny(method=method), SEEDS, tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     steps, ordinary = [], Pack.run
 
     def watched(self: Pack, step: str, *arguments: Any) -> Any:
@@ -107,7 +109,7 @@ def test_each_changes_scores_without_the_other(tiny_graph: Dataset, tiny: Tiny, 
     found = []
     for change in ({"smoothing": 0.5}, {"logit_adjustment": 1.0}, BOTH):
         context = prepare(tiny(method=method, **change), SEEDS, tiny_graph, CPU)
-        logits, scores = read_out(context, pretrain(context, None, no_progress), 2)
+        logits, scores = read_out(context, pretrain(context), 2)
         found.append(scores)
     assert torch.allclose(found[1], logits + (found[1] - logits)[:, :1], atol=1e-4)  # of a class the same
     assert not torch.equal(found[1], logits) and not torch.equal(found[0], found[2])
@@ -125,7 +127,7 @@ def scale_at(logits: np.ndarray, confidence: float = smoothing.CONFIDENCE) -> fl
 def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, tiny: Tiny) -> None:
     # From logits of every node, asked for as queries, by the formula.
     context = prepare(tiny(method="proto-gcn", **BOTH), SEEDS, tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     _, scores = read_out(context, pack, 2)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 2)
@@ -201,7 +203,7 @@ def test_shares_are_those_of_visible_nodes_without_labels(
 ) -> None:
     # Adjustment comes first: shares are estimated from adjusted logits.
     context = prepare(tiny(method="proto-gcn", **change, **ESTIMATED), SEEDS, tiny_graph, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     _, scores = read_out(context, pack, 2)
     logits = logits_of_all(context, pack, 2)
     for seed, scenario in enumerate(context.scenarios):
@@ -227,7 +229,7 @@ def test_smoothing_comes_after_class_shares(tiny_graph: Dataset, tiny: Tiny) -> 
     for share in (0.0, 1e-7):
         config = tiny(method="proto-gcn", smoothing=share, **ESTIMATED)
         context = prepare(config, SEEDS, tiny_graph, CPU)
-        logits, scores = read_out(context, pretrain(context, None, no_progress), 2)
+        logits, scores = read_out(context, pretrain(context), 2)
         found.append([part.double().numpy() for part in (scores, logits)])
     for weighted, scores, logits in zip(found[0][0], found[1][0], found[1][1], strict=True):
         likely, unweighted = (
@@ -243,10 +245,10 @@ def test_smoothing_does_not_depend_on_the_scale_of_logits(
 ) -> None:
     # Cosines are small numbers, and squared distances large ones.
     config = tiny(method="sgc-ncm", smoothing=0.5)
-    before = run(config, SEEDS, dataset=tiny_graph, device=CPU)
+    before = records_of(config, SEEDS, tiny_graph)
     classify = METHODS["sgc-ncm"].classify
     monkeypatch.setattr(METHODS["sgc-ncm"], "classify", lambda *given: factor * classify(*given))
-    after = run(config, SEEDS, dataset=tiny_graph, device=CPU)
+    after = records_of(config, SEEDS, tiny_graph)
     assert [record["matrix"] for record in after] == [record["matrix"] for record in before]
 
 
@@ -263,7 +265,7 @@ def test_nodes_that_self_training_adds_still_count_in_class_shares(
 
     monkeypatch.setattr(Pack, "run", watched)
     context = prepare(tiny(method="frozen", self_training=5, **ESTIMATED), SEEDS, tiny_graph, CPU)
-    live(context, pretrain(context, None, no_progress))
+    live(context, pretrain(context))
     assert len(given) == 5  # once in session 0, twice in the others
     for seed, scenario in enumerate(context.scenarios):
         known = scenario.nodes_of(scenario.test.known, TRAIN)
@@ -285,7 +287,7 @@ def counts_of(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[np.ndar
         return adjustment
 
     monkeypatch.setattr(ReadOut, "_adjustment", watched)
-    live(context, pretrain(context, None, no_progress))
+    live(context, pretrain(context))
     return found
 
 

@@ -16,7 +16,7 @@ from hagmeta.methods.er_gnn import coverage, influence, mean_of_feature, replay_
 from hagmeta.methods.icarl import herding
 from hagmeta.nn.head import LinearHead
 from hagmeta.nn.prototypes import distance_logits
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
 from hagmeta.phases.hooks import add_classes, add_trained_classes
@@ -98,7 +98,7 @@ def test_new_and_replayed_nodes_weigh_the_same() -> None:
 
 def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
     context = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     add_trained_classes(context, pack, context.knowledge.training())
     return context, pack
 
@@ -239,7 +239,7 @@ def test_no_class_is_started_twice(dataset: Dataset, small: Small, method: str) 
 def test_what_is_kept_matters(dataset: Dataset, small: Small) -> None:
     def head_after_the_sessions(**changes: object) -> torch.Tensor:
         context, pack = prepared(small(method="er-gnn", **changes), dataset)
-        play(context, pack, [scenario.test for scenario in context.scenarios], "test", no_progress)
+        play(context, pack, [scenario.test for scenario in context.scenarios], "test")
         return pack.parameters["head.weight"]
 
     plain = head_after_the_sessions()

@@ -12,11 +12,11 @@ import torch
 from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, SessionLearning
-from hagmeta.packs.pack import no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.readout import ReadOut
 from hagmeta.phases.tasks import TaskMaker
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import prepare, pretrain
+from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -32,7 +32,7 @@ ABLE = [
 
 def guesses(context: Context, session: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Nodes (pack, classes, COUNT), and the scores (pack, nodes, classes) that they were chosen by."""
-    pack, streams = pretrain(context, None, no_progress), [scenario.test for scenario in context.scenarios]
+    pack, streams = pretrain(context), [scenario.test for scenario in context.scenarios]
     knowledge, task = context.knowledge.session(streams, session), context.tasks.session(streams, session)
     shared, read_out = context.tasks.shared(knowledge, len(streams[0].known), session), ReadOut(context)
     nodes = torch.arange(context.graph.num_nodes).expand(len(SEEDS), -1)
@@ -42,7 +42,7 @@ def guesses(context: Context, session: int) -> tuple[torch.Tensor, torch.Tensor]
 
 def matrix(config: RunConfig, dataset: Dataset, seeds: list[int]) -> Any:
     """Of seed 3."""
-    records = run(config, seeds, dataset=dataset, device=CPU)
+    records = records_of(config, seeds, dataset)
     return next(record["matrix"] for record in records if record["seed"] == 3)
 
 
@@ -101,7 +101,7 @@ def test_supports_are_joined_by_the_guesses_of_the_session(
 
     monkeypatch.setattr(TaskMaker, "session", watched)
     config = tiny(method="sgc-ncm", k_shot=3, rehearsal=rehearsal, self_training=COUNT)
-    run(config, [0], dataset=tiny_graph, device=CPU)
+    records_of(config, [0], tiny_graph)
     ways = resolve(config).n_way
     assert ways
     assert (ways, 3) in seen and (ways, 3 + COUNT) in seen

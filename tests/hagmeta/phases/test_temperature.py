@@ -14,14 +14,13 @@ import torch
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.packs.pack import no_progress
 from hagmeta.phases.context import Context
 from hagmeta.phases.sessions import AnsweringAfterLearning
 from hagmeta.phases.temperature import fitted_temperature
-from hagmeta.pipeline import live, prepare, pretrain, run
+from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.protocol.evaluator import calibration_error
 from hagmeta.protocol.scenario import VAL
-from hagmeta.testing import with_other_labels
+from hagmeta.testing import records_of, with_other_labels
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -63,7 +62,7 @@ def watched() -> Iterator[list[torch.Tensor]]:
 
 def temperatures(context: Context) -> torch.Tensor:
     with watched() as found:
-        live(context, pretrain(context, None, no_progress))
+        live(context, pretrain(context))
     (once,) = found
     return once
 
@@ -84,9 +83,9 @@ def test_records_have_the_tempered_error_unless_validation_nodes_are_scored(
     tiny_graph: Dataset, tiny: Tiny
 ) -> None:
     for changes in ({}, {"rehearsal": "none", "logit_adjustment": 1.0}):
-        (record,) = run(tiny(method="sgc-lda", **changes), [0], dataset=tiny_graph, device=CPU)
+        (record,) = records_of(tiny(method="sgc-lda", **changes), [0], tiny_graph)
         both = record["calibration_error"], record["tempered_calibration_error"]  # type: ignore[typeddict-item]
         assert len(both[0]) == len(both[1]) == len(record["accuracy"]) and both[0] != both[1]
     for absent in ({"scored_on": "validation"}, {"protocol": "released", "method": "proto-gcn"}):
-        (record,) = run(tiny(**{"method": "sgc-lda"} | absent), [0], dataset=tiny_graph, device=CPU)
+        (record,) = records_of(tiny(**{"method": "sgc-lda"} | absent), [0], tiny_graph)
         assert "tempered_calibration_error" not in record

@@ -9,10 +9,10 @@ import torch
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.packs.pack import no_progress
 from hagmeta.phases.validation import Validation
-from hagmeta.pipeline import prepare, pretrain, rehearse, run
+from hagmeta.pipeline import prepare, pretrain, rehearse
 from hagmeta.protocol.scenario import TEST
+from hagmeta.testing import records_of
 
 Small = Callable[..., RunConfig]
 CPU = torch.device("cpu")
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("held_out", [0, 2])
 def test_validation_counts_every_class_the_same(dataset: Dataset, small: Small, held_out: int) -> None:
     context = prepare(small(method="frozen", val_classes=held_out), [0, 1], dataset, CPU)
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     streams = [scenario.validation for scenario in context.scenarios]
     by_hand = []
     for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
@@ -49,7 +49,7 @@ def test_scores_of_a_search_ignore_test_labels(dataset: Dataset, small: Small) -
     labels, nodes = scenario.labels.copy(), np.flatnonzero(scenario.split.role == TEST)
     labels[nodes] = np.random.default_rng(0).permutation(labels[nodes])
     other = replace(context, scenarios=[replace(scenario, labels=labels)])
-    scores = [rehearse(each, pretrain(each, None, no_progress), no_progress) for each in (context, other)]
+    scores = [rehearse(each, pretrain(each)) for each in (context, other)]
     assert scores[0] == scores[1]
 
 
@@ -57,7 +57,7 @@ def test_a_run_scored_on_validation_nodes_has_the_scores_of_its_streams(
     dataset: Dataset, small: Small
 ) -> None:
     config = small(method="sgc-ncm", features="propagated", scored_on="validation")
-    (record,) = run(config, [0], dataset=dataset, device=CPU)
+    (record,) = records_of(config, [0], dataset)
     by_session = record["macro_accuracy"]
     assert record["validation"]["last"] == by_session[-1]
     assert record["validation"]["average"] == pytest.approx(np.mean(by_session))

@@ -38,7 +38,7 @@ from hagmeta.methods import METHODS, Method, Shared, Sizes, Task, make_method
 from hagmeta.methods.base import MethodSettings
 from hagmeta.methods.proto import ProtoGcn
 from hagmeta.packs.capture import Capture
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases import sessions
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import KnowledgeSource
@@ -49,6 +49,7 @@ from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.scenario import Scenario, Stream
 from hagmeta.sparse.graph import Graph, View
+from tests.hagmeta.conftest import watched
 from tests.hagmeta.kinds import kinds_with
 
 CPU = torch.device("cpu")
@@ -132,8 +133,8 @@ def lived(
 ) -> Life:
     """Live through the sessions; ``anew``: with arrivals dealt, and methods made, anew before each."""
     context = prepare(config, SEEDS, dataset, CPU)
-    pack = pretrain(context, None, no_progress)
-    trained = meta_train(context, pack, no_progress)
+    pack = pretrain(context)
+    trained = meta_train(context, pack)
     streams = [
         getattr(scenario, "test" if purpose == "test" else "validation") for scenario in context.scenarios
     ]
@@ -174,7 +175,7 @@ def lived(
     with monkeypatch.context() as patch:
         patch.setattr(Pack, "run", recorded)
         patch.setattr(sessions._Learner, "__init__", begun)
-        evaluators = sessions.play(context, pack, streams, purpose, next_session, None, trained)
+        evaluators = sessions.play(watched(context, next_session), pack, streams, purpose, trained)
     life.answers = [evaluator.answers for evaluator in evaluators]
     life.held = before, list(held_by(pack.template))
     return life

@@ -16,10 +16,10 @@ from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import npz, prepared
 from hagmeta.datasets.base import Dataset
-from hagmeta.pipeline import prepare, run
+from hagmeta.pipeline import prepare
 from hagmeta.protocol.scenario import TEST, TRAIN, VAL, Scenario
 from hagmeta.protocol.streams import make_scenario
-from hagmeta.testing import live, same_answers, same_parameters, with_other_labels
+from hagmeta.testing import live, records_of, same_answers, same_parameters, with_other_labels
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -114,7 +114,7 @@ def test_a_file_holds_the_arrays_and_a_run_records_the_setting(
     assert kept.class_order is not None and kept.class_order.tolist() == ORDER.tolist()
     assert kept.supports is not None and kept.supports.tolist() == fixed.supports.tolist()
     config = tiny(dataset=tmp_path / "g.npz", split="fixed", method="frozen")
-    (record,) = run(config, [0], dataset=back, device=CPU)
+    (record,) = records_of(config, [0], back)
     assert record["config"]["split"] == "fixed" and "split" in record["given"]
     assert record["config_hash"] != resolve(replace(config, split="drawn")).hash()
 

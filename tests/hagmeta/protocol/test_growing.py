@@ -17,13 +17,21 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.methods import METHODS
 from hagmeta.phases.context import Context
-from hagmeta.pipeline import prepare, run
+from hagmeta.pipeline import prepare
 from hagmeta.protocol.evaluator import accuracy_by_age
 from hagmeta.protocol.growing import first_half
 from hagmeta.protocol.scenario import CONTEXT, NEVER, TEST, TRAIN, VAL, Scenario, Stream
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
-from hagmeta.testing import check_packs, live, same_answers, same_parameters, trained, with_noise_at
+from hagmeta.testing import (
+    check_packs,
+    live,
+    records_of,
+    same_answers,
+    same_parameters,
+    trained,
+    with_noise_at,
+)
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -272,12 +280,12 @@ def test_records_have_the_accuracies_of_old_and_new_nodes(
     tiny_graph: Dataset, grows: Tiny, changes: dict[str, Any]
 ) -> None:
     config = grows(method="sgc-ncm", features="propagated", **changes)
-    (record,) = run(config, [0], dataset=tiny_graph, device=CPU)
+    (record,) = records_of(config, [0], tiny_graph)
     for key in KEYS:
         values: list[float | None] = record[key]  # type: ignore[literal-required]
         assert values[0] is None
         assert all(value is not None and 0 <= value <= 1 for value in values[1:])
-    (strict,) = run(replace(config, protocol="strict"), [0], dataset=tiny_graph, device=CPU)
+    (strict,) = records_of(replace(config, protocol="strict"), [0], tiny_graph)
     assert not strict.keys() & set(KEYS)
 
 

@@ -18,7 +18,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, SessionLearning
-from hagmeta.packs.pack import Pack, Parameters, no_progress
+from hagmeta.packs.pack import Pack, Parameters
 from hagmeta.phases.context import Context
 from hagmeta.phases.lessons import HeldOutLesson
 from hagmeta.phases.memory import Memory
@@ -26,10 +26,12 @@ from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.pretrain import pretrained_encoders
 from hagmeta.phases.sessions import play
 from hagmeta.phases.tasks import TaskMaker, levelled
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.episodes import training_pools
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario, Stream
 from hagmeta.protocol.strict import Strict
+from hagmeta.testing import records_of
+from tests.hagmeta.conftest import watched
 from tests.hagmeta.kinds import KINDS, one_of_each_kind
 
 CPU = torch.device("cpu")
@@ -54,7 +56,7 @@ def with_garbage_at(context: Context, forbidden: Callable[[Scenario], np.ndarray
 
 
 def same_encoders(one: Context, other: Context) -> bool:
-    states: list[list[Parameters]] = [pretrained_encoders(each, None, no_progress) for each in (one, other)]
+    states: list[list[Parameters]] = [pretrained_encoders(each) for each in (one, other)]
     pairs = zip(*states, strict=True)
     return all(torch.equal(value, right[name]) for left, right in pairs for name, value in left.items())
 
@@ -118,8 +120,8 @@ def same_training(one: Context, other: Context) -> bool:
     """Whether pre-training and training leave the same parameters; they are validated once, at the end."""
     states = []
     for context in (one, other):
-        pack = pretrain(context, None, no_progress)
-        meta_train(context, pack, no_progress)
+        pack = pretrain(context)
+        meta_train(context, pack)
         states.append(pack.snapshot())
     return all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
@@ -157,8 +159,8 @@ class Life:
 
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         self.context = prepare(config, SEEDS, dataset, CPU)
-        self.pack: Pack = pretrain(self.context, None, no_progress)
-        meta_train(self.context, self.pack, no_progress)
+        self.pack: Pack = pretrain(self.context)
+        meta_train(self.context, self.pack)
         self.start = self.pack.snapshot()
 
     def sessions(self, spoil: bool, monkeypatch: pytest.MonkeyPatch) -> Outcome:
@@ -171,7 +173,7 @@ class Life:
 
         self.pack.restore(self.start)
         streams = [scenario.test for scenario in context.scenarios]
-        evaluators = play(context, self.pack, streams, "test", progress)
+        evaluators = play(watched(context, progress), self.pack, streams, "test")
         return self.pack.snapshot(), [evaluator.answers for evaluator in evaluators]
 
 
@@ -343,7 +345,7 @@ def test_more_than_there_is_is_all_where_nothing_is_learnt(
     dataset: Dataset, small: Small, method: str
 ) -> None:
     everything, many = (
-        run(small(method=method, rehearsal=r, **QUICK), [0], dataset=dataset, device=CPU)[0]["accuracy"]
+        records_of(small(method=method, rehearsal=r, **QUICK), [0], dataset)[0]["accuracy"]
         for r in ("all", 1000)
     )
     assert everything == pytest.approx(many, abs=0.005)  # sums in another order
@@ -392,7 +394,7 @@ def test_a_run_with_fewer_labels_is_the_same_alone_again_and_in_a_pack(
     config = small(method=method, rehearsal=rehearsal, pretrain_on="known", val_classes=2, **QUICK)
 
     def of_seed_3(seeds: list[int]) -> dict[str, Any]:
-        records = run(config, seeds, dataset=narrow, device=CPU)
+        records = records_of(config, seeds, narrow)
         (record,) = (record for record in records if record["seed"] == 3)
         return {key: record[key] for key in ("matrix", "validation", "config_hash", "config")}
 
@@ -408,7 +410,7 @@ def test_one_shot_runs_with_few_labels(dataset: Dataset, small: Small, rehearsal
     life_config = small(method="proto-gcn", k_shot=1, rehearsal=rehearsal, **QUICK)
     life = Life(life_config, dataset)
     streams = [scenario.test for scenario in life.context.scenarios]
-    play(life.context, life.pack, streams, "test", no_progress)
+    play(life.context, life.pack, streams, "test")
     unchanged = all(torch.equal(value, life.start[name]) for name, value in life.pack.parameters.items())
     assert unchanged == (rehearsal == "none")
 

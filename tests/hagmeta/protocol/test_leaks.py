@@ -16,7 +16,6 @@ import torch
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
-from hagmeta.packs.pack import no_progress
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.sparse.graph import Graph
 from hagmeta.testing import (
@@ -90,7 +89,7 @@ def test_training_notices_noise_at_a_single_visible_node(dataset: Dataset, small
     context = prepare(small(), [3], dataset, CPU)
     seen = np.flatnonzero(context.scenarios[0].validation.arrived(0))
     noisy = replace(context, graph=Graph(with_noise_at(dataset, seen[:1]), CPU))
-    packs = [pretrain(each, None, no_progress) for each in (context, noisy)]
+    packs = [pretrain(each) for each in (context, noisy)]
     assert not same_parameters(*packs)
 
 
@@ -103,4 +102,4 @@ def test_held_out_classes_are_invisible_and_unlabelled_in_training(dataset: Data
     noisy = replace(
         context, graph=Graph(with_noise_at(dataset, np.flatnonzero(~scenario.validation.arrived(0))), CPU)
     )
-    assert same_parameters(pretrain(context, None, no_progress), pretrain(noisy, None, no_progress))
+    assert same_parameters(pretrain(context), pretrain(noisy))

@@ -17,7 +17,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Task
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
 from hagmeta.phases.memory import Memory
 from hagmeta.phases.tasks import TaskMaker
@@ -121,7 +121,7 @@ def test_under_released_nothing_is_mislabelled(tiny: Tiny) -> None:
 
 def live(context: Context) -> tuple[Pack, list[list[np.ndarray]]]:
     """A whole run: the final parameters, and every answer of every seed and session."""
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     evaluators, _ = meta_train_and_play(context, pack)
     return pack, [evaluator.answers for evaluator in evaluators]
 

@@ -14,13 +14,20 @@ from hagmeta.common.errors import UserError
 from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, MetaTraining
-from hagmeta.phases.snapshots import Snapshots
+from hagmeta.phases.options import RunOptions
 from hagmeta.pipeline import prepare, run
-from hagmeta.protocol.predictions import Predictions
 from hagmeta.protocol.scenario import TRAIN, Scenario, training_groups
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
-from hagmeta.testing import live, same_answers, same_parameters, trained, with_noise_at, with_other_labels
+from hagmeta.testing import (
+    live,
+    records_of,
+    same_answers,
+    same_parameters,
+    trained,
+    with_noise_at,
+    with_other_labels,
+)
 from tests.hagmeta.kinds import kinds_with, one_of_each_kind
 
 CPU = torch.device("cpu")
@@ -85,9 +92,7 @@ def test_test_streams_are_those_of_the_same_seed_with_other_counts(tiny_graph: D
 @pytest.mark.parametrize(("method", "protocol"), kinds_with(["strict", "released"]))
 def test_every_method_runs(tiny_graph: Dataset, tiny: Tiny, method: str, protocol: str) -> None:
     config = tiny(classes=(4, 0, 5), method=method, protocol=protocol, episodes=2)
-    told: list[Predictions] = []
-    records = run(config, [0, 5], dataset=tiny_graph, device=CPU, predictions=told)
-    for record, predictions in zip(records, told, strict=True):
+    for record, predictions, _ in run(config, [0, 5], tiny_graph, RunOptions(device=CPU)):
         assert record["config"]["classes"] == [4, 0, 5] and len(record["accuracy"]) == 3
         # All four base classes count as base, whichever of them played new ones.
         base = np.argsort(-tiny_graph.class_sizes, kind="stable")[:4]
@@ -96,7 +101,7 @@ def test_every_method_runs(tiny_graph: Dataset, tiny: Tiny, method: str, protoco
         asked = np.isin(true, base)
         assert record["base_accuracy"][-1] == pytest.approx((true == predicted)[asked].mean())
     if protocol == "strict":
-        plain = run(config, [5], dataset=tiny_graph, device=CPU, plain=True)
+        plain = records_of(config, [5], tiny_graph, mode="plain")
         assert len(plain[0]["accuracy"]) == 3
 
 
@@ -106,7 +111,7 @@ def test_too_few_base_classes_for_episodes_stop_methods_that_need_them(
 ) -> None:
     config = tiny(classes=(3, 0, 5), method=method, protocol=protocol, episodes=2)
     if method in METHODS_WITHOUT:
-        (record,) = run(config, [0], dataset=tiny_graph, device=CPU)
+        (record,) = records_of(config, [0], tiny_graph)
         assert len(record["accuracy"]) == 3 and all(0 <= value <= 1 for value in record["accuracy"])
         return
     with pytest.raises(UserError) as error:
@@ -124,7 +129,7 @@ def test_labels_and_visibility_can_be_limited(
 ) -> None:
     method = "hag-meta" if classes[0] == 4 else "joint"
     config = tiny(classes=classes, method=method, self_training=1, smoothing=0.5, **changes)
-    (record,) = run(config, [0], dataset=tiny_graph, device=CPU)
+    (record,) = records_of(config, [0], tiny_graph)
     assert len(record["accuracy"]) == 3
 
 
@@ -153,14 +158,14 @@ def test_training_ignores_nodes_of_held_out_base_classes(dataset: Dataset, small
 
 def test_validation_streams_are_scored(dataset: Dataset, small: Tiny) -> None:
     config = small(classes=(8, 0, 6), val_classes="half", method="frozen")
-    (record,) = run(config, [0], dataset=dataset, device=CPU)
+    (record,) = records_of(config, [0], dataset)
     assert record["validation"] and record["validation"]["last"] is not None
 
 
-def test_snapshots_count_every_base_class(tiny_graph: Dataset, tiny: Tiny) -> None:
-    snapshots = Snapshots(session=2)
-    run(tiny(classes=(4, 0, 5)), [0], dataset=tiny_graph, device=CPU, snapshots=snapshots)
-    (arrays,) = snapshots.arrays
+def test_embeddings_count_every_base_class(tiny_graph: Dataset, tiny: Tiny) -> None:
+    options = RunOptions(device=CPU, embeddings_after=2)
+    ((_, _, arrays),) = run(tiny(classes=(4, 0, 5)), [0], tiny_graph, options)
+    assert arrays is not None
     assert len(np.unique(arrays["labels"][arrays["base"]])) == 4
     assert np.array_equal(arrays["base"], arrays["arrived"] == 0)
 

@@ -14,7 +14,8 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.records import opened
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.phases.snapshots import to_bytes
+from hagmeta.phases.embeddings import to_bytes
+from hagmeta.phases.options import RunOptions
 from hagmeta.pipeline import run
 from hagmeta.protocol import PROTOCOLS
 from hagmeta.protocol.evaluator import BINS, calibration_error
@@ -47,11 +48,8 @@ def test_a_file_holds_rows_of_small_integers(tmp_path: Path) -> None:
 def test_every_metric_can_be_computed_anew_from_the_file(
     protocol: str, small: Callable[..., RunConfig], dataset: Dataset, tmp_path: Path
 ) -> None:
-    kept: list[Predictions] = []
     config = small(protocol=protocol, query_shot=3)
-    records = run(config, [0, 1], dataset=dataset, device=torch.device("cpu"), predictions=kept)
-    assert len(kept) == len(records)
-    for record, predictions in zip(records, kept, strict=True):
+    for record, predictions, _ in run(config, [0, 1], dataset, RunOptions(device=torch.device("cpu"))):
         (tmp_path / "kept.npz").write_bytes(to_bytes(predictions.arrays()))
         read = read_predictions(tmp_path / "kept.npz")
         metrics = metrics_of(read)

@@ -17,7 +17,7 @@ import torch
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, SessionLearning, Task
-from hagmeta.packs.pack import Pack, Step, no_progress
+from hagmeta.packs.pack import Pack, Step
 from hagmeta.phases.context import Context
 from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.memory import Memory
@@ -26,6 +26,7 @@ from hagmeta.phases.readout import Labels, ReadOut, smoothed
 from hagmeta.phases.sessions import play
 from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario, Stream
+from tests.hagmeta.conftest import watched
 from tests.hagmeta.kinds import kinds_with, one_of_each_kind
 
 CPU = torch.device("cpu")
@@ -45,8 +46,8 @@ class Life:
 
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         self.context = prepare(config, SEEDS, dataset, CPU)
-        self.pack: Pack = pretrain(self.context, None, no_progress)
-        meta_train(self.context, self.pack, no_progress)
+        self.pack: Pack = pretrain(self.context)
+        meta_train(self.context, self.pack)
         self.start = self.pack.snapshot()
 
     def sessions(self, context: Context, after: Callable[[int], object] = lambda session: None) -> Answers:
@@ -57,7 +58,7 @@ class Life:
 
         self.pack.restore(self.start)
         streams = [scenario.test for scenario in context.scenarios]
-        evaluators = play(context, self.pack, streams, "test", progress)
+        evaluators = play(watched(context, progress), self.pack, streams, "test")
         return [evaluator.answers for evaluator in evaluators]
 
 

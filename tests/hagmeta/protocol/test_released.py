@@ -13,8 +13,8 @@ from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.methods.hag_meta import HagMeta
-from hagmeta.packs.pack import no_progress
-from hagmeta.pipeline import live, prepare, pretrain, run
+from hagmeta.pipeline import live, prepare, pretrain
+from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -42,7 +42,7 @@ def test_faithful_is_a_setting_of_released(method: str) -> None:
 
 
 def test_strict_runs_with_the_authors_nla(tiny_graph: Dataset, tiny: Small) -> None:
-    (record,) = run(tiny(nla_weights="share"), [3], dataset=tiny_graph, device=CPU)
+    (record,) = records_of(tiny(nla_weights="share"), [3], tiny_graph)
     assert np.isfinite(record["accuracy"]).all() and "nla_weights" in record["given"]
 
 
@@ -52,7 +52,7 @@ def test_a_second_prototype_costs_accuracy_in_sessions_alone(
 ) -> None:
     def accuracy() -> np.ndarray:
         config = small(protocol="released", pretrain_epochs=60)
-        records = run(config, [0, 3, 7], dataset=dataset, device=CPU)
+        records = records_of(config, [0, 3, 7], dataset)
         return np.array([record["accuracy"] for record in records])
 
     double = accuracy()
@@ -72,7 +72,7 @@ def test_nodes_without_neighbours_do_no_harm(dataset: Dataset, small: Small, met
     )
     supports = np.concatenate([scenario.test.support.ravel() for scenario in context.scenarios])
     assert np.isin(supports, lonely).any()
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     live(context, pack)
     for name, value in pack.parameters.items():
         assert value.isfinite().all(), name

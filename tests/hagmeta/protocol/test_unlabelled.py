@@ -13,13 +13,14 @@ import torch
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets import UNLABELLED, Dataset, load, npz
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
-from hagmeta.pipeline import live, prepare, pretrain, run
+from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.protocol import make_protocol
 from hagmeta.protocol.episodes import BatchSampler, EpisodeSampler, TaskSampler
 from hagmeta.protocol.scenario import CONTEXT, NEVER, TRAIN, VAL, Scenario
 from hagmeta.protocol.streams import make_scenario
+from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 PROTOCOLS = ("strict", "released")
@@ -105,7 +106,7 @@ def test_more_of_them_leave_every_draw_as_it_was(tiny_graph: Dataset, tiny: Tiny
 
 def lived(context: Context) -> tuple[Pack, list[np.ndarray]]:
     """The final parameters, and every answer."""
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     evaluators, _ = live(context, pack)
     return pack, [answers for evaluator in evaluators for answers in evaluator.answers]
 
@@ -138,7 +139,7 @@ def test_a_run_with_them_answers_for_labelled_nodes_and_sees_them(
     name = f"npz:{tmp_path / 'partly.npz'}"
     npz.save(tmp_path / "partly.npz", partly)
     config = tiny(**CLASSES, dataset=name, method=method, protocol=protocol, episodes=2)
-    (record,) = run(config, [0], dataset=load(name, tmp_path), device=CPU)
+    (record,) = records_of(config, [0], load(name, tmp_path))
     assert len(record["accuracy"]) == 3 and all(0 <= value <= 1 for value in record["accuracy"])
     # They are context: with other features there, the answers are others.
     features = partly.features.toarray()

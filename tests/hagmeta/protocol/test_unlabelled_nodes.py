@@ -20,12 +20,11 @@ from hagmeta.common.transductive import marks
 from hagmeta.config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, posterior_means
-from hagmeta.packs.pack import no_progress
-from hagmeta.pipeline import prepare, pretrain, run
+from hagmeta.pipeline import prepare, pretrain
 from hagmeta.protocol.evaluator import Evaluator
 from hagmeta.protocol.scenario import TEST, TRAIN, VAL
 from hagmeta.sparse.graph import Graph
-from hagmeta.testing import live, same_parameters
+from hagmeta.testing import live, records_of, same_parameters
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -128,7 +127,7 @@ def test_what_unlabelled_neighbours_tell_is_limited_to_train_nodes(
     tiny_graph: Dataset, tiny: Tiny, method: str, settings: dict[str, Any]
 ) -> None:
     answers = [
-        run(tiny(method=method, unlabelled_nodes=name, **settings), [0], dataset=tiny_graph, device=CPU)[0]
+        records_of(tiny(method=method, unlabelled_nodes=name, **settings), [0], tiny_graph)[0]
         for name in ("all", "training")
     ]
     assert answers[0]["calibration_error"] != answers[1]["calibration_error"]
@@ -138,7 +137,7 @@ def test_hubs_are_train_nodes(tiny_graph: Dataset, tiny: Tiny) -> None:
     for name in ("all", "training"):
         context = prepare(tiny(method="rale", unlabelled_nodes=name), [0, 5], tiny_graph, CPU)
         view = context.knowledge.session([scenario.test for scenario in context.scenarios], 2).view
-        hubs = pretrain(context, None, no_progress).run("_hubs", (context.graph,), view)
+        hubs = pretrain(context).run("_hubs", (context.graph,), view)
         roles = [scenario.split.role[each] for scenario, each in zip(context.scenarios, hubs, strict=True)]
         assert (np.stack(roles) == TRAIN).all() == (name == "training")
 
@@ -184,7 +183,7 @@ def test_records_of_inductive_runs_are_not_marked_as_transductive(tiny_graph: Da
     config = tiny(method="pt-map", smoothing=0.5)
     for name, transductive in (("all", True), ("training", False)):
         own = replace(config, unlabelled_nodes=name)
-        (record,) = run(own, [0], dataset=tiny_graph, device=CPU)
+        (record,) = records_of(own, [0], tiny_graph)
         assert bool(record["traits"]["transductive"]) == transductive
         assert bool(marks(record["config"], record["traits"]["transductive"])) == transductive
         assert any("transductive" in note for note in remarks(resolve(own))) == transductive

@@ -16,7 +16,7 @@ import torch
 
 from hagmeta.config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.pipeline import live as meta_train_and_play
@@ -39,7 +39,7 @@ def scenario_of(dataset: Dataset, config: RunConfig) -> Scenario:
 
 def live(context: Context) -> tuple[Pack, Answers]:
     """A whole run: the final parameters, and every answer of every seed and session."""
-    pack = pretrain(context, None, no_progress)
+    pack = pretrain(context)
     evaluators, _ = meta_train_and_play(context, pack)
     return pack, [evaluator.answers for evaluator in evaluators]
 
@@ -246,8 +246,8 @@ def test_to_see_what_is_still_to_come_is_noticed(
 
 def trained(context: Context) -> Pack:
     """What is learnt before the first session."""
-    pack = pretrain(context, None, no_progress)
-    meta_train(context, pack, no_progress)
+    pack = pretrain(context)
+    meta_train(context, pack)
     return pack
 
 

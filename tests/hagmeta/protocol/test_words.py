@@ -15,7 +15,7 @@ import torch
 
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.packs.pack import Pack, no_progress
+from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.views import Views
@@ -38,8 +38,8 @@ def with_other_words(context: Context, dataset: Dataset, nodes: np.ndarray) -> C
 
 
 def trained(context: Context) -> Pack:
-    pack = pretrain(context, None, no_progress)
-    meta_train(context, pack, no_progress)
+    pack = pretrain(context)
+    meta_train(context, pack)
     return pack
 
 
@@ -115,7 +115,7 @@ def test_sessions_ignore_words_of_classes_still_to_come(tiny_graph: Dataset, tin
     late = context.scenarios[0].test.arrival > 1
     answers = []
     for each in (context, with_other_words(context, tiny_graph, late)):
-        (evaluator,), _ = live(each, pretrain(each, None, no_progress))
+        (evaluator,), _ = live(each, pretrain(each))
         answers.append(evaluator.answers)
     assert [np.array_equal(*pair) for pair in zip(*answers, strict=True)] == [True, True, False]
 

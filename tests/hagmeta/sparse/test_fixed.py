@@ -18,10 +18,11 @@ from hagmeta.nn.gcn import GCN
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
 from hagmeta.phases.context import Context
-from hagmeta.pipeline import prepare, run
+from hagmeta.pipeline import prepare
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.matrices import DenseSeedwiseMatrix, SeedwiseMatrix
 from hagmeta.sparse.products import matmul
+from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -167,9 +168,9 @@ def test_phases_share_propagated_inputs_of_equal_views() -> None:
 def test_whole_runs_agree(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     short = dict(pretrain_epochs=10, episodes=6, validate_every=3, finetune_steps=2)
     chosen, dataset = config(DENSE, method=method, **short), datasets.load(DENSE, Path())
-    once = run(chosen, [0], dataset=dataset, device=CPU)[0]
+    once = records_of(chosen, [0], dataset)[0]
     monkeypatch.setattr(Graph, "pays_once", lambda *arguments: False)
-    every = run(chosen, [0], dataset=dataset, device=CPU)[0]
+    every = records_of(chosen, [0], dataset)[0]
     np.testing.assert_allclose(once["accuracy"], every["accuracy"], atol=0.01)
 
 

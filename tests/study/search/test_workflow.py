@@ -12,13 +12,12 @@ from pathlib import Path
 
 import optuna
 import pytest
-import torch
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from hagmeta.config import RunConfig, resolve
-from hagmeta.pipeline import run
+from hagmeta.testing import records_of
 from study import data, space
 from study.launch import main
 from study.search.history import SearchHistory, open_histories
@@ -136,7 +135,7 @@ def test_each_group_of_samples_runs_as_one_pack_with_the_records_of_single_runs(
     for method in ("hag-meta", "frozen"):
         one = next(record for record in records if record["config"]["method"] == method)
         config = RunConfig.of(one["config"])
-        (alone,) = run(config, [one["seed"]], dataset=data.load(config.dataset), device=torch.device("cpu"))
+        (alone,) = records_of(config, [one["seed"]], data.load(config.dataset))
         assert alone["config_hash"] == one["config_hash"]
         if platform.machine() != "x86_64":  # there, packs of configurations round differently
             assert (alone["validation"], alone["matrix"]) == (one["validation"], one["matrix"])
