@@ -30,16 +30,17 @@ import torch
 
 from hagmeta import datasets
 from hagmeta.common.records import Record
-from hagmeta.config import RunConfig, may_differ, pack_key, resolve
+from hagmeta.config import RunConfig, may_differ, pack_key, resolve, runs_in_packs
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method
 from hagmeta.packs.pack import Pack
 from hagmeta.phases.context import Context
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.options import RunOptions
+from hagmeta.pipeline import ValidationScores, prepare, pretrain, run, run_members
 from hagmeta.pipeline import live as meta_train_and_play
-from hagmeta.pipeline import prepare, pretrain, run, run_members
-from hagmeta.protocol.evaluator import DIGITS
+from hagmeta.protocol.evaluator import DIGITS, Evaluator
+from hagmeta.protocol.metrics import metrics_of
 from hagmeta.protocol.scenario import TEST, TRAIN, Scenario
 from hagmeta.sparse.graph import Graph
 
@@ -279,7 +280,15 @@ class Base:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        return results(self.config, [SEED], self.dataset)[SEED]
+        """What a record says of the run itself."""
+        if not runs_in_packs(self.config):
+            return results(self.config, [SEED], self.dataset)[SEED]
+        _, (evaluator,), (validation,) = self._ran
+        return {
+            **metrics_of(evaluator.predictions),
+            **evaluator.diagnostics(),
+            "validation": validation,
+        }
 
     @cached_property
     def context(self) -> Context:
@@ -287,7 +296,13 @@ class Base:
 
     @cached_property
     def lived(self) -> tuple[Pack, Answers]:
-        return live(self.context)
+        pack, evaluators, _ = self._ran
+        return pack, [evaluator.answers for evaluator in evaluators]
+
+    @cached_property
+    def _ran(self) -> tuple[Pack, list[Evaluator], list[ValidationScores]]:
+        pack = pretrain(self.context)
+        return pack, *meta_train_and_play(self.context, pack)
 
 
 def live(context: Context) -> tuple[Pack, Answers]:

@@ -137,6 +137,7 @@ def test_datasets_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "131,552" in shown and "12/12/27" in shown
 
 
+@pytest.mark.slow  # the test of Ctrl-C has a real process whose status counts
 def test_a_bad_input_ends_a_real_process_with_status_2_and_one_line() -> None:
     done = call("--dataset", "amazon-clothign")
     assert done.returncode == 2

@@ -17,7 +17,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS
 from hagmeta.testing import GRAPH, TASK, check_no_leak, check_packs, check_plain
 
-QUICK = [("sgc-lda", "sparse reals"), ("sgc-lda", "768 dense columns"), ("er-gnn", "100 dense columns")]
+QUICK = [("sgc-lda", "sparse reals"), ("er-gnn", "100 dense columns")]
 KINDS = ("counts", "sparse reals", "100 dense columns", "768 dense columns", "3000 dense columns")
 
 

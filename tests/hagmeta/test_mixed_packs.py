@@ -112,7 +112,7 @@ def assert_same(given: Any, expected: Any) -> None:
             np.testing.assert_allclose(value, known[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("method", one_of_each_kind())
+@pytest.mark.parametrize("method", one_of_each_kind(kinds=("hag-meta", "sgc-lda")))
 def test_a_member_is_the_same_to_the_bit_in_a_mixed_pack_and_in_one_of_seeds(
     tiny_graph: Dataset, tiny: Tiny, method: str
 ) -> None:

@@ -55,7 +55,13 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
 def outcome(name: str) -> list[Any]:
     """The records of a trial, without what clocks and memory say."""
     config = RunConfig.of(
-        dataset=name, classes=(4, 4, 4), n_way=2, k_shot=3, pretrain_epochs=3, episodes=2, finetune_steps=1
+        dataset=name,
+        method="proto-gcn",
+        classes=(4, 4, 4),
+        n_way=2,
+        k_shot=3,
+        pretrain_epochs=3,
+        finetune_steps=1,
     )
     spec: trial.TrialSpec = {
         "name": "",

@@ -32,6 +32,8 @@ from tests.study.test_launch import ROOT, SPACE
 from tests.study.test_store import record
 from tests.waiting import HANG
 
+CONFIG = resolve(RunConfig.of(sessions=1))
+SCHEMA = jsonschema.Draft202012Validator(json.loads(record_schema.FILE.read_text()))
 FULL = bool(os.environ.get("HAGMETA_FUZZ"))
 SEARCH = """
 datasets: [debian, "npz:missing.npz"]
@@ -172,7 +174,7 @@ def whole_record() -> dict[str, Any]:
         "worst": 0.5,
         "metrics": {"worst": to_record(MetricDeclaration("worst", "worst", by_session=False), "W@0123")},
     }
-    return json.loads(json.dumps(record(0, config=resolve(RunConfig.of(sessions=1))) | more))
+    return json.loads(json.dumps(record(0, config=CONFIG) | more))
 
 
 def is_small(text: str) -> bool:
@@ -245,7 +247,7 @@ def test_a_glance_at_a_record_finds_what_jsonschema_finds(content: bytes) -> Non
         return
     if not isinstance(spoilt, dict):
         return
-    right = jsonschema.Draft202012Validator(json.loads(record_schema.FILE.read_text())).is_valid(spoilt)
+    right = SCHEMA.is_valid(spoilt)
     found = record_schema.problem_of(spoilt)
     beyond = (
         "sessions, but its accuracy",

@@ -177,8 +177,9 @@ def test_a_run_is_the_same_in_a_trial_of_several_configurations_and_alone(finish
         assert other and {key for key in record if record[key] != other[key]} == {"seconds", "environment"}
 
 
-def test_a_study_killed_again_and_again_extends_and_mends_itself_as_if_it_never_was(
-    folder: Path, finished: Path, launch_here: Launch
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_killed_study_extends_and_mends_itself_as_if_it_never_was(
+    folder: Path, finished: Path, launch_here: Launch, again: bool
 ) -> None:
     def some_workers() -> object:
         return workers(process, "")
@@ -186,7 +187,8 @@ def test_a_study_killed_again_and_again_extends_and_mends_itself_as_if_it_never_
     def three_records() -> object:
         return len(records_in(folder)) >= 3
 
-    for moment in (some_workers, three_records):  # while Ray starts, and in the midst of it
+    # While Ray starts, and in the midst of it.
+    for moment in (some_workers, three_records) if again else (three_records,):
         # Two at once, however many the machine could take: some are left when three are done.
         process = start(folder, "--seeds-per-trial", "1", "--max-concurrent", "2", "--no-report")
         wait_for(moment, process)

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import ray
 
 from study.launch import main
 from study.signals import Stopped, stopped_by_signals
@@ -56,4 +57,4 @@ def test_a_study_that_is_told_to_end_says_so_in_a_line_and_keeps_what_it_has(
     assert status == 143, output
     assert output.splitlines()[-1].startswith("Stopped by SIGTERM. Finished runs are kept")
     assert "Traceback" not in output and "***" not in output
-    assert results(folder)
+    assert results(folder) and not ray.is_initialized()

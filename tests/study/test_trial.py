@@ -63,8 +63,15 @@ def test_a_trial_is_done_with_the_report_of_its_records(
     assert told[-1] and told == [bool(report.get("done")) for report in reports]
 
 
-@pytest.mark.parametrize("kind", [trial.run_trial, trial.run_sample])
-@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [
+        (trial.run_trial, (0, 1)),
+        (trial.run_sample, (0,)),
+        pytest.param(trial.run_trial, (0,), marks=pytest.mark.slow),
+        pytest.param(trial.run_sample, (0, 1), marks=pytest.mark.slow),
+    ],
+)
 def test_diverged_run_is_reported_next_to_the_records_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[[Any], None], seeds: tuple[int, ...]
 ) -> None:

@@ -36,7 +36,7 @@ def test_one_node_table(method: str) -> None:
     [
         ("proto-gcn", {"inputs": "tf-idf", "encoder": "gat"}),
         ("sgc-lda", {"smoothing": 0.5, "logit_adjustment": 1.0}),
-        ("posterior-means", {"refitted": False, "prior": "estimated"}),
+        pytest.param("posterior-means", {"refitted": False, "prior": "estimated"}, marks=pytest.mark.slow),
         pytest.param("icarl", {"memory": 5, "k_shot": 1, "query_shot": 2}, marks=pytest.mark.slow),
         ("frozen", {"encoder": "pyg:torch_geometric.nn.models:GraphSAGE"}),  # without packs
     ],

@@ -47,7 +47,7 @@ def of_seed(view: View, seed: int) -> View:
     return View(visible, scale, log_degree, inputs=tuple(part[seed] for part in view.inputs))
 
 
-@pytest.mark.parametrize("protocol", ["strict", "released"])
+@pytest.mark.parametrize("protocol", ["strict", pytest.param("released", marks=pytest.mark.slow)])
 def test_without_matching_it_is_meta_gnn_to_the_bit(tiny_graph: Dataset, tiny: Small, protocol: str) -> None:
     common: dict[str, Any] = {"protocol": protocol, "episodes": 3}
     states, answers = lived(tiny(method="amm-gnn", matching=0.0, **common), tiny_graph)

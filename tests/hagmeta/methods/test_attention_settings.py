@@ -294,7 +294,7 @@ def test_records_keep_entropy_and_base_share_where_they_are_defined(tiny_graph: 
         assert record["tla_base_share"] == pytest.approx(record["tla_equal_share"])
     for record in records(tiny(method="gpn"), tiny_graph):
         assert "tla_base_share" not in record and len(record["nla_entropy"]) == 3
-    for method in ("proto-gcn", "cec", "meta-gnn", "icarl"):
+    for method in ("proto-gcn", "cec"):
         (record, _) = records(tiny(method=method), tiny_graph)
         assert not {"nla_entropy", "tla_base_share", "tla_equal_share"} & record.keys(), method
 
@@ -311,7 +311,9 @@ def test_with_one_support_there_is_no_entropy(tiny_graph: Dataset, tiny: Tiny) -
         assert record["nla_entropy"] == [None] * 3
 
 
-@pytest.mark.parametrize("rehearsal", ["all", "2", "none"])
+@pytest.mark.parametrize(
+    "rehearsal", ["2", *(pytest.param(each, marks=pytest.mark.slow) for each in ("all", "none"))]
+)
 def test_the_entropy_is_that_of_the_weights(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, rehearsal: str
 ) -> None:

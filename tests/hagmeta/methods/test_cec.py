@@ -61,7 +61,7 @@ def passes(context: Context, monkeypatch: pytest.MonkeyPatch) -> int:
     return count
 
 
-@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("encoder", ["gcn", pytest.param("gat", marks=pytest.mark.slow)])
 def test_meta_training_passes_over_the_graph_once_for_each_setting(
     dataset: Dataset, small: Small, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

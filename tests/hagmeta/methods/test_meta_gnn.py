@@ -52,7 +52,7 @@ def length_of(direction: dict[str, Tensor]) -> float:
     return float(torch.sqrt(sum(value.square().sum() for value in direction.values())))
 
 
-@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("encoder", ["gcn", pytest.param("gat", marks=pytest.mark.slow)])
 def test_the_gradient_through_the_inner_steps_is_that_of_finite_differences(
     dataset: Dataset, small: Small, encoder: str
 ) -> None:

@@ -33,7 +33,7 @@ def reference(penalty: float, **weights: Any) -> LogisticRegression:
     ("sizes", "width", "apart", "penalty"),
     [
         ([200] * 8 + [5] * 6, 16, 1.5, 1.0),
-        ([200] * 8 + [5] * 6, 16, 0.3, 1.0),
+        pytest.param([200] * 8 + [5] * 6, 16, 0.3, 1.0, marks=pytest.mark.slow),
         ([400] * 4 + [1] * 3, 24, 4.0, 0.01),
         ([3, 3, 2], 8, 1.0, 10.0),
     ],

@@ -177,8 +177,8 @@ def test_a_model_can_be_differentiated_twice() -> None:
     "reference",
     [
         "pyg:torch_geometric.nn.models:GCN",
-        "pyg:torch_geometric.nn.models:GraphSAGE",
-        "pyg:torch_geometric.nn.models:GIN",
+        pytest.param("pyg:torch_geometric.nn.models:GraphSAGE", marks=pytest.mark.slow),
+        pytest.param("pyg:torch_geometric.nn.models:GIN", marks=pytest.mark.slow),
         "pyg:torch_geometric.nn.models:GAT",
         "pyg:torch_geometric.nn:GCNConv",
         "pyg:torch_geometric.nn:TAGConv",

@@ -131,7 +131,7 @@ def test_a_plain_run_is_the_packed_run_of_its_seed(
     ("method", "rehearsal"),
     [
         ("hag-meta", "none"),
-        ("icarl", "none"),
+        pytest.param("icarl", "none", marks=pytest.mark.slow),
         pytest.param("hag-meta", "2", marks=pytest.mark.slow),
         pytest.param("cec", "2", marks=pytest.mark.slow),
     ],
@@ -177,7 +177,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     ("method", "encoder"),
     [
         ("hag-meta", "gcn"),
-        ("cec", "gat"),
+        pytest.param("cec", "gat", marks=pytest.mark.slow),
         pytest.param("icarl", "sage", marks=pytest.mark.slow),
         pytest.param("meta-gnn", "sgc", marks=pytest.mark.slow),
     ],
@@ -198,7 +198,7 @@ def test_neither_vmap_nor_captures_nor_custom_products_are_used(
     runs(plain=True, device=device, method=method, encoder=encoder)
 
 
-@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("plain", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_print_in_a_methods_loss_shows_the_tensors_of_one_seed(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], plain: bool
 ) -> None:

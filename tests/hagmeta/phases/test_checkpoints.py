@@ -25,10 +25,9 @@ Tiny = Callable[..., RunConfig]
 KEPT = ("hag-meta", "er-gnn", "posterior-means")  # each keeps something else between sessions
 CASES: list[Any] = [
     *(pytest.param({"method": each.values[0]}, marks=each.marks) for each in one_of_each_kind(kinds=KEPT)),
-    {"protocol": "released"},
     *(
         pytest.param({"method": method, "protocol": "released"}, marks=pytest.mark.slow)
-        for method in ("gpn", "frozen", "icarl")
+        for method in ("hag-meta", "gpn", "frozen", "icarl")
     ),
     {"method": "icarl", "rehearsal": "none"},
     *(

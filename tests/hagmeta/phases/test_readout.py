@@ -299,7 +299,10 @@ def known_counts(stream: Stream, context: Context, seed: int, most: int = 1000) 
 @pytest.mark.parametrize(
     ("method", "rehearsal", "base", "later"),
     [
-        *((method, "all", (1000, 1000), (2, 2)) for method in ("frozen", "hag-meta", "meta-gnn")),
+        *(
+            pytest.param(*pair.values, "all", (1000, 1000), (2, 2), marks=pair.marks)
+            for pair in one_of_each_kind(("frozen", "hag-meta", "meta-gnn"), kinds=("frozen",))
+        ),
         ("frozen", "1", (1000, 1), (1, 2)),  # at session 0 its labels are all there
         ("frozen", "none", (1000, 1000), (2, 2)),  # so many made the prototypes that are kept
         ("er-gnn", "none", (1000, 1000), (2, 2)),

@@ -254,7 +254,7 @@ def check_arrival_is_not_used(
         assert np.isin(nodes_kept(life, seed), labelled_nodes(life, seed)).all()
 
 
-@pytest.mark.parametrize("method", ["proto-gcn", "sgc-ridge"])
+@pytest.mark.parametrize("method", ["proto-gcn", pytest.param("sgc-ridge", marks=pytest.mark.slow)])
 def test_nor_by_what_it_labels_itself(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
@@ -355,6 +355,7 @@ def test_nor_in_a_validation_stream_of_held_out_classes(
     assert lives[0].same_steps(lives[1]) and lives[0].same_answers(lives[1])
 
 
+@pytest.mark.slow
 def test_labels_chosen_by_arrival_are_noticed(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +372,7 @@ def test_labels_chosen_by_arrival_are_noticed(
     assert not lives[0].same_steps(lives[1])
 
 
+@pytest.mark.slow
 def test_labels_held_by_arrival_are_noticed(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -455,6 +457,7 @@ def cheat(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Method]], str]:
     return register
 
 
+@pytest.mark.slow
 def test_a_method_that_remembers_who_was_visible_is_caught(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, cheat: Callable[[type[Method]], str]
 ) -> None:
@@ -468,6 +471,7 @@ def test_a_method_that_remembers_who_was_visible_is_caught(
     assert honest.same_answers(other)
 
 
+@pytest.mark.slow
 def test_nor_can_it_remember_in_its_class_or_in_a_parameter(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, cheat: Callable[[type[Method]], str]
 ) -> None:
@@ -478,6 +482,7 @@ def test_nor_can_it_remember_in_its_class_or_in_a_parameter(
     assert any(has_a_row_a_node(value, 401) for _, value in kept(life))
 
 
+@pytest.mark.slow
 def test_nor_in_what_it_keeps_of_classes_whose_labels_are_gone(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, cheat: Callable[[type[Method]], str]
 ) -> None:
@@ -489,6 +494,7 @@ def test_nor_in_what_it_keeps_of_classes_whose_labels_are_gone(
     ]
 
 
+@pytest.mark.slow
 def test_a_mask_handed_on_by_the_loops_is_noticed(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -506,6 +512,7 @@ def test_a_mask_handed_on_by_the_loops_is_noticed(
     assert not lives[0].same_steps(lives[1])
 
 
+@pytest.mark.slow
 def test_nor_can_the_loops_hand_on_an_older_view(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,7 +90,8 @@ def test_base_classes_play_new_ones_without_novel_train_classes(fixed: Dataset, 
 
 
 @pytest.mark.parametrize(
-    "method", ["hag-meta", "er-gnn", pytest.param("posterior-means", marks=pytest.mark.slow)]
+    "method",
+    ["hag-meta", *(pytest.param(name, marks=pytest.mark.slow) for name in ("er-gnn", "posterior-means"))],
 )
 def test_nothing_leaks(fixed: Dataset, tiny: Tiny, method: str) -> None:
     context = prepare(tiny(split="fixed", method=method, episodes=2), [0, 5], fixed, CPU)

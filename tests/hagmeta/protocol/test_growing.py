@@ -36,7 +36,7 @@ from hagmeta.testing import (
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
 # Of the ways to read labels and nodes, these show the most: replay, unlabelled nodes and an oracle.
-SHOWN = ("icarl", "posterior-means", "joint")
+SHOWN = ("icarl", "joint")
 EVERY = [pytest.param(name, marks=() if name in SHOWN else pytest.mark.slow) for name in METHODS]
 
 

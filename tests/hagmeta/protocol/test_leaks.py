@@ -72,7 +72,9 @@ def test_an_oracle_knows_no_class_before_it_is_met(dataset: Dataset, small: Smal
     assert not same_answers([seed[2:] for seed in answers], [seed[2:] for seed in others])
 
 
-@pytest.mark.parametrize("method", ["hag-meta", "sgc-lda", "er-gnn"])
+@pytest.mark.parametrize(
+    "method", ["hag-meta", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sgc-lda", "er-gnn"))]
+)
 def test_released_learns_from_the_labels_that_strict_ignores(
     narrow: Dataset, small: Small, method: str
 ) -> None:

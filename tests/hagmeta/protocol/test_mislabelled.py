@@ -162,6 +162,7 @@ def true_labels(self: Memory, session: int) -> list[np.ndarray]:
     return [scenario.labels[nodes] for scenario, nodes in pairs]
 
 
+@pytest.mark.slow
 def test_the_check_finds_a_memory_that_looks_up_true_labels(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def test_the_check_finds_a_memory_that_looks_up_true_labels(
     assert not same(live(context), live(without_the_truth(context)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["frozen", "meta-gnn"])
 def test_the_check_finds_supports_that_are_put_right(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str

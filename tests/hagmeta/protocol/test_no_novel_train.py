@@ -122,7 +122,14 @@ def test_too_few_base_classes_for_episodes_stop_methods_that_need_them(
     )
 
 
-@pytest.mark.parametrize("changes", [{"rehearsal": "none"}, {"rehearsal": "1"}, {"visibility": "whole"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rehearsal": "none"},
+        {"visibility": "whole"},
+        pytest.param({"rehearsal": "1"}, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("classes", [(4, 0, 5), pytest.param((3, 0, 5), marks=pytest.mark.slow)])
 def test_labels_and_visibility_can_be_limited(
     tiny_graph: Dataset, tiny: Tiny, classes: tuple[int, int, int], changes: dict[str, Any]
@@ -133,7 +140,7 @@ def test_labels_and_visibility_can_be_limited(
     assert len(record["accuracy"]) == 3
 
 
-@pytest.mark.parametrize("method", one_of_each_kind())
+@pytest.mark.parametrize("method", one_of_each_kind(kinds=("hag-meta",)))
 def test_nothing_leaks(tiny_graph: Dataset, tiny: Tiny, method: str) -> None:
     config = tiny(classes=(4, 0, 5), method=method, episodes=4, validate_every=2)
     context = prepare(config, [0, 5], tiny_graph, CPU)

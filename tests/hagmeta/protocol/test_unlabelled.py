@@ -115,7 +115,7 @@ def lived(context: Context) -> tuple[Pack, list[np.ndarray]]:
     ("method", "protocol"),
     [
         *((method, "strict") for method in METHODS),
-        ("hag-meta", "released"),
+        pytest.param("hag-meta", "released", marks=pytest.mark.slow),
         *(pytest.param(each, "strict", marks=pytest.mark.slow) for each in ("posterior-means", "joint")),
     ],
 )
@@ -131,7 +131,12 @@ def test_what_stands_in_place_of_their_labels_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("method", "protocol"), [("hag-meta", "strict"), ("hag-meta", "released"), ("sgc-lda", "strict")]
+    ("method", "protocol"),
+    [
+        ("hag-meta", "strict"),
+        ("sgc-lda", "strict"),
+        pytest.param("hag-meta", "released", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_with_them_answers_for_labelled_nodes_and_sees_them(
     partly: Dataset, tiny: Tiny, tmp_path: Path, method: str, protocol: str

@@ -25,7 +25,7 @@ from hagmeta.protocol import PROTOCOLS, make_protocol
 from hagmeta.protocol.scenario import NEVER, TEST, TRAIN, Scenario, Stream
 from hagmeta.protocol.streams import make_scenario
 from hagmeta.sparse.graph import Graph
-from tests.hagmeta.kinds import one_of_each_kind
+from tests.hagmeta.kinds import kinds_with, one_of_each_kind
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -138,6 +138,7 @@ def test_strict_ignores_forbidden_labels_though_their_nodes_are_there(
     )
 
 
+@pytest.mark.slow
 def test_to_read_the_labels_of_all_that_is_visible_is_noticed(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,8 +197,7 @@ def with_noise_at(dataset: Dataset, noisy: np.ndarray) -> Dataset:
     return replace(dataset, edges=edges, features=scipy.sparse.csr_matrix(features))
 
 
-@pytest.mark.parametrize("protocol", OPEN)
-@pytest.mark.parametrize("method", one_of_each_kind(kinds=("hag-meta", "sgc-lda")))
+@pytest.mark.parametrize(("method", "protocol"), kinds_with(OPEN, kinds=("hag-meta", "sgc-lda")))
 def test_nodes_of_classes_to_come_count_where_all_is_visible_and_nowhere_else(
     tiny_graph: Dataset, tiny: Tiny, method: str, protocol: str
 ) -> None:

@@ -72,6 +72,7 @@ def test_words_of_nodes_that_are_not_there_at_the_start_change_nothing(
     assert ignores(context, tiny_graph, hidden(context))
 
 
+@pytest.mark.slow
 @kinds
 def test_a_basis_of_all_nodes_is_noticed(
     tiny_graph: Dataset, tiny: Tiny, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -83,6 +84,7 @@ def test_a_basis_of_all_nodes_is_noticed(
     assert not ignores(replace(context), tiny_graph, nodes)
 
 
+@pytest.mark.slow
 @kinds
 def test_a_basis_of_the_test_stream_s_first_session_is_noticed(
     tiny_graph: Dataset, tiny: Tiny, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -67,19 +67,27 @@ def in_journal(folder: Path, *states: TrialState) -> list[list[int]]:
     return [[trial.user_attrs["sample"] for trial in s.get_trials(states=states)] for s in studies]
 
 
-def test_searches_killed_and_resumed_end_with_their_samples_and_confirm_the_best(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tiny.yaml").write_text(SPACE)
-    process = start(tmp_path, "--max-concurrent", "2")  # some are left when two are done
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
-    wait_for(lambda: sum(len(history.found) for history in histories(tmp_path)) >= 2, process)
+def end_after_two_samples(folder: Path) -> int:
+    """Kill a launch; return how many samples had ended."""
+    process = start(folder, "--max-concurrent", "2")  # some are left when two are done
+    wait_for(lambda: sum(len(history.found) for history in histories(folder)) >= 2, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    before = sum(history.ended for history in histories(tmp_path))
+    before = sum(history.ended for history in histories(folder))
     assert 2 <= before < 6
-    (tmp_path / "results" / "tiny" / "optuna.log").write_bytes(b"no journal")  # nothing reads it
+    (folder / "results" / "tiny" / "optuna.log").write_bytes(b"no journal")  # nothing reads it
+    return before
+
+
+# test_history.py has searches that are killed, without machines to run them.
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_searches_end_with_their_samples_and_confirm_the_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    before = end_after_two_samples(tmp_path) if killed else 0
     assert main(["--space", "tiny.yaml", "--max-concurrent", "1"]) == 0
     output = capsys.readouterr().out
     assert f"2 searches of 3 samples, with 1 starting point: {before} done, {6 - before} to go" in output
