@@ -184,7 +184,9 @@ class Method(nn.Module, ABC):
         super().__init__()
         declared = {name for base in type(self).__mro__ for name in vars(base).get("differs", ())}
         own = {name: getattr(settings, name) for name in sorted(declared.difference(COMMON))}
-        hold(self, {name: value for name, value in own.items() if isinstance(value, float)})  # no words
+        hold(
+            self, {name: value for name, value in own.items() if isinstance(value, (int, float))}
+        )  # no words
         encoder = seeded(seed, "init/encoder", lambda: self.new_encoder(settings, sizes))
         if encoder is not None:
             self.encoder = encoder.requires_grad_(not self.freezes_encoder)

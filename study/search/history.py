@@ -314,16 +314,19 @@ class SearchHistory:
         dimensions, known = self._dimensions(number), self._known(number)
         for earlier in range(number):
             if earlier not in known:  # it may still be running, and always counts as running
-                past.add_trial(self._trial(earlier, dimensions, state=TrialState.RUNNING))
+                past.add_trial(_for_sampler(self._trial(earlier, dimensions, state=TrialState.RUNNING)))
             elif earlier in self.found:
-                past.add_trial(self._trial(earlier, dimensions, value=self.found[earlier].value))
+                past.add_trial(
+                    _for_sampler(self._trial(earlier, dimensions, value=self.found[earlier].value))
+                )
             elif earlier in self.pruned:
-                past.add_trial(self._pruned_trial(earlier, dimensions))
+                past.add_trial(_for_sampler(self._pruned_trial(earlier, dimensions)))
         if number < len(self.cell.given_samples):
-            past.enqueue_trial(self.cell.given_samples[number])
+            past.enqueue_trial(_hashed(self.cell.given_samples[number]))
         group = self._before_in_group(number)
         for _ in range(TRIES):
-            self.values[number] = past.ask(distributions(dimensions)).params
+            asked = past.ask(_hashed(distributions(dimensions))).params
+            self.values[number] = {item.key: asked[hashed_as(item.key)] for item in dimensions}
             if self.values[number] not in group:
                 break
         return self.values[number]
@@ -422,6 +425,12 @@ class SearchHistory:
         return create_trial(
             params=params, distributions=distributions(inside), user_attrs={"sample": number}, **how
         )
+
+
+def _for_sampler(trial: FrozenTrial) -> FrozenTrial:
+    """Return a sample by the names that settings have in hashes: what Optuna proposes depends on names."""
+    trial.params, trial.distributions = _hashed(trial.params), _hashed(trial.distributions)
+    return trial
 
 
 def _hashed(values: Mapping[str, Any]) -> dict[str, Any]:

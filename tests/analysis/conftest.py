@@ -48,7 +48,7 @@ def about(config: RunConfig) -> dict[str, Any]:
         "config": config.canonical(),
         "config_hash": config.hash(),
         "data": sha256(config.dataset.encode()).hexdigest(),
-        "oracle": config.method == "joint" or config.nla_weights == "oracle",
+        "oracle": config.method == "joint" or getattr(config, "nla_weights", "") == "oracle",
         "leaks": PROTOCOLS[config.protocol].leaks,
         "given": config.given(),
         "unhashed": config.unhashed(),
