@@ -15,7 +15,7 @@ from hagmeta.common.identity import is_identity
 from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.record_schema import schema
 from hagmeta.common.traits import MethodTraits
-from hagmeta.config import SETTINGS, RunConfig, owners_of
+from hagmeta.config import OWNERS, SETTINGS
 from hagmeta.methods import METHODS
 from study import space, space_file
 
@@ -40,7 +40,7 @@ def test_every_setting_has_an_entry_with_its_values_and_default() -> None:
 
 
 def test_every_group_of_settings_exists() -> None:
-    declared = {owner.__name__ for owner in owners_of(RunConfig).values()}
+    declared = {owner.__name__ for owner in OWNERS.values()}
     assert {name for names in reference.GROUPS.values() for name in names} <= declared
 
 

@@ -47,7 +47,7 @@ GROUPS = {  # headings, and the classes that declare the settings below them
         "EncoderSettings",
     ),
     "Pre-training and meta-training": ("TrainingSettings", "PretrainSettings", "MetaTrainingSettings"),
-    "Sessions": ("SessionSettings", "SelfTrainingSettings", "PrototypeSettings", "MemorySettings"),
+    "Sessions": ("SessionSettings", "SelfTrainingSettings", "MemorySettings"),
     "Predictions": ("ReadOutSettings",),
     "Closed-form methods": ("ClosedFormSettings",),
 }

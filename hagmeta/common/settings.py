@@ -154,7 +154,7 @@ def _checked(item: dataclasses.Field[Any], value: Any) -> Any:
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
         if "None" in str(item.type):
             return None
-        if value is None or value.lower() not in getattr(domain, "words", ()):
+        if not getattr(domain, "words", ()):
             raise UserError(f"{item.name} has no value; expected {domain}.")
     return domain.parse(item.name, value)
 

@@ -180,7 +180,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("nla_rate", True, "True"),
     ("nla_decay", -0.1, "-0.1"),
     ("nla_decay", math.inf, "inf"),
-    ("nla_decay", None, "no value"),
+    ("nla_decay", None, "None"),
     ("tla_weights", "learned", "'learned'"),
     ("smoothing", -0.1, "-0.1"),
     ("smoothing", 1.1, "1.1"),

@@ -185,7 +185,7 @@ class DiffersInAFloat(SgcRidge):
 
 
 def test_what_depends_on_the_settings_of_other_members_is_found() -> None:
-    with pytest.raises(AssertionError, match=r"other values of ridge; store each number with .*hold"):
+    with pytest.raises(AssertionError, match=r"other values of ridge; read each as an attribute"):
         check_packs(DiffersInAFloat, features="propagated", logit_adjustment=0.5)
     check_packs("sgc-ridge", features="propagated", logit_adjustment=0.5)
 

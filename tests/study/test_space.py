@@ -534,7 +534,7 @@ BAD = {
         "hidden is 9; expected a multiple",
     ),
     "rehearsal": (DEBIAN + "fixed:\n  rehearsal: some", 3, "all, none or a whole number of at least 1"),
-    "no rehearsal": (DEBIAN + "fixed:\n  rehearsal: ~", 3, "rehearsal has no value; expected all, none or a"),
+    "no rehearsal": (DEBIAN + "fixed:\n  rehearsal: ~", 3, "rehearsal is None; expected all, none or a"),
     "range of rehearsal": (SEARCH + "sample: {rehearsal: {randint: [1, 5]}}", 4, "does not fit"),
     "unknown include": ("include:\n  - ablaton", 2, "Did you mean 'ablation'?"),
     "included search": ("include: [hyperparameters]", 1, "is a search and cannot be included"),

@@ -166,8 +166,7 @@ def test_the_limit_changes_predictions_but_not_what_teaches_if_nodes_of_classes_
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, visibility: str, in_targets: bool
 ) -> None:
     with_limit, without = (
-        tiny(method="posterior-means", visibility=visibility, limited_penalty=it_is)
-        for it_is in (True, False)
+        tiny(method="posterior-means", visibility=visibility, capped_penalty=it_is) for it_is in (True, False)
     )
     monkeypatch.setattr(posterior_means, "EXCESS", 0.0)
     assert answers(with_limit, tiny_graph, [0, 3]) != answers(without, tiny_graph, [0, 3])
