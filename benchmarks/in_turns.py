@@ -30,7 +30,8 @@ from hagmeta.config import RunConfig
 
 name, device, count, episodes = sys.argv[1], torch.device(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 dataset = datasets.load(name, Path("~/.cache/hagmeta/data").expanduser())
-prepared = episode.prepare(RunConfig.of(dataset=name, pretrain_epochs=0), range(count), dataset, device)
+make = getattr(RunConfig, "of", RunConfig)  # an older checkout has no `of`
+prepared = episode.prepare(make(dataset=name, pretrain_epochs=0), range(count), dataset, device)
 with episode.stream_of(device):
     step = episode.pack_step(prepared)
     for _ in sys.stdin:
