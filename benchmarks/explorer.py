@@ -95,7 +95,7 @@ def _predictions(random: np.random.Generator, seed: int, skill: float) -> Predic
     """Return random predictions; each session is harder, and all runs of a seed have the same queries."""
     count = KNOWN + N_WAY * SESSIONS
     order = np.random.default_rng(seed).permutation(count)
-    made = Predictions(order[:KNOWN], order[KNOWN:].reshape(SESSIONS, N_WAY))
+    made = Predictions((order[:KNOWN], *order[KNOWN:].reshape(SESSIONS, N_WAY)))
     for session in range(SESSIONS + 1):
         true = np.repeat(made.met(session), QUERIES)
         right = random.random(len(true)) < skill * (1 - 0.04 * session)

@@ -353,7 +353,7 @@ def forbidden_nodes(context: Context, scenario: Scenario) -> np.ndarray:
     oracle may know the train nodes of novel-test classes.
     """
     forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
-    forbidden[scenario.test.support.ravel()] = False
+    forbidden[np.concatenate(scenario.test.support)] = False
     if context.method.traits.oracle:
         forbidden[scenario.split.role == TRAIN] = False
     return np.flatnonzero(forbidden)

@@ -15,12 +15,11 @@ from hagmeta.datasets.base import UNLABELLED
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.table import Table
 from hagmeta.methods import METHODS
-from hagmeta.methods.base import MetaTraining, Shared, Sizes
+from hagmeta.methods.base import MetaTraining, Sizes
 from hagmeta.phases.context import Context
-from hagmeta.phases.knowledge import Knowledge, KnowledgeSource
+from hagmeta.phases.knowledge import KnowledgeSource
 from hagmeta.phases.options import RunOptions
 from hagmeta.phases.runtime import Runtime
-from hagmeta.phases.tasks import TaskMaker
 from hagmeta.phases.views import Views
 from hagmeta.protocol.scenario import CONTEXT, NEVER, TRAIN, VAL, ClassNodes, Scenario, Split, Stream
 from hagmeta.protocol.splits import class_members
@@ -45,32 +44,6 @@ def level(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class TaughtStream(Stream):
-    """A stream whose sessions have any number of classes, and whose classes have any number of labels."""
-
-    arriving: tuple[np.ndarray, ...]  # type: ignore[assignment]  # classes of each session
-    support: tuple[np.ndarray, ...]  # type: ignore[assignment]  # (classes, shots) of each session
-    labelled: tuple[np.ndarray, ...] = ()  # labelled nodes of each class that arrives
-    shots: int = 1  # columns of an empty array of supports
-
-    @property
-    def sessions(self) -> int:
-        return len(self.arriving) + 1  # another one may always follow
-
-    def met(self, session: int) -> np.ndarray:
-        return np.concatenate([self.known, *self.arriving[:session]])
-
-    def supports(self, session: int) -> tuple[np.ndarray, np.ndarray]:
-        if not session:
-            nothing = np.empty((0, self.shots), dtype=np.int64)
-            return nothing, nothing
-        count = sum(map(len, self.arriving[:session]))
-        rows = level(self.labelled[:count])
-        earlier, own = np.split(rows, [count - len(self.arriving[session - 1])])
-        return earlier, own
-
-
-@dataclass(frozen=True)
 class LearnerViews(Views):
     """Views whose inputs are fitted once, on the graph of `fit`."""
 
@@ -90,26 +63,11 @@ class LearnerViews(Views):
 
 
 @dataclass(frozen=True)
-class LearnerTasks(TaskMaker):
-    """Tasks whose later sessions may have different numbers of classes."""
-
-    known: int = 0
-    sizes: tuple[int, ...] = ()
-
-    def shared(self, knowledge: Knowledge, known: int, later: int) -> Shared:
-        if known != self.known or not later:
-            return super().shared(knowledge, known, later)
-        first = super().shared(knowledge, known, 0)
-        return Shared(first.graph, first.class_means, first.task_sizes + self.sizes[:later])
-
-
-@dataclass(frozen=True)
 class LearnerContext(Context):
     """The context of a learner: one seed, on the graph of one call."""
 
     fits: dict[str, Fit] = field(default_factory=dict)
     nodes: int = 0
-    sizes: tuple[int, ...] = ()
 
     @cached_property
     def knowledge(self) -> KnowledgeSource:
@@ -117,14 +75,6 @@ class LearnerContext(Context):
             self.graph, self.scenarios, self.settings, self.protocol, fits=self.fits, nodes=self.nodes
         )
         return KnowledgeSource(self.graph, self.scenarios, self.settings, self.protocol, views)
-
-    @cached_property
-    def tasks(self) -> TaskMaker:
-        assert self.settings.n_way
-        known = len(self.scenarios[0].test.known)
-        return LearnerTasks(
-            self.graph, self.scenarios, self.protocol, self.settings.n_way, known=known, sizes=self.sizes
-        )
 
 
 def make_context(
@@ -152,9 +102,7 @@ def make_context(
     runtime = Runtime(options, config, [config])
     graph = (PlainGraph if runtime.plain else Graph)(table.dataset, options.device, config.normalisation)
     scenario = make_scenario(table, evidence, config, seed)
-    return LearnerContext(
-        graph, [scenario], config, runtime, fits=fits, nodes=nodes, sizes=tuple(evidence.sessions)
-    )
+    return LearnerContext(graph, [scenario], config, runtime, fits=fits, nodes=nodes)
 
 
 def make_scenario(table: Table, evidence: Evidence, config: RunConfig, seed: int) -> Scenario:
@@ -190,25 +138,22 @@ def plays(config: RunConfig) -> bool:
     return METHODS[config.method].training_of(config) is not MetaTraining.NONE
 
 
-def _taught(table: Table, evidence: Evidence, config: RunConfig, known: np.ndarray) -> TaughtStream:
-    """Return the stream of the learner, without the times at which nodes arrive."""
+def _taught(table: Table, evidence: Evidence, config: RunConfig, known: np.ndarray) -> Stream:
+    """Return the stream of the learner, without the times at which nodes arrive. It asks all nodes."""
     nothing, arriving = np.empty(0, dtype=np.int16), evidence.arriving()
     labelled = [
         np.array([table.rows[node] for node in evidence.nodes_of(c) if node in table.rows], dtype=np.int64)
         for session in arriving
         for c in session
     ]
-    ends = np.cumsum(evidence.sessions)
     assert config.k_shot
-    return TaughtStream(
-        known=known,
-        arriving=tuple(np.array(session, dtype=np.int64) for session in arriving),
-        support=tuple(
-            level(labelled[end - size : end]) for end, size in zip(ends, evidence.sessions, strict=True)
-        ),
-        queries=(np.zeros(1, dtype=np.int64),) * (len(arriving) + 1),  # tasks have at least one
+    support = level(labelled) if labelled else np.empty((0, config.k_shot), dtype=np.int64)
+    first = np.cumsum([0, *evidence.sessions])[: len(arriving)]  # of the classes of each session
+    rows = np.array(list(table.rows.values()))
+    return Stream(
+        arriving=(known, *(np.array(session, dtype=np.int64) for session in arriving)),
+        support=tuple(np.split(support, first)),
+        queries=(rows,) * (len(arriving) + 1),
         arrival=nothing,
         readable_from=nothing,
-        labelled=tuple(labelled),
-        shots=config.k_shot,
     )

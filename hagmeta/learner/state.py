@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +13,14 @@ from torch import Tensor
 from hagmeta.config import RunConfig
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.novelty import Novelty
-from hagmeta.learner.scene import LearnerContext, TaughtStream
+from hagmeta.learner.scene import LearnerContext
 from hagmeta.learner.table import Columns, NodeId, Table
 from hagmeta.methods import make_method
 from hagmeta.packs.pack import Pack, Parameters
 from hagmeta.phases.hooks import add_classes, consolidate
 from hagmeta.phases.knowledge import Knowledge
 from hagmeta.phases.sessions import AnsweringAfterLearning
+from hagmeta.protocol.scenario import Stream
 from hagmeta.sparse.inputs import Fit
 
 
@@ -71,16 +72,13 @@ class Scene:
         return cls(state, table, context, _pack(state, context, state.parameters))
 
     @property
-    def stream(self) -> TaughtStream:
-        stream = self.context.scenarios[0].test
-        assert isinstance(stream, TaughtStream)
-        return stream
+    def stream(self) -> Stream:
+        return self.context.scenarios[0].test
 
     def teach(self) -> Found:
         """Learn the last session of the evidence, update the state, and return `answers`."""
         context, pack, session = self.context, self.pack, self.state.session
-        stream = self._asking_all()
-        player = self._player(stream)
+        stream, player = self.stream, self._player()
         knowledge = context.knowledge.session([stream], session)
         add_classes(context, pack, knowledge, [stream], session)
         before = {name: value.cpu() for name, value in pack.states()[0].items()}
@@ -106,11 +104,11 @@ class Scene:
 
     def answers(self) -> Found:
         """Return the answers for all nodes."""
-        state, stream = self.state, self._asking_all()
+        state, stream = self.state, self.stream
         knowledge = self.context.knowledge.session([stream], state.session)
         # The statistics of a session come from the model before its steps.
         pack = _pack(state, self.context, state.parameters | state.before) if state.before else self.pack
-        player = self._player(stream)
+        player = self._player()
         return self._answered(player, player.learnt(pack, knowledge, state.session))
 
     def _answered(self, player: AnsweringAfterLearning, knowledge: Knowledge) -> Found:
@@ -118,13 +116,8 @@ class Scene:
         pair = player.answers(self.pack, knowledge, self.state.session)
         return Found(*(part[0].cpu().numpy()[:, np.argsort(met)] for part in pair))
 
-    def _asking_all(self) -> TaughtStream:
-        """Return the stream, with all nodes as the queries of every session."""
-        rows = np.array(list(self.table.rows.values()))
-        return replace(self.stream, queries=(rows,) * (self.state.session + 1))
-
-    def _player(self, stream: TaughtStream) -> AnsweringAfterLearning:
-        player = AnsweringAfterLearning(self.context, [stream], "test")
+    def _player(self) -> AnsweringAfterLearning:
+        player = AnsweringAfterLearning(self.context, [self.stream], "test")
         player.step = self.state.step
         if self.state.draws:
             player.lesson.load(self.state.draws)
@@ -138,7 +131,7 @@ class Scene:
         A class that lost all of them uses its other labels.
         """
         rows, evidence = self.table.rows, self.state.evidence
-        classes = self.stream.arriving[session - 1] if session else self.stream.known
+        classes = self.stream.arriving[session]
         size = max(map(len, kept))
         found = []
         for c, nodes in zip(classes.tolist(), kept, strict=True):

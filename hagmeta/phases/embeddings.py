@@ -25,7 +25,7 @@ def query_embeddings(
     assert context.settings.classes
     apart = context.settings.classes[1] > 0  # novel-train classes are not base classes
     queries = [stream.queries[session] for stream in streams]
-    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
     nodes = stack_padded(queries).to(context.runtime.device)
     embedded = pack.run("embeddings", (shared,), knowledge.view, nodes).cpu().numpy()
     found = []
@@ -53,6 +53,6 @@ def to_bytes(arrays: dict[str, np.ndarray]) -> bytes:
 def _arrival(labels: np.ndarray, stream: Stream) -> np.ndarray:
     """Return the session in which the class of each label arrived."""
     arrived = np.zeros(len(labels), dtype=np.int64)
-    for session, classes in enumerate(stream.arriving, start=1):
+    for session, classes in enumerate(stream.arriving):
         arrived[np.isin(labels, classes)] = session
     return arrived

@@ -23,7 +23,7 @@ def add_classes(
     """Let a method initialise its parameters for the new classes of `session`."""
     new = new_classes(context, streams, session)
     if new:
-        shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
         _add(pack, shared, new, knowledge, context.tasks.session(streams, session))
 
 
@@ -46,7 +46,7 @@ def new_classes(context: Context, streams: Sequence[Stream], session: int) -> in
     """Return how many classes of `session` are new to the parameters of a method."""
     if not context.method.has("add_classes"):
         return 0
-    arrived = streams[0].arriving[session - 1] if session else streams[0].known
+    arrived = streams[0].arriving[session]
     if context.meta_training is MetaTraining.SUPERVISED:
         arrived = np.setdiff1d(arrived, context.scenarios[0].trained)
     return len(arrived)
@@ -55,9 +55,9 @@ def new_classes(context: Context, streams: Sequence[Stream], session: int) -> in
 def consolidate(
     context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
 ) -> None:
-    """Let a method summarise what it learnt in `session`, unless no other follows."""
-    if context.method.has("consolidate") and session < streams[0].sessions:
-        shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    """Let a method summarise what it learnt in `session`, before another follows."""
+    if context.method.has("consolidate"):
+        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
         lesson = labelled(context, streams, session)
         gradients = pack.slopes(pack.run("consolidation_loss", (shared,), knowledge.view, *lesson))
         with torch.no_grad():

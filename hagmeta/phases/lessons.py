@@ -64,7 +64,7 @@ class HeldOutLesson(Lesson):
         self.pools: list[ClassPools] = []
         wanted, most = context.settings.query_shot or 1, context.protocol.most_rehearsed
         self.queries = wanted if most is None else min(wanted, most)  # per class known by its average
-        self.teaches = self.queries > 0 or streams[0].support.shape[-1] > 1
+        self.teaches = self.queries > 0 or streams[0].support[0].shape[-1] > 1
 
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
         self.streams = streams

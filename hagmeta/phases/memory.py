@@ -30,11 +30,10 @@ class Memory:
         """Choose nodes of the classes that arrived in `session`, after its steps."""
         context, streams = self.context, self.streams
         if not self.most:
-            new = context.tasks.n_way if session else len(streams[0].known)
-            for kept in self.kept:
-                kept.append(np.empty((new, 0), dtype=np.int64))
+            for kept, stream in zip(self.kept, streams, strict=True):
+                kept.append(np.empty((len(stream.arriving[session]), 0), dtype=np.int64))
             return
-        shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
         described = pack.run("describe", (shared,), knowledge.view, context.tasks.session(streams, session))
         assert context.settings.k_shot
         size = self.most if session == 0 else min(self.most, context.settings.k_shot)
@@ -64,5 +63,5 @@ class Memory:
     def _candidates(self, scenario: Scenario, stream: Stream, session: int) -> list[np.ndarray]:
         """Return the labelled nodes of each class of `session`: train nodes in session 0, supports later."""
         if session:
-            return [np.array(list(dict.fromkeys(row.tolist()))) for row in stream.support[session - 1]]
+            return [np.array(list(dict.fromkeys(row.tolist()))) for row in stream.support[session]]
         return [self.context.protocol.labelled(scenario, np.array([c])) for c in stream.known]

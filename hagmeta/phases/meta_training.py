@@ -65,9 +65,8 @@ def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]
                     for w, d in zip(context.scenarios, drawn, strict=True)
                 ]
             )
-            yield Episode(
-                context.tasks.shared(knowledge, base, session + 1), knowledge.view, task, targets, classes
-            )
+            shared = context.tasks.shared(knowledge, (base, *[context.tasks.n_way] * (session + 1)))
+            yield Episode(shared, knowledge.view, task, targets, classes)
 
 
 def few_shot_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
@@ -85,7 +84,7 @@ def supervised_episodes(context: Context, knowledge: Knowledge) -> Iterator[Epis
     """Yield batches without end, with nodes of all training classes, each known by its average."""
     samplers = _samplers(BatchSampler, context)
     classes = np.stack([scenario.trained for scenario in context.scenarios])
-    shared = context.tasks.shared(knowledge, classes.shape[1], 0)
+    shared = context.tasks.shared(knowledge, classes.shape[1:])
     while True:
         query = np.stack(once_each(BatchSampler.draw, samplers))
         yield _episode(context, shared, knowledge, classes, classes, query[:, :0, :1], query)

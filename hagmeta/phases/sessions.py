@@ -83,7 +83,8 @@ def play(
         knowledge = context.knowledge.session(streams, session)
         add_classes(context, pack, knowledge, streams, session)
         answers = learner.learn_and_answer(pack, knowledge, session)
-        consolidate(context, pack, knowledge, streams, session)
+        if session < streams[0].sessions:
+            consolidate(context, pack, knowledge, streams, session)
         for evaluator, answer in zip(evaluators, answers, strict=True):
             evaluator.record(*answer)
         for seed, evaluator in enumerate(evaluators):
@@ -275,7 +276,7 @@ class AnsweringAfterLearning(_Learner):
         self, number: int, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
     ) -> None:
         """Take `number` gradient steps."""
-        shared = self.context.tasks.shared(knowledge, len(streams[0].known), session)
+        shared = self.context.tasks.shared(knowledge, streams[0].sizes(session))
         self.lesson.begin(pack, shared, knowledge.view, streams, session)
         lessons = (self.lesson.task(session) for _ in range(number))
         lessons = (
@@ -294,7 +295,7 @@ class AnsweringAfterLearning(_Learner):
     def _task(self, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> tuple[Task, Shared]:
         task = self.context.tasks.session(streams, session, knowledge.all_averaged)
         task = task._replace(class_statistics=self.class_statistics)
-        return task, self.context.tasks.shared(knowledge, len(streams[0].known), session)
+        return task, self.context.tasks.shared(knowledge, streams[0].sizes(session))
 
     @torch.no_grad()
     def _answer(self, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> Answers:
@@ -398,22 +399,23 @@ class _AnsweringWhileLearning(_Learner):
         context, streams = self.context, self.streams
         second = context.second_prototypes
         averaged = [s.met(session if second else session - 1) for s in streams]
-        new = [s.arriving[session - 1] for s in streams]
+        new = [s.arriving[session] for s in streams]
         classes = [np.concatenate(pair) for pair in zip(averaged, new, strict=True)]
-        supports = [s.support[session - 1] for s in streams]
+        supports = [s.support[session] for s in streams]
         task = stacked(classes, averaged, supports, queries).on(context.runtime.device)
         target = [
             _positions(meaning, scenario.labels[nodes])
             for meaning, scenario, nodes in zip(meanings, context.scenarios, queries, strict=True)
         ]
-        shared = context.tasks.shared(knowledge, len(streams[0].known), session + second)
+        sizes = streams[0].sizes(session)
+        shared = context.tasks.shared(knowledge, sizes + sizes[-1:] * second)
         return shared, before_steps(pack, shared, knowledge.view, task), stack(target)
 
     def _meanings(self, stream: Stream, session: int) -> np.ndarray:
         """Return the class of each position; -1 for the second prototypes of new classes."""
         if not self.context.second_prototypes:
             return stream.met(session)
-        new = stream.arriving[session - 1]
+        new = stream.arriving[session]
         return np.concatenate([stream.met(session - 1), np.full(len(new), -1), new])
 
 

@@ -54,15 +54,17 @@ class TaskMaker:
         """Whether no label of an earlier class may be read again, so that computed statistics are kept."""
         return self.protocol.most_rehearsed == 0
 
-    def shared(self, knowledge: Knowledge, known: int, later: int) -> Shared:
-        """Return what seeds share, for `known` classes at the start and `later` tasks of N classes.
+    def shared(self, knowledge: Knowledge, sizes: Sequence[int]) -> Shared:
+        """Return what seeds share, given the number of classes known at the start and of each later task.
 
-        The base classes are one task. The other known classes are tasks of N, and the last may be smaller.
+        Of the classes known at the start, the base classes are one task. The others are tasks of N, and the
+        last may be smaller.
         """
+        known, *later = sizes
         base = len(self.scenarios[0].split.base)
         whole, rest = divmod(known - base, self.n_way)
-        sizes = (base, *[self.n_way] * whole, *([rest] if rest else []), *[self.n_way] * later)
-        return Shared(knowledge.graph, knowledge.class_means, sizes)
+        first = (base, *[self.n_way] * whole, *([rest] if rest else []))
+        return Shared(knowledge.graph, knowledge.class_means, (*first, *later))
 
     def episode(self, drawn: Sequence[PseudoStream], session: int) -> tuple[Task, np.ndarray]:
         """Return the task of one session of a pseudo-stream, and the targets of its queries."""

@@ -42,7 +42,7 @@ class Validation:
         knowledge = context.knowledge.with_fixed_features(self._pack, knowledge)
         return _Together(
             knowledge,
-            context.tasks.shared(knowledge, len(streams[0].known), sessions[-1]),
+            context.tasks.shared(knowledge, streams[0].sizes(sessions[-1])),
             sessions,
             tuple(context.tasks.session(streams, session, knowledge.all_averaged) for session in sessions),
             tuple(self._truth(session).to(context.runtime.device) for session in sessions),

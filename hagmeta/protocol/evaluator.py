@@ -20,7 +20,7 @@ class Evaluator:
     def __init__(self, stream: Stream, labels: np.ndarray) -> None:
         self._stream = stream
         self._labels = labels
-        self.predictions = Predictions(stream.known, stream.arriving)
+        self.predictions = Predictions(stream.arriving)
         self.notes: list[dict[str, float]] = []  # diagnostics of the method by session
         self._calibration: dict[str, list[float]] = {}  # by session, if predictions have probabilities
         self.embeddings: dict[str, np.ndarray] | None = None  # of the queries of one session, if asked for

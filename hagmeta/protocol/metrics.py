@@ -227,10 +227,10 @@ def harmonic(predictions: Predictions) -> list[float | None]:
 @_built_in
 def matrix(predictions: Predictions) -> list[list[float]]:
     """Return M[t][j]: the accuracy after session t on the classes that arrived in session j."""
-    known, n_way = len(predictions.known), predictions.arriving.shape[1]
+    first = np.cumsum([0, *(len(classes) for classes in predictions.arriving)])  # of each task
 
     def by_task(counts: np.ndarray) -> np.ndarray:
-        return np.array([counts[:known].sum(), *counts[known:].reshape(-1, n_way).sum(axis=1)])
+        return np.add.reduceat(counts, first[first < len(counts)])
 
     return [(by_task(of.right) / by_task(of.asked)).tolist() for of in predictions.counts()]
 

@@ -27,8 +27,7 @@ class Predictions:
     """The queries of every session, with predicted and true classes.
 
     Attributes:
-        known: The classes (classes,) known at session 0.
-        arriving: The classes (sessions, N) that arrive in each later session.
+        arriving: The classes that arrive, by session. Those of session 0 are known at the start.
         queries: The nodes that were classified, by session.
         predicted: Their predicted classes, by session; -1 if the prediction is not a class.
         true: Their true classes, by session.
@@ -36,8 +35,7 @@ class Predictions:
             if a file from before they were stored was read.
     """
 
-    known: np.ndarray
-    arriving: np.ndarray
+    arriving: tuple[np.ndarray, ...]
     queries: list[np.ndarray] = field(default_factory=list)
     predicted: list[np.ndarray] = field(default_factory=list)
     true: list[np.ndarray] = field(default_factory=list)
@@ -57,9 +55,14 @@ class Predictions:
         if confidence is not None:
             self.confidence.append(confidence)
 
+    @property
+    def known(self) -> np.ndarray:
+        """Return the classes that are known at session 0."""
+        return self.arriving[0]
+
     def met(self, session: int) -> np.ndarray:
         """Return all classes up to ``session``, in the order in which they are met."""
-        return np.concatenate([self.known, self.arriving[:session].ravel()])
+        return np.concatenate(self.arriving[: session + 1])
 
     def correct(self) -> list[np.ndarray]:
         """Return whether each prediction is correct, by session."""
@@ -94,10 +97,10 @@ class Predictions:
             rows["confidence"] = _levels(np.concatenate(self.confidence))
         order = np.lexsort((session, rows["query"]))
         rows = {name: column[order] for name, column in rows.items()}
-        sessions, n_way = self.arriving.shape
+        sizes = [len(classes) for classes in self.arriving]
         classes = {
-            "classes": self.met(sessions),
-            "arrived": np.repeat(np.arange(sessions + 1), [len(self.known), *[n_way] * sessions]),
+            "classes": np.concatenate(self.arriving),
+            "arrived": np.repeat(np.arange(len(sizes)), sizes),
         }
         return {name: _narrow(column) for name, column in (rows | classes).items()}
 
@@ -106,8 +109,7 @@ def from_arrays(arrays: dict[str, np.ndarray]) -> Predictions:
     """Return the predictions in ``arrays``, sorted by query within a session."""
     session, arrived = arrays["session"], arrays["arrived"]
     classes = arrays["classes"].astype(np.int64)
-    arriving = classes[arrived > 0].reshape(int(arrived.max()), -1)
-    found = Predictions(classes[arrived == 0], arriving)
+    found = Predictions(tuple(classes[arrived == number] for number in range(int(arrived.max()) + 1)))
     for number in range(int(session.max()) + 1):
         rows = session == number
         told = [arrays[name][rows].astype(np.int64) for name in ("query", "predicted", "true")]

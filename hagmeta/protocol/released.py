@@ -81,9 +81,8 @@ class Released(Protocol):
     def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Draw new queries in each session, from all nodes of a class except its supports."""
         queries = []
-        for number in range(len(plan.arriving) + 1):
-            met = np.concatenate([plan.known, plan.arriving[:number].ravel()])
-            taken = plan.support[number - 1] if number else np.empty(0, dtype=np.int64)
+        for number, taken in enumerate(plan.support):
+            met = np.concatenate(plan.arriving[: number + 1])
             pools = [np.setdiff1d(plan.nodes.members[c], taken) for c in met]
             drawn = [rng.choice(pool, QUERIES, replace=False) for pool in pools]
             queries.append(np.sort(np.concatenate(drawn)))

@@ -98,28 +98,34 @@ class StreamPlan(NamedTuple):
     """A stream before its queries are drawn."""
 
     nodes: ClassNodes
-    known: np.ndarray  # (classes,) met at session 0
-    arriving: np.ndarray  # (sessions, N) classes
-    support: np.ndarray  # (sessions, N, K) nodes
+    arriving: tuple[np.ndarray, ...]  # as in `Stream`
+    support: tuple[np.ndarray, ...]  # as in `Stream`
     role: int  # of the queries, if the protocol uses it
     arrival: np.ndarray  # (nodes,) session in which a node arrives
+
+    @property
+    def known(self) -> np.ndarray:
+        """Return the classes that are known at session 0."""
+        return self.arriving[0]
 
 
 class Rehearsed(NamedTuple):
     """Labelled nodes that may be used again after the session of their class. They are drawn in advance."""
 
     known: tuple[np.ndarray, ...]  # for each class known at session 0
-    support: np.ndarray  # (sessions, N, at most K) nodes
+    support: tuple[np.ndarray, ...]  # by session: (classes, at most K) nodes; none in session 0
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream of sessions. Session 0 has many labels per class; later sessions add N classes with K each."""
+    """A stream of sessions. Session 0 has many labels per class; later sessions add N classes with K each.
 
-    known: np.ndarray  # (classes,) at session 0
-    arriving: np.ndarray  # (sessions, N) classes
-    support: np.ndarray  # (sessions, N, K) nodes
-    queries: tuple[np.ndarray, ...]  # nodes to classify after each session, from session 0; ascending
+    `arriving`, `support` and `queries` have an array for each session, from session 0.
+    """
+
+    arriving: tuple[np.ndarray, ...]  # classes; those of session 0 are known at the start
+    support: tuple[np.ndarray, ...]  # (classes, K) nodes; none in session 0, whose array is (0, K)
+    queries: tuple[np.ndarray, ...]  # nodes to classify after the session; ascending
     arrival: np.ndarray  # (nodes,) session in which a node arrives
     readable_from: np.ndarray  # (nodes,) first session in which the label of a node may be read
     rehearsed: Rehearsed | None = None  # if only some labels may be used again
@@ -127,12 +133,22 @@ class Stream:
     guessed: np.ndarray | None = None  # (classes, nodes) pseudo-labelled nodes that extend the supports
 
     @property
+    def known(self) -> np.ndarray:
+        """Return the classes that are known at session 0."""
+        return self.arriving[0]
+
+    @property
     def sessions(self) -> int:
-        return len(self.arriving)
+        """Return the number of sessions after session 0."""
+        return len(self.arriving) - 1
+
+    def sizes(self, session: int) -> tuple[int, ...]:
+        """Return the number of classes of each session up to ``session``."""
+        return tuple(len(classes) for classes in self.arriving[: session + 1])
 
     def met(self, session: int) -> np.ndarray:
         """Return all classes up to ``session``. The position of a class is its label for the model."""
-        return np.concatenate([self.known, self.arriving[:session].ravel()])
+        return np.concatenate(self.arriving[: session + 1])
 
     def arrived(self, session: int) -> np.ndarray:
         """Return a mask (nodes,) of nodes that have arrived. The protocol decides what is visible."""
@@ -144,10 +160,10 @@ class Stream:
 
     def supports(self, session: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the supports (classes, shots) of earlier sessions, and those of ``session``."""
-        first = max(session - 1, 0)
         again = self.support if self.rehearsed is None else self.rehearsed.support
-        own = self.support[first:session].reshape(-1, self.support.shape[-1])
-        earlier = again[:first].reshape(-1, again.shape[-1]) if again.size else own[:0]
+        own, earlier = self.support[session], np.concatenate(again[: max(session, 1)])
+        if not earlier.shape[1]:  # no label may be used again
+            earlier = own[:0]
         if self.guessed is None:
             return earlier, own
         # Earlier classes with fewer labels get more pseudo-labels, so that all have as many supports.

@@ -66,7 +66,7 @@ class Strict(Protocol):
         if not most:
             return None
         known, support = self._drawn(plan, seed, most)
-        rows = [*known, *support.reshape(-1, support.shape[-1])]
+        rows = [*known, *np.concatenate(support)]
         return np.stack([np.pad(nodes, (0, most - len(nodes)), constant_values=-1) for nodes in rows])
 
     @staticmethod
@@ -77,9 +77,10 @@ class Strict(Protocol):
             return random_stream(seed, f"rehearsal/{c}").permutation(nodes)[:most]
 
         known = tuple(drawn(c, plan.nodes.at_once(c, TRAIN)) for c in plan.known)
-        pairs = zip(plan.arriving, plan.support, strict=True)
-        support = [[drawn(c, nodes) for c, nodes in zip(*pair, strict=True)] for pair in pairs]
-        return Rehearsed(known, np.array(support, dtype=np.int64))
+        nothing, *supports = plan.support
+        pairs = zip(plan.arriving[1:], supports, strict=True)
+        later = [np.stack([drawn(c, nodes) for c, nodes in zip(*pair, strict=True)]) for pair in pairs]
+        return Rehearsed(known, (nothing[:, :most], *later))
 
     def queries(self, plan: StreamPlan, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Return all nodes of one role, or ``queries_per_class`` per class, the same in every session."""
@@ -87,8 +88,7 @@ class Strict(Protocol):
         def of(classes: np.ndarray) -> list[np.ndarray]:
             return [self.asked(plan.nodes, c, plan.role, rng) for c in classes]
 
-        chosen = of(plan.known)
-        queries = [np.sort(np.concatenate(chosen))]
+        chosen, queries = list[np.ndarray](), []
         for session in plan.arriving:
             chosen += of(session)
             queries.append(np.sort(np.concatenate(chosen)))

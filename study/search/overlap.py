@@ -52,11 +52,11 @@ def overlap(dataset: Dataset, config: RunConfig, search: Sequence[int], fresh: S
     met = np.zeros(dataset.num_classes, dtype=bool)
     for seed in search:
         split = make_split(dataset, config, seed)
-        arrives = make_scenario(dataset, config, seed).test.arriving.ravel() if arriving else ()
-        scored = np.concatenate([split.base, split.novel_train, arrives]).astype(int)
+        arrives = make_scenario(dataset, config, seed).test.arriving[1:] if arriving else ()
+        scored = np.concatenate([split.base, split.novel_train, *arrives]).astype(int)
         met[scored] = True
         seen |= (split.role != TEST) & np.isin(dataset.labels, scored)
     tests = [make_scenario(dataset, config, seed).test for seed in fresh]
     nodes = [seen[stream.queries[-1]].mean() for stream in tests]
-    classes = [met[stream.arriving.ravel()].mean() for stream in tests]
+    classes = [met[np.concatenate(stream.arriving[1:])].mean() for stream in tests]
     return Overlap(float(np.mean(nodes)), float(np.mean(classes)), arriving)

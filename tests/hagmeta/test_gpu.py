@@ -213,7 +213,7 @@ def test_smoothed_answers_are_those_of_the_cpu(
             streams = [scenario.test for scenario in context.scenarios]
             knowledge = context.knowledge.session(streams, 2)
             task = context.tasks.session(streams, 2, knowledge.all_averaged)
-            shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+            shared = context.tasks.shared(knowledge, streams[0].sizes(2))
             scores.append(ReadOut(context).scores(pack, shared, knowledge, task).cpu())
     torch.testing.assert_close(*scores, rtol=1e-3, atol=1e-3)
 

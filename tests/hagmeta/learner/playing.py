@@ -106,7 +106,7 @@ def played(context: Context, dataset: Dataset, learner: Learner, look: Look = wh
     for session in range(stream.sessions + 1):
         graph = look(dataset, context.protocol.visible(scenario, stream, session))
         if session:
-            pairs = zip(stream.arriving[session - 1], stream.support[session - 1], strict=True)
+            pairs = zip(stream.arriving[session], stream.support[session], strict=True)
             learner.learn(graph, {names[c]: nodes for c, nodes in pairs})
         else:
             learner.fit(graph, of(TRAIN), validation=of(VAL))

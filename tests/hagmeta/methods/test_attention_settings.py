@@ -170,7 +170,7 @@ def gradients(tiny_graph: Dataset, config: RunConfig) -> dict[str, torch.Tensor 
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
     task = context.tasks.session(streams, 1)._replace(query=torch.arange(12).view(2, 6))
     target, key = torch.arange(6).expand(2, -1), keys(SEEDS, "dropout")
     losses, _ = pack.run("loss", (shared,), knowledge.view, task, target, key)
@@ -259,7 +259,7 @@ def test_oracle_prototypes_are_nearer_to_the_true_means_than_any_others(
         pack = pretrain(context)
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, 2)
-        shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+        shared = context.tasks.shared(knowledge, streams[0].sizes(2))
         task = context.tasks.session(streams, 2)
         (prototypes,) = pack.run("class_statistics", (shared,), knowledge.view, task)
         every = torch.arange(401).expand(2, -1)
@@ -268,7 +268,7 @@ def test_oracle_prototypes_are_nearer_to_the_true_means_than_any_others(
             [
                 (prototypes[seed, 4 + number] - embedded[seed, nodes].mean(0)).norm()
                 for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True))
-                for number, c in enumerate(stream.arriving.ravel())
+                for number, c in enumerate(np.concatenate(stream.arriving[1:]))
                 for nodes in [(scenario.labels == c) & (scenario.split.role == TRAIN)]
             ]
         )

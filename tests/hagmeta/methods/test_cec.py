@@ -125,7 +125,7 @@ def test_answers_are_scaled_cosines_to_adapted_vectors(dataset: Dataset, small: 
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
     (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 1),))
     assert logits.abs().max() <= 10.001
     # What attention finds moves the vectors: without it they are the plain means.

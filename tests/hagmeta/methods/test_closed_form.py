@@ -85,13 +85,13 @@ def lived(config: RunConfig, dataset: Dataset) -> Lived:
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, SESSION)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), SESSION)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(SESSION))
     everyone = torch.arange(context.graph.num_nodes).expand(2, -1)
     features = pack.run("embeddings", (shared,), knowledge.view, everyone)[1].double().numpy()
     (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, SESSION),))
     scenario, stream = context.scenarios[1], streams[1]
     nodes = [scenario.nodes_of(np.array([c]), TRAIN) for c in stream.known]
-    nodes += list(stream.support[:SESSION].reshape(-1, stream.support.shape[-1]))
+    nodes += list(np.concatenate(stream.support[: SESSION + 1]))
     queries = stream.queries[SESSION]
     of_classes = [features[of] for of in nodes]
     answers = logits[1, : len(queries)].double().numpy()
@@ -480,7 +480,7 @@ def test_nodes_whose_labels_are_gone_count_as_unlabelled_but_means_and_counts_st
         kept: tuple[torch.Tensor, ...] = ()
         for session in range(SESSION + 1):
             knowledge = context.knowledge.session(streams, session)
-            shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+            shared = context.tasks.shared(knowledge, streams[0].sizes(session))
             task = context.tasks.session(streams, session)._replace(class_statistics=kept)
             found = pack.run("class_statistics", (shared,), knowledge.view, task)
             kept = found if rehearsal == "none" else ()

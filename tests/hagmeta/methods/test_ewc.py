@@ -60,7 +60,7 @@ def test_importance_is_the_squared_gradient_at_the_end_of_each_task(tiny_graph: 
     for session in range(2):
         knowledge = context.knowledge.session(streams, session)
         add_classes(context, pack, knowledge, streams, session)
-        shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
         task, target = labelled(context, streams, session)
         (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
         loss = torch.zeros(())
@@ -110,7 +110,7 @@ def test_importance_comes_from_the_labels_of_the_session_alone(tiny_graph: Datas
             nodes, classes = task.query[seed][real].numpy(), stream.met(session)[target[seed][real]]
             assert (scenario.labels[nodes] == classes).all() and len(set(nodes)) == len(nodes)
             if session:
-                assert set(nodes) == set(stream.support[session - 1].ravel())
+                assert set(nodes) == set(stream.support[session].ravel())
             else:
                 assert set(nodes) == set(scenario.nodes_of(stream.known, TRAIN))
 

@@ -97,7 +97,7 @@ def started(context: Context) -> tuple[Pack, Any, Any, Any]:
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
     return pack, shared, knowledge.view, context.tasks.session(streams, 1)
 
 

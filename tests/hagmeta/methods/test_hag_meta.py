@@ -134,10 +134,10 @@ def test_answers_are_distances_to_train_means_and_weighted_supports(
     pack, methods = packed(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 2)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(2))
     (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 2),))
     for index, (scenario, stream, method) in enumerate(zip(context.scenarios, streams, methods, strict=True)):
-        visible, support = stream.arrived(2), stream.support.reshape(-1, 3)
+        visible, support = stream.arrived(2), np.concatenate(stream.support)
         embedded = embeddings(context, method.encoder, visible)
         known = [embedded[scenario.nodes_of(np.array([c]), TRAIN)].mean(0) for c in stream.known]
         weights = support_weights(context, method.node_attention, visible, support)
@@ -156,7 +156,7 @@ def test_tla_weighs_the_loss_of_a_class_by_one_plus_its_weight(dataset: Dataset,
         context = prepare(small(tla=tla, dropout=0.0), SEEDS, dataset, CPU)
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, 1)
-        shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+        shared = context.tasks.shared(knowledge, streams[0].sizes(1))
         target = torch.arange(11).expand(2, -1)
         task = context.tasks.session(streams, 1)._replace(query=torch.arange(22).view(2, 11))
         key = keys(SEEDS, "dropout")

@@ -91,7 +91,7 @@ def test_a_new_class_is_one_cluster_or_its_supports(dataset: Dataset, small: Sma
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
     task = context.tasks.session(streams, 1)
     (vectors,) = pack.run("class_statistics", (shared,), knowledge.view, task)
     rows = pack.run("embeddings", (shared,), knowledge.view, task.support.flatten(1))
@@ -109,7 +109,7 @@ def test_at_most_some_train_nodes_of_a_class_are_clustered(
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
     task = context.tasks.session(streams, 1)
     (nodes, weight), _ = pack.run(lambda method, *given: method._labelled(*given), (shared,), task)
     for seed, scenario in enumerate(context.scenarios):

@@ -53,7 +53,7 @@ def test_the_loss_of_a_step(tiny_graph: Dataset, tiny: Tiny, distil_on: str) -> 
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 1)
     add_classes(context, pack, knowledge, streams, 1)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
     everywhere = torch.arange(context.graph.num_nodes).expand(len(SEEDS), -1)
     whole = context.tasks.session(streams, 1)._replace(query=everywhere)
 
@@ -68,7 +68,7 @@ def test_the_loss_of_a_step(tiny_graph: Dataset, tiny: Tiny, distil_on: str) -> 
     losses, _ = pack.run("session_loss", (shared,), knowledge.view, task, target, keys(SEEDS, "dropout"))
 
     for seed, stream in enumerate(streams):
-        supports = stream.support[0].ravel()
+        supports = stream.support[1].ravel()
         visible = np.flatnonzero(stream.arrived(1))
         then, now = (x[seed].detach().numpy().astype(np.float64) for x in (before, after))
         learnt = -log_softmax(now[supports, 4:], -1)[range(4), [0, 0, 1, 1]].mean()

@@ -81,12 +81,12 @@ def test_a_key_is_the_mean_to_which_moving_averages_converge(dataset: Dataset, s
     pack = pretrain(context)
     (scenario,) = context.scenarios
     knowledge = context.knowledge.session([scenario.test], 1)
-    shared = context.tasks.shared(knowledge, len(scenario.test.known), 1)
+    shared = context.tasks.shared(knowledge, scenario.test.sizes(1))
     task = context.tasks.session([scenario.test], 1)
     ((keys,),) = pack.run("class_statistics", (shared,), knowledge.view, task)
     nodes = torch.arange(dataset.num_nodes).unsqueeze(0)
     (embedded,) = pack.run("embeddings", (shared,), knowledge.view, nodes)
-    supports = scenario.test.support[0]
+    supports = scenario.test.support[1]
     labelled = [scenario.nodes_of(np.array([c]), TRAIN) for c in scenario.test.known]
     for key, members in zip(keys, [*labelled, *supports], strict=True):
         average = np.zeros(keys.shape[1])

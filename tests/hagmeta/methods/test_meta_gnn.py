@@ -83,7 +83,7 @@ def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: Dataset
         pack = pretrain(context)
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, 2)
-        shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+        shared = context.tasks.shared(knowledge, streams[0].sizes(2))
         with torch.no_grad():
             logits += pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 2),))
     torch.testing.assert_close(logits[0], logits[1], rtol=1e-4, atol=1e-4)

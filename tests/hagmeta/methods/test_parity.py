@@ -89,15 +89,14 @@ def their_scenario() -> Scenario:
     for session, classes in enumerate(arriving, start=1):
         arrival[np.isin(labels, classes)] = session
     test = Stream(
-        known,
-        arriving,
-        np.stack([THEIRS[f"step{number}/support"] for number in (4, 5)]),
+        (known, *arriving),
+        (np.empty((0, SHOTS), dtype=np.int64), *(THEIRS[f"step{number}/support"] for number in (4, 5))),
         (np.arange(0), their_queries(4), their_queries(5)),
         arrival,
         readable_from=arrival,
     )
     later = np.where(arrival > 0, NEVER, 0)
-    training = replace(test, known=known[:BASE], arrival=later, readable_from=later)
+    training = replace(test, arriving=(known[:BASE], *arriving), arrival=later, readable_from=later)
     role = np.full(len(labels), TRAIN)
     split = Split(known[:BASE], known[BASE:], arriving.ravel(), role)
     return Scenario(0, labels, 16, split, known[BASE:], training, test)

@@ -225,8 +225,8 @@ def test_exemplars_are_the_labels_that_rehearsal_allows(tiny_graph: Dataset, tin
         for stream, allowed in ((a.test, b.test.rehearsed) for a, b in zip(ours, other, strict=True)):
             assert stream.exemplars is not None and stream.rehearsed is not None and allowed is not None
             assert stream.exemplars.shape == (len(stream.met(stream.sessions)), most)
-            assert stream.rehearsed.support.size == 0  # all other statistics are kept
-            expected = [*allowed.known, *allowed.support.reshape(-1, allowed.support.shape[-1])]
+            assert np.concatenate(stream.rehearsed.support).size == 0  # all other statistics are kept
+            expected = [*allowed.known, *np.concatenate(allowed.support)]
             for nodes, these in zip(stream.exemplars, expected, strict=True):
                 assert nodes[nodes >= 0].tolist() == these.tolist()
 
@@ -249,7 +249,7 @@ def test_the_encoder_goes_back_before_a_session_if_nodes_of_classes_to_come_are_
         play(context, pack, [scenario.test for scenario in context.scenarios], "test")
         streams = [scenario.test for scenario in context.scenarios]
         knowledge, task = context.knowledge.session(streams, 2), context.tasks.session(streams, 2)
-        shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+        shared = context.tasks.shared(knowledge, streams[0].sizes(2))
         learnt = pack.snapshot()
         with torch.no_grad():
             pack.assign(pack.run("before_session", (shared,), knowledge.view, task))
@@ -434,7 +434,7 @@ def recalled(config: RunConfig, graph: Dataset, shrinkage: float = 0.0) -> tuple
     pack.assign({"share": torch.full((1, 1), shrinkage)})
     streams = [scenario.test for scenario in context.scenarios]
     knowledge, task = context.knowledge.session(streams, 1), context.tasks.session(streams, 1)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
     with torch.no_grad():
         (shares,), (rows,) = pack.run("before_steps", (shared,), knowledge.view, task)
     return shares, rows, knowledge.view, task

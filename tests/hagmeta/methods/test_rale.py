@@ -31,7 +31,7 @@ def pretrained(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
 def logits_of_session(context: Context, pack: Pack, session: int) -> Tensor:
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, session)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
     logits: Tensor = pack.run(
         "logits", (shared,), knowledge.view, (context.tasks.session(streams, session),)
     )[0]

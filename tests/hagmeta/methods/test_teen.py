@@ -60,13 +60,13 @@ def test_without_rehearsal_prototypes_are_kept_after_calibration(dataset: Datase
     supports = []
     for session in range(SESSION + 1):
         knowledge = context.knowledge.session(streams, session)
-        shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
         task = context.tasks.session(streams, session)._replace(class_statistics=kept)
         (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
         kept = pack.run("class_statistics", (shared,), knowledge.view, task)
         features = pack.run("embeddings", (shared,), knowledge.view, everyone)[0].double().numpy()
         if session:
-            supports.append(features[streams[0].support[session - 1]].mean(1))
+            supports.append(features[streams[0].support[session]].mean(1))
     base = unit(kept[0][0].double().numpy())
     expected = []
     for mean in unit(np.concatenate(supports)):  # each on the graph of its session

@@ -74,7 +74,7 @@ def test_a_session_is_scored_by_a_regression_on_all_readable_labels(
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, SESSION)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), SESSION)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(SESSION))
     everyone = torch.arange(context.graph.num_nodes).expand(2, -1)
     features = pack.run("embeddings", (shared,), knowledge.view, everyone)[1].double().numpy()
     (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, SESSION),))
@@ -107,13 +107,13 @@ def test_without_rehearsal_means_stand_for_the_nodes_of_earlier_classes(
     rows, counts = np.empty((0, 8)), list[int]()
     for session in range(SESSION + 1):
         knowledge = context.knowledge.session([stream], session)
-        shared = context.tasks.shared(knowledge, len(stream.known), session)
+        shared = context.tasks.shared(knowledge, stream.sizes(session))
         task = context.tasks.session([stream], session)._replace(class_statistics=kept)
         (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
         kept = pack.run("class_statistics", (shared,), knowledge.view, task)
         features = pack.run("embeddings", (shared,), knowledge.view, everyone)[0].double().numpy()
         nodes = [scenario.nodes_of(np.array([c]), TRAIN) for c in stream.known]
-        nodes = list(stream.support[session - 1]) if session else nodes
+        nodes = list(stream.support[session]) if session else nodes
         if session < SESSION:
             rows = np.concatenate([rows, [features[of].mean(0) for of in nodes]])
             counts += [len(of) for of in nodes]

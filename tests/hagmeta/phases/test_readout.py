@@ -39,7 +39,7 @@ def read_out(context: Context, pack: Pack, session: int) -> tuple[torch.Tensor, 
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, session)
     task = context.tasks.session(streams, session, knowledge.all_averaged)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
     (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
     return logits, ReadOut(context).scores(pack, shared, knowledge, task)
 
@@ -131,7 +131,7 @@ def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, 
     _, scores = read_out(context, pack, 2)
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, 2)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(2))
     task = context.tasks.session(streams, 2)
     halves = [part.expand(2, -1) for part in torch.arange(401).split(201)]
     tasks = tuple(task._replace(query=half) for half in halves)
@@ -143,7 +143,7 @@ def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, 
         counts = np.bincount(positions[scenario.labels[known]], minlength=8)
         counts[4:] = 2
         truth = np.eye(8)[positions[scenario.labels]]
-        held = np.concatenate([known, stream.support[:2].ravel()])
+        held = np.concatenate([known, np.concatenate(stream.support[:3]).ravel()])
         adjusted = logits[seed].double() - torch.from_numpy(np.log(counts / counts.sum()))
         seen = context.protocol.visible(scenario, stream, 2).astype(float)
         first = softmax(adjusted.numpy() * scale_at(adjusted.numpy()[seen > 0]), -1)
@@ -175,7 +175,7 @@ def logits_of_all(context: Context, pack: Pack, session: int) -> torch.Tensor:
     """Of every node (pack, nodes, classes), asked for as queries."""
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, session)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
     nodes = torch.arange(context.graph.num_nodes).expand(len(streams), -1)
     task = context.tasks.session(streams, session)._replace(query=nodes)
     (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
@@ -214,7 +214,7 @@ def test_shares_are_those_of_visible_nodes_without_labels(
         if change:
             adjusted = adjusted - torch.from_numpy(np.log(labels / labels.sum()))
         free = context.protocol.visible(scenario, stream, 2).copy()
-        free[known] = free[stream.support[:2].ravel()] = False
+        free[known] = free[np.concatenate(stream.support[:3]).ravel()] = False
         assert 50 < free.sum() < free.size - 50
         scale, shares = estimated(adjusted[torch.from_numpy(free)].numpy())
         assert shares.max() > 1.3 * shares.min()
@@ -270,7 +270,7 @@ def test_nodes_that_self_training_adds_still_count_in_class_shares(
     for seed, scenario in enumerate(context.scenarios):
         known = scenario.nodes_of(scenario.test.known, TRAIN)
         for nodes, session in zip(given, (0, 1, 1, 2, 2), strict=True):
-            labelled = {*known, *scenario.test.support[:session].ravel()}
+            labelled = {*known, *np.concatenate(scenario.test.support[: session + 1]).ravel()}
             assert set(nodes[seed]) == labelled
 
 
@@ -351,9 +351,11 @@ def test_wrong_labels_are_held_as_they_were_given(tiny_graph: Dataset, tiny: Tin
     )
     for labels, scenario, stream in zip(found, context.scenarios, streams, strict=True):
         place = dict(zip(labels.nodes, labels.position, strict=True))
-        given = np.array([[place[node] for node in row] for row in stream.support.reshape(4, 3)])
+        given = np.array([[place[node] for node in row] for row in np.concatenate(stream.support)])
         assert (given == np.arange(4, 8)[:, None]).all()
-        assert (scenario.labels[stream.support] != stream.arriving[..., None]).sum() == 4
+        assert (
+            scenario.labels[np.stack(stream.support[1:])] != np.stack(stream.arriving[1:])[..., None]
+        ).sum() == 4
 
 
 def test_supports_that_are_repeated_count_once(tiny_graph: Dataset, tiny: Tiny) -> None:

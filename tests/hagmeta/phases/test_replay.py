@@ -121,7 +121,7 @@ def test_memory_keeps_so_many_train_nodes_or_supports_a_class(
         assert (scenario.labels[known] == stream.known[:, None]).all()
         assert (scenario.split.role[known] == TRAIN).all()
         assert all(len(set(row)) == len(row) for row in known)
-        for rows, support in zip(later, stream.support, strict=True):
+        for rows, support in zip(later, stream.support[1:], strict=True):
             assert all(set(row) <= set(nodes) for row, nodes in zip(rows, support, strict=True))
     nodes, targets = memory.nodes(), memory.targets()
     met = [stream.met(2)[targets] for stream in streams]
@@ -149,7 +149,7 @@ def lesson_at(context: Context, pack: Pack, session: int) -> ReplayLesson:
     knowledge = context.knowledge.session(streams, session)
     add_classes(context, pack, knowledge, streams, session)
     lesson = ReplayLesson(context, memory)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
     lesson.begin(pack, shared, knowledge.view, streams, session)
     return lesson
 
@@ -163,7 +163,7 @@ def test_a_session_replays_what_is_kept_beside_its_supports(
     assert task.query.shape == (2, 9 * 4 + 2 * 3 + 2 * 3)  # known, session 1, session 2
     for seed, scenario in enumerate(context.scenarios):
         assert list(task.classes[seed]) == list(scenario.test.met(2))
-        assert list(task.query[seed, -6:]) == list(scenario.test.support[1].ravel())
+        assert list(task.query[seed, -6:]) == list(scenario.test.support[2].ravel())
         truth = scenario.labels[task.query[seed].numpy()]
         assert (scenario.test.met(2)[target[seed].numpy()] == truth).all()
 
@@ -194,7 +194,7 @@ def test_a_session_of_icarl_starts_without_distillation_loss(dataset: Dataset, s
         assert task.before_steps[0].shape == (2, task.query.shape[1], 9)
         streams = [scenario.test for scenario in context.scenarios]
         knowledge = context.knowledge.session(streams, 1)
-        shared = context.tasks.shared(knowledge, len(streams[0].known), 1)
+        shared = context.tasks.shared(knowledge, streams[0].sizes(1))
         key = keys(SEEDS, "dropout")
         losses.append(pack.run("session_loss", (shared,), knowledge.view, task, target, key)[0])
     torch.testing.assert_close(losses[0], losses[1])
@@ -232,7 +232,7 @@ def test_no_class_is_started_twice(dataset: Dataset, small: Small, method: str) 
         add_classes(context, pack, context.knowledge.session(streams, session), streams, session)
         moved = (pack.snapshot()["head.weight"] != before).any(-1)  # (classes, pack)
         for seed, stream in enumerate(streams):
-            arrived = stream.arriving[session - 1] if session else []
+            arrived = stream.arriving[session] if session else []
             assert set(torch.nonzero(moved[:, seed]).ravel().tolist()) == set(arrived)
 
 

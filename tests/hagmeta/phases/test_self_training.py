@@ -34,7 +34,7 @@ def guesses(context: Context, session: int) -> tuple[torch.Tensor, torch.Tensor]
     """Nodes (pack, classes, COUNT), and the scores (pack, nodes, classes) that they were chosen by."""
     pack, streams = pretrain(context), [scenario.test for scenario in context.scenarios]
     knowledge, task = context.knowledge.session(streams, session), context.tasks.session(streams, session)
-    shared, read_out = context.tasks.shared(knowledge, len(streams[0].known), session), ReadOut(context)
+    shared, read_out = context.tasks.shared(knowledge, streams[0].sizes(session)), ReadOut(context)
     nodes = torch.arange(context.graph.num_nodes).expand(len(SEEDS), -1)
     scores = read_out.scores(pack, shared, knowledge, task._replace(query=nodes))
     return read_out.guesses(pack, shared, knowledge, task, COUNT), scores
@@ -59,7 +59,7 @@ def test_guesses_are_visible_nodes_without_labels_that_score_highest(
         stream = scenario.test
         free = stream.arrived(2)
         free[context.protocol.labelled(scenario, stream.known)] = False
-        free[stream.support[:2]] = False
+        free[np.concatenate(stream.support[:3])] = False
         others = np.flatnonzero(free)
         assert 0 < len(others) < context.graph.num_nodes
         best = torch.from_numpy(others)[share[others, -classes:].topk(COUNT, 0).indices].mT

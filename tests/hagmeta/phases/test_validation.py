@@ -28,7 +28,7 @@ def test_validation_counts_every_class_the_same(dataset: Dataset, small: Small, 
         sessions = []
         for session in range(stream.sessions + 1):
             knowledge = context.knowledge.session(streams, session)
-            shared = context.tasks.shared(knowledge, len(stream.known), session)
+            shared = context.tasks.shared(knowledge, stream.sizes(session))
             with torch.no_grad():
                 (logits,) = pack.run(
                     "logits", (shared,), knowledge.view, (context.tasks.session(streams, session),)

@@ -311,7 +311,7 @@ def is_the_last_made(life: Life, step: str, before: dict[str, int], session: int
 def labelled_nodes(life: Life, seed: int) -> np.ndarray:
     """Whose labels have been shown by the last session; to an oracle, or where all leaks, many more."""
     context, stream, scenario = life.context, life.streams[seed], life.context.scenarios[seed]
-    nodes = [context.protocol.labelled(scenario, stream.known), stream.support.ravel()]
+    nodes = [context.protocol.labelled(scenario, stream.known), np.concatenate(stream.support).ravel()]
     if context.knowledge.oracle:
         nodes.append(scenario.train_nodes_met(stream, stream.sessions))
     if context.protocol.leaks:

@@ -166,7 +166,7 @@ def test_task_sizes_name_the_tasks_as_they_came(dataset: Dataset, small: Small) 
     episodes = islice(pseudo_episodes(context, context.knowledge.training()), 3)
     assert [episode.shared.task_sizes for episode in episodes] == [(4, 2), (4, 2, 2), (4, 2)]
     # In the test stream five novel-train classes are two tasks and a smaller one, then come the sessions.
-    assert context.tasks.shared(context.knowledge.training(), known=9, later=2).task_sizes == (
+    assert context.tasks.shared(context.knowledge.training(), sizes=(9, 2, 2)).task_sizes == (
         4,
         2,
         2,

@@ -14,9 +14,8 @@ def stream() -> Stream:
     """Classes 2 and 0 are known; then 3 comes, then 1: labels to the model are places in that order."""
     arrival = np.array([0, 0, 0, 0, 2, 2, 1, 1], dtype=np.int16)
     return Stream(
-        known=np.array([2, 0]),
-        arriving=np.array([[3], [1]]),
-        support=np.array([[[6]], [[4]]]),
+        arriving=(np.array([2, 0]), np.array([3]), np.array([1])),
+        support=(np.empty((0, 1), dtype=np.int64), np.array([[6]]), np.array([[4]])),
         queries=(np.array([0, 1, 2, 3]), np.array([0, 1, 2, 3, 7]), np.array([0, 1, 2, 3, 5, 7])),
         arrival=arrival,
         readable_from=arrival,

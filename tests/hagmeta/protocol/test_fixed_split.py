@@ -43,12 +43,14 @@ def test_classes_and_supports_are_those_of_the_dataset(fixed: Dataset, tiny: Tin
     for seed in range(3):
         scenario = scenario_of(fixed, tiny(split="fixed", protocol=protocol), seed)
         assert scenario.split.base.tolist() == [7, 2] and scenario.split.novel_train.tolist() == [9, 0]
-        assert scenario.test.arriving.tolist() == [[4, 1], [8, 3]]
+        assert np.stack(scenario.test.arriving[1:]).tolist() == [[4, 1], [8, 3]]
         assert fixed.supports is not None
-        assert scenario.test.support.tolist() == fixed.supports[:4, :2].reshape(2, 2, 2).tolist()
-        assert (scenario.split.role[scenario.test.support] == TRAIN).all()
+        assert (
+            np.stack(scenario.test.support[1:]).tolist() == fixed.supports[:4, :2].reshape(2, 2, 2).tolist()
+        )
+        assert (scenario.split.role[np.concatenate(scenario.test.support)] == TRAIN).all()
         for session in range(1, 3):
-            own = scenario.test.support[session - 1]
+            own = scenario.test.support[session]
             assert not np.isin(scenario.test.queries[session], own).any()
             assert (scenario.test.arrival[own] == session).all()
         roles.append(scenario.split.role)
@@ -65,28 +67,30 @@ def test_nodes_are_divided_as_in_drawn_splits(fixed: Dataset, tiny: Tiny) -> Non
 def test_a_drawn_split_ignores_the_arrays(tiny_graph: Dataset, fixed: Dataset, tiny: Tiny) -> None:
     one, other = (scenario_of(graph, tiny(), 4) for graph in (tiny_graph, fixed))
     assert np.array_equal(one.split.order, other.split.order)
-    assert np.array_equal(one.test.support, other.test.support)
+    assert np.array_equal(one.test.support[1:], other.test.support[1:])
     assert np.array_equal(one.split.role, other.split.role)
 
 
 def test_without_supports_the_seed_draws_them(fixed: Dataset, tiny: Tiny) -> None:
     graph = replace(fixed, supports=None)
     one, other = (scenario_of(graph, tiny(split="fixed"), seed).test for seed in (0, 1))
-    assert np.array_equal(one.arriving, other.arriving) and not np.array_equal(one.support, other.support)
+    assert np.array_equal(one.arriving[1:], other.arriving[1:]) and not np.array_equal(
+        one.support[1:], other.support[1:]
+    )
 
 
 def test_validation_streams_draw_their_own_supports(fixed: Dataset, tiny: Tiny) -> None:
     assert fixed.supports is not None
     config = tiny(split="fixed", classes=(2, 4, 3), val_classes=2)  # classes 4 and 1 have supports, unused
     streams = [scenario_of(fixed, config, seed).validation for seed in range(5)]
-    assert all(stream.arriving.tolist() == [[4, 1]] for stream in streams)
-    assert len({stream.support.tobytes() for stream in streams}) > 1
+    assert all(np.stack(stream.arriving[1:]).tolist() == [[4, 1]] for stream in streams)
+    assert len({np.concatenate(stream.support).tobytes() for stream in streams}) > 1
 
 
 def test_base_classes_play_new_ones_without_novel_train_classes(fixed: Dataset, tiny: Tiny) -> None:
     scenario = scenario_of(fixed, tiny(split="fixed", classes=(4, 0, 5)))
     assert sorted(scenario.test.known) == [0, 2, 7, 9] and len(scenario.split.novel_train) == 2
-    assert scenario.test.arriving.tolist() == [[4, 1], [8, 3]]
+    assert np.stack(scenario.test.arriving[1:]).tolist() == [[4, 1], [8, 3]]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Each check is also run on a planted leak, which it must find.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -181,7 +182,7 @@ class Life:
 def own_labels(context: Context) -> Context:
     """The same, with labels and supports that can be overwritten."""
     scenarios = [
-        replace(s, labels=s.labels.copy(), test=replace(s.test, support=s.test.support.copy()))
+        replace(s, labels=s.labels.copy(), test=replace(s.test, support=deepcopy(s.test.support)))
         for s in context.scenarios
     ]
     return replace(context, scenarios=scenarios)
@@ -209,13 +210,14 @@ def replace_what_is_gone(context: Context, session: int, memory: Memory | None) 
         if memory is not None:
             again = [rows.ravel() for rows in memory.kept[seed]]
         else:
-            again = [*stream.rehearsed.known, stream.rehearsed.support[:session].ravel()]
+            again = [*stream.rehearsed.known, np.concatenate(stream.rehearsed.support[: session + 1]).ravel()]
         most = context.protocol.most_rehearsed
         assert most is not None and sum(map(len, again)) <= most * len(stream.met(session))
         gone = np.setdiff1d(np.flatnonzero(stream.arrival <= session), np.concatenate(again))
         assert len(gone) > 0.4 * len(scenario.labels)
         scenario.labels[gone] = rng.integers(scenario.num_classes, size=len(gone))
-        stream.support[:session] = rng.choice(gone, stream.support[:session].shape)
+        for support in stream.support[: session + 1]:
+            support[:] = rng.choice(gone, support.shape)
 
 
 def same(one: Outcome, other: Outcome) -> bool:
@@ -235,15 +237,13 @@ def leaking_memory(self: Memory) -> list[np.ndarray]:
 
 
 def all_supports(self: Stream, session: int) -> tuple[np.ndarray, np.ndarray]:
-    shots = self.support.shape[-1]
-    first = max(session - 1, 0)
-    return self.support[:first].reshape(-1, shots), self.support[first:session].reshape(-1, shots)
+    return np.concatenate(self.support[: max(session, 1)]), self.support[session]
 
 
 def first_supports(self: Stream, session: int) -> tuple[np.ndarray, np.ndarray]:
     """As if the classes of every session had the supports of session 1."""
     earlier, own = all_supports(self, session)
-    return earlier, self.support[0] if session else own
+    return earlier, self.support[1] if session else own
 
 
 def plant_a_leak(monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str) -> None:
@@ -308,7 +308,7 @@ def test_what_is_rehearsed_is_drawn_once_for_a_class_and_changes_no_other_draw(
     wide = prepare(small(rehearsal=1000), SEEDS, dataset, CPU).scenarios
     for scenario, other, wider in zip(limited, free, wide, strict=True):
         for stream, as_ever in ((scenario.test, other.test), (scenario.validation, other.validation)):
-            assert np.array_equal(stream.support, as_ever.support) and as_ever.rehearsed is None
+            assert np.array_equal(stream.support[1:], as_ever.support[1:]) and as_ever.rehearsed is None
             pairs = zip(stream.queries, as_ever.queries, strict=True)
             assert all(np.array_equal(*pair) for pair in pairs)
             assert stream.rehearsed is not None
@@ -316,8 +316,8 @@ def test_what_is_rehearsed_is_drawn_once_for_a_class_and_changes_no_other_draw(
                 everything = scenario.nodes_of(np.array([c]), TRAIN)
                 assert len(set(nodes)) == len(nodes) == min(most, len(everything))
                 assert set(nodes) <= set(everything)
-            assert stream.rehearsed.support.shape == (2, 2, min(most, 3))
-            rows = zip(stream.support.reshape(-1, 3), stream.rehearsed.support.reshape(4, -1), strict=True)
+            assert np.shape(stream.rehearsed.support[1:]) == (2, 2, min(most, 3))
+            rows = zip(*map(np.concatenate, (stream.support, stream.rehearsed.support)), strict=True)
             assert all(set(again) <= set(support) for support, again in rows)
         # A base class has the same ones in both streams, and more of them where more are allowed.
         again, validated = scenario.test.rehearsed, scenario.validation.rehearsed
@@ -331,7 +331,7 @@ def test_a_session_s_own_supports_are_all_there_whatever_is_rehearsed(dataset: D
         (scenario,) = prepare(small(rehearsal=rehearsal), [0], dataset, CPU).scenarios
         stream = scenario.test
         earlier, own = stream.supports(2)
-        assert np.array_equal(own, stream.support[1]) and earlier.shape[0] == (2 if shots else 0)
+        assert np.array_equal(own, stream.support[2]) and earlier.shape[0] == (2 if shots else 0)
         assert not shots or earlier.shape[1] == shots
         assert all(len(part) == 0 for part in stream.supports(0))
 

@@ -21,9 +21,8 @@ def answered(rights: list[list[int]]) -> Predictions:
     sessions = len(rights) - 1
     labels = np.repeat(np.arange(sessions + 1), 10)
     stream = Stream(
-        known=np.array([0]),
-        arriving=np.arange(1, sessions + 1).reshape(sessions, 1),
-        support=np.zeros((sessions, 1, 1), dtype=np.int64),
+        arriving=tuple(np.arange(sessions + 1).reshape(-1, 1)),
+        support=tuple(np.zeros((int(t > 0), 1), dtype=np.int64) for t in range(sessions + 1)),
         queries=tuple(np.arange(10 * (t + 1)) for t in range(sessions + 1)),
         arrival=labels.astype(np.int16),
         readable_from=labels.astype(np.int16),
@@ -75,7 +74,7 @@ def test_the_harmonic_mean_is_zero_when_one_side_is() -> None:
 
 def unbalanced() -> Predictions:
     """Class 5 is known with four queries, 2 with one; then 7 comes with two."""
-    found = Predictions(known=np.array([5, 2]), arriving=np.array([[7]]))
+    found = Predictions((np.array([5, 2]), np.array([7])))
     true = np.array([5, 5, 5, 5, 2])
     found.add(np.arange(5), np.array([5, 5, 5, 2, 5]), true)
     found.add(np.arange(7), np.array([5, 5, 7, 2, 2, 7, -1]), np.append(true, [7, 7]))
@@ -99,7 +98,7 @@ def test_macro_metrics_by_hand() -> None:
 def test_macro_f1_is_scikit_learn_s() -> None:
     rng = np.random.default_rng(0)
     met = rng.permutation(20)[:12]
-    found = Predictions(known=met[:9], arriving=met[9:].reshape(1, 3))
+    found = Predictions((met[:9], met[9:]))
     for classes in (met[:9], met):
         true = np.append(classes, rng.choice(classes, 300))
         predicted = np.where(rng.random(len(true)) < 0.5, true, rng.choice(classes[1:], len(true)))
@@ -113,7 +112,7 @@ def test_macro_f1_is_scikit_learn_s() -> None:
 
 
 def test_a_class_that_is_not_asked_about_takes_no_part_in_a_macro_mean() -> None:
-    found = Predictions(known=np.array([0, 1]), arriving=np.empty((0, 1), dtype=np.int64))
+    found = Predictions((np.array([0, 1]),))
     found.add(np.arange(2), np.array([0, 1]), np.array([0, 0]))
     record = metrics_of(found)
     assert record["class_accuracy"] == [[0.5, None]]

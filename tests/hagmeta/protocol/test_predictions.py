@@ -24,7 +24,7 @@ from hagmeta.protocol.predictions import LEVELS, NO_NUMBER, Predictions, read_pr
 
 
 def small_file() -> bytes:
-    found = Predictions(known=np.array([300, 2]), arriving=np.array([[7], [4]]))
+    found = Predictions((np.array([300, 2]), np.array([7]), np.array([4])))
     found.add(np.array([9, 70_000]), np.array([300, -1]), np.array([300, 2]))
     found.add(np.array([9, 9, 8]), np.array([300, 7, 7]), np.array([300, 300, 7]))
     found.add(np.array([9, 8, 1]), np.array([300, 4, 4]), np.array([300, 7, 4]))
@@ -67,7 +67,7 @@ def test_a_confidence_stays_in_its_bin(tmp_path: Path) -> None:
     edges = np.linspace(0, 1, BINS + 1)
     given = np.concatenate([edges, edges[1:] - 1e-6, edges[:-1] + 1e-6, [np.nan]])
     rows = np.arange(len(given))
-    found = Predictions(known=np.array([0]), arriving=np.array([[1]]))
+    found = Predictions((np.array([0]), np.array([1])))
     for _ in range(2):
         found.add(rows, rows * 0, rows * 0, given)
     (tmp_path / "0.npz").write_bytes(to_bytes(found.arrays()))

@@ -7,6 +7,7 @@ which it must find. (That they do not tell when a node arrived is in `test_arriv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -90,7 +91,7 @@ def with_other_labels(context: Context) -> Context:
     rng, scenarios = np.random.default_rng(0), []
     for scenario in context.scenarios:
         forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
-        forbidden[scenario.test.support.ravel()] = False
+        forbidden[np.concatenate(scenario.test.support).ravel()] = False
         if context.method.traits.oracle:
             forbidden[scenario.split.role == TRAIN] = False
         labels = scenario.labels.copy()
@@ -137,7 +138,7 @@ def test_class_shares_alone_do_not_either(tiny_graph: Dataset, tiny: Tiny) -> No
 def own_labels(context: Context) -> Context:
     """The same, with labels and supports that can be overwritten."""
     scenarios = [
-        replace(s, labels=s.labels.copy(), test=replace(s.test, support=s.test.support.copy()))
+        replace(s, labels=s.labels.copy(), test=replace(s.test, support=deepcopy(s.test.support)))
         for s in context.scenarios
     ]
     return replace(context, scenarios=scenarios)
@@ -156,13 +157,14 @@ def spoiled(life: Life, monkeypatch: pytest.MonkeyPatch) -> Answers:
         for seed, scenario in enumerate(context.scenarios):
             stream = scenario.test
             assert stream.rehearsed is not None
-            again = [*stream.rehearsed.known, stream.rehearsed.support[:session].ravel()]
+            again = [*stream.rehearsed.known, np.concatenate(stream.rehearsed.support[: session + 1]).ravel()]
             if memories:
                 again = [rows.ravel() for rows in memories[-1].kept[seed]]
             gone = np.setdiff1d(np.flatnonzero(stream.arrival <= session), np.concatenate(again))
             assert len(gone) > 100
             scenario.labels[gone] = rng.choice(stream.met(session), len(gone))
-            stream.support[:session] = rng.choice(gone, stream.support[:session].shape)
+            for support in stream.support[: session + 1]:
+                support[:] = rng.choice(gone, support.shape)
 
     with monkeypatch.context() as patch:
         patch.setattr(Memory, "keep", watched)
@@ -174,7 +176,7 @@ def base_train_nodes(scenario: Scenario, session: int) -> np.ndarray:
 
 
 def supports_of_earlier_sessions(scenario: Scenario, session: int) -> np.ndarray:
-    return np.unique(scenario.test.support[: max(session - 1, 0)])
+    return np.unique(np.concatenate(scenario.test.support[: max(session, 1)]))
 
 
 @pytest.mark.parametrize(("method", "rehearsal"), kinds_with(["none", "1"], fully=(), methods=HONEST))
@@ -211,12 +213,14 @@ def held_nodes(life: Life, monkeypatch: pytest.MonkeyPatch) -> list[list[dict[in
 def readable_again(stream: Stream, scenario: Scenario, rehearsal: str, session: int) -> np.ndarray:
     """What the protocol's table lets a session read."""
     if rehearsal == "none":
-        return stream.support[session - 1].ravel() if session else base_train_nodes(scenario, 0)
+        return stream.support[session].ravel() if session else base_train_nodes(scenario, 0)
     if rehearsal == "all" or not session:
-        return np.concatenate([base_train_nodes(scenario, 0), stream.support[:session].ravel()])
+        return np.concatenate(
+            [base_train_nodes(scenario, 0), np.concatenate(stream.support[: session + 1]).ravel()]
+        )
     assert stream.rehearsed is not None
-    earlier = stream.rehearsed.support[: session - 1].ravel()
-    return np.concatenate([*stream.rehearsed.known, earlier, stream.support[session - 1].ravel()])
+    earlier = np.concatenate(stream.rehearsed.support[:session]).ravel()
+    return np.concatenate([*stream.rehearsed.known, earlier, stream.support[session].ravel()])
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,9 @@ def test_nodes_without_neighbours_do_no_harm(dataset: Dataset, small: Small, met
     context = prepare(
         small(method=method, protocol="released"), [0, 5], replace(dataset, edges=dataset.edges[kept]), CPU
     )
-    supports = np.concatenate([scenario.test.support.ravel() for scenario in context.scenarios])
+    supports = np.concatenate(
+        [np.concatenate(scenario.test.support).ravel() for scenario in context.scenarios]
+    )
     assert np.isin(supports, lonely).any()
     pack = pretrain(context)
     live(context, pack)

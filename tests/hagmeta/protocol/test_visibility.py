@@ -114,7 +114,7 @@ def forbidden(context: Context) -> Callable[[Scenario], np.ndarray]:
 
     def nodes(scenario: Scenario) -> np.ndarray:
         hidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
-        hidden[scenario.test.support.ravel()] = False
+        hidden[np.concatenate(scenario.test.support).ravel()] = False
         if context.method.traits.oracle:
             hidden[scenario.split.role == TRAIN] = False
         return hidden
@@ -256,6 +256,6 @@ def embedded(context: Context, pack: Pack, session: int) -> torch.Tensor:
     """What a session of the test stream makes of the queries of the classes known at the start."""
     streams = [scenario.test for scenario in context.scenarios]
     knowledge = context.knowledge.session(streams, session)
-    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
     nodes = torch.from_numpy(streams[0].queries[0]).unsqueeze(0)
     return pack.run("embeddings", (shared,), knowledge.view, nodes)
