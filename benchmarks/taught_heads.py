@@ -29,7 +29,7 @@ from hagmeta.methods.base import Method, SessionLearning, Shared, Task
 from hagmeta.methods.closed_form import labels_of
 from hagmeta.methods.posterior_means import TEMPERATURE, PosteriorMeans, smoothed_shares, taught_shares
 from hagmeta.nn.head import COSINE_SCALE
-from hagmeta.phases import sessions
+from hagmeta.phases.engine import SessionEngine
 from hagmeta.phases.settings import SelfTrainingSettings
 from hagmeta.sparse.graph import View
 from hagmeta.testing import records_of
@@ -80,13 +80,13 @@ def only_with_guesses() -> None:
     It would have no guesses to learn from yet.
     """
     SelfTrainingSettings.unused_by = classmethod(lambda cls, method: "")  # type: ignore[method-assign, assignment]
-    learn = sessions.AnsweringAfterLearning._learn
+    learn = SessionEngine._learn
 
-    def later(self: Any, pack: Any, knowledge: Any, streams: Any, session: int) -> None:
+    def later(self: Any, knowledge: Any, streams: Any, session: int) -> None:
         if streams[0].guessed is not None or not self.context.settings.self_training:
-            learn(self, pack, knowledge, streams, session)
+            learn(self, knowledge, streams, session)
 
-    sessions.AnsweringAfterLearning._learn = later  # type: ignore[method-assign]
+    SessionEngine._learn = later  # type: ignore[method-assign]
 
 
 def main() -> None:

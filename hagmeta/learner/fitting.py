@@ -11,7 +11,7 @@ from hagmeta.common.errors import UserError, shown
 from hagmeta.common.identity import without_hash
 from hagmeta.config import RunConfig
 from hagmeta.learner.evidence import Evidence
-from hagmeta.learner.scene import plays
+from hagmeta.learner.scenario import plays
 from hagmeta.learner.table import NodeId
 from hagmeta.packs.randomness import stream
 from hagmeta.protocol.scenario import LEAST_BASE

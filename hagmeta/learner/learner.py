@@ -22,8 +22,7 @@ from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.learner.evidence import check_name, labels_by_class, labels_by_node
 from hagmeta.learner.fitting import check_classes, draw_evidence
 from hagmeta.learner.novelty import fitted_novelty
-from hagmeta.learner.scene import LearnerContext, make_context
-from hagmeta.learner.state import Found, Scene, State
+from hagmeta.learner.state import Found, State, answers, engine_of, make_context, new_engine, teach
 from hagmeta.learner.storage import load, save
 from hagmeta.learner.table import (
     Columns,
@@ -42,6 +41,8 @@ from hagmeta.methods.base import Method, SessionLearning
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.pack import Progress, no_progress
+from hagmeta.phases.cache import Fits
+from hagmeta.phases.engine import SessionEngine
 from hagmeta.phases.meta_training import meta_train
 from hagmeta.phases.options import RunOptions
 from hagmeta.phases.readout import TINY
@@ -191,12 +192,13 @@ class Learner:
         columns = Columns.of(dataset)
         table = make_table(dataset, {}, columns)
         evidence.check_present(table.rows, dataset.name)
-        state = State(config, self.seed, evidence, columns, table.rows, set(), dataset.num_nodes)
+        fits = Fits(dataset.num_nodes, {})
+        state = State(config, self.seed, evidence, columns, table.rows, set(), fits)
         with stream_of(self.device):
-            context = self._context(state, table, progress)
+            context = make_context(state, table, RunOptions(device=self.device, progress=progress))
             pack = pretrain(context)
             meta_train(context, pack)
-            found = Scene(state, table, context, pack).teach()
+            found = teach(state, table, new_engine(context, pack))
         self._last = _calibrated(dataset, state, table, found)
         self._state, self._reported = state, set()
         return self
@@ -238,11 +240,11 @@ class Learner:
         assert state.config.n_way
         with stream_of(self.device):
             if not new:
-                found = Scene.of(state, table, self._context(state, table)).answers()
+                found = answers(state, self._engine(state, table))
             while new:
                 evidence.sessions.append(len(new[: state.config.n_way]))
                 new = new[state.config.n_way :]
-                found = Scene.of(state, table, self._context(state, table)).teach()
+                found = teach(state, table, self._engine(state, table))
         self._last = _calibrated(dataset, state, table, found)
         self._state = state
         return self
@@ -427,8 +429,8 @@ class Learner:
             table = make_table(dataset, state.slots, state.columns)
             state.evidence.check_present(table.rows, dataset.name)
             with stream_of(self.device):
-                scene = Scene.of(state, table, self._context(state, table))
-                self._last = _answers_of(dataset, state, table, scene.answers())
+                found = answers(state, self._engine(state, table))
+            self._last = _answers_of(dataset, state, table, found)
         return self._last
 
     def _report(self, dataset: Dataset) -> None:
@@ -453,9 +455,8 @@ class Learner:
                 stacklevel=4,
             )
 
-    def _context(self, state: State, table: Table, progress: Progress = no_progress) -> LearnerContext:
-        options = RunOptions(device=self.device, progress=progress)
-        return make_context(table, state.evidence, state.config, self.seed, options, state.fits, state.nodes)
+    def _engine(self, state: State, table: Table) -> SessionEngine:
+        return engine_of(state, table, make_context(state, table, RunOptions(device=self.device)))
 
     def _resolved(self, classes: int) -> RunConfig:
         """Return the configuration for this number of known classes."""

@@ -1,27 +1,26 @@
-"""What a learner keeps between calls, and the phases that read and change it."""
+"""What a learner keeps between calls, and the sessions that read and change it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config import RunConfig, runs_in_packs
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.novelty import Novelty
-from hagmeta.learner.scene import LearnerContext
+from hagmeta.learner.scenario import make_scenario
 from hagmeta.learner.table import Columns, NodeId, Table
 from hagmeta.methods import make_method
-from hagmeta.packs.pack import Pack, Parameters
-from hagmeta.phases.hooks import add_classes, consolidate
-from hagmeta.phases.knowledge import Knowledge
-from hagmeta.phases.sessions import AnsweringAfterLearning
-from hagmeta.protocol.scenario import Stream
-from hagmeta.sparse.inputs import Fit
+from hagmeta.packs.pack import Pack
+from hagmeta.phases.cache import Fits
+from hagmeta.phases.context import Context
+from hagmeta.phases.engine import EngineState, Known, SessionEngine
+from hagmeta.phases.options import RunOptions
+from hagmeta.phases.runtime import Runtime
+from hagmeta.sparse.graph import Graph
+from hagmeta.sparse.plain import PlainGraph
 
 
 @dataclass
@@ -34,13 +33,9 @@ class State:
     columns: Columns
     slots: dict[NodeId, int]  # of the nodes that it has met
     left: set[NodeId]  # those of them that were not in the last graph that it learnt from
-    nodes: int  # in the graph of `fit`
-    fits: dict[str, Fit] = field(default_factory=dict)  # fitted inputs by kind
-    parameters: Parameters = field(default_factory=dict)  # in host memory
-    before: Parameters = field(default_factory=dict)  # those that the last session changed, if needed again
+    fits: Fits  # of inputs, on the graph of `fit`
+    engine: EngineState = field(default_factory=EngineState)  # without `replay`, whose rows differ by graph
     memory: list[list[list[NodeId]]] = field(default_factory=list)  # replayed nodes by session and class
-    draws: list[dict[str, Any]] = field(default_factory=list)  # states of random generators
-    step: int = 0  # gradient steps of all sessions
     temperature: float = 1.0
     novelty: Novelty = field(default_factory=Novelty)
 
@@ -57,102 +52,69 @@ class Found(NamedTuple):
     logits: np.ndarray  # (nodes, classes) how well a node fits a class
 
 
-@dataclass
-class Scene:
-    """A learner on the graph of one call."""
-
-    state: State
-    table: Table
-    context: LearnerContext
-    pack: Pack
-
-    @classmethod
-    def of(cls, state: State, table: Table, context: LearnerContext) -> Scene:
-        """Return the scene of a fitted learner."""
-        return cls(state, table, context, _pack(state, context, state.parameters))
-
-    @property
-    def stream(self) -> Stream:
-        return self.context.scenarios[0].test
-
-    def teach(self) -> Found:
-        """Learn the last session of the evidence, update the state, and return `answers`."""
-        context, pack, session = self.context, self.pack, self.state.session
-        stream, player = self.stream, self._player()
-        knowledge = context.knowledge.session([stream], session)
-        add_classes(context, pack, knowledge, [stream], session)
-        before = {name: value.cpu() for name, value in pack.states()[0].items()}
-        learnt, _ = player.learn(pack, knowledge, session)
-        answers = self._answered(player, learnt)
-        consolidate(context, pack, knowledge, [stream], session)
-        self._update(player, before)
-        return answers
-
-    def _update(self, player: AnsweringAfterLearning, before: Parameters) -> None:
-        """Store what a session changed. `before` are the parameters before its steps."""
-        state = self.state
-        state.parameters = {name: value.cpu() for name, value in self.pack.states()[0].items()}
-        if self.context.method.has("session_statistics"):
-            changed = (name for name in before if not torch.equal(before[name], state.parameters[name]))
-            state.before = {name: before[name] for name in changed}
-        state.step, state.draws = player.step, player.lesson.state()
-        if player.memory is not None:
-            ids = {row: node for node, row in self.table.rows.items()}
-            state.memory = [
-                [[ids[node] for node in row] for row in rows.tolist()] for rows in player.memory.kept[0]
-            ]
-
-    def answers(self) -> Found:
-        """Return the answers for all nodes."""
-        state, stream = self.state, self.stream
-        knowledge = self.context.knowledge.session([stream], state.session)
-        # The statistics of a session come from the model before its steps.
-        pack = _pack(state, self.context, state.parameters | state.before) if state.before else self.pack
-        player = self._player()
-        return self._answered(player, player.learnt(pack, knowledge, state.session))
-
-    def _answered(self, player: AnsweringAfterLearning, knowledge: Knowledge) -> Found:
-        met = self.stream.met(self.state.session)
-        pair = player.answers(self.pack, knowledge, self.state.session)
-        return Found(*(part[0].cpu().numpy()[:, np.argsort(met)] for part in pair))
-
-    def _player(self) -> AnsweringAfterLearning:
-        player = AnsweringAfterLearning(self.context, [self.stream], "test")
-        player.step = self.state.step
-        if self.state.draws:
-            player.lesson.load(self.state.draws)
-        if player.memory is not None:
-            player.memory.kept = [[self._rows(number, kept) for number, kept in enumerate(self.state.memory)]]
-        return player
-
-    def _rows(self, session: int, kept: list[list[NodeId]]) -> np.ndarray:
-        """Return the remembered nodes (classes, nodes) of a session that are still in the graph.
-
-        A class that lost all of them uses its other labels.
-        """
-        rows, evidence = self.table.rows, self.state.evidence
-        classes = self.stream.arriving[session]
-        size = max(map(len, kept))
-        found = []
-        for c, nodes in zip(classes.tolist(), kept, strict=True):
-            there = [rows[node] for node in nodes if node in rows]
-            others = [rows[n] for n in evidence.nodes_of(c) if n in rows and n not in evidence.held_out]
-            found.append(np.resize(np.array(there or others, dtype=np.int64), size))
-        return np.stack(found)
+def make_context(state: State, table: Table, options: RunOptions) -> Context:
+    """Return the context of a call: one seed, on the graph of `table`."""
+    config = state.config
+    if not runs_in_packs(config):
+        options = replace(options, mode="plain")
+    runtime = Runtime(options, config, [config])
+    graph = (PlainGraph if runtime.plain else Graph)(table.dataset, options.device, config.normalisation)
+    scenario = make_scenario(table, state.evidence, config, state.seed)
+    return Context(graph, [scenario], config, runtime, fits=state.fits)
 
 
-def _pack(state: State, context: LearnerContext, parameters: Mapping[str, Tensor]) -> Pack:
-    """Return the method of a learner with some parameters."""
+def new_engine(context: Context, pack: Pack) -> SessionEngine:
+    """Return the engine of a learner that has met no session."""
+    return SessionEngine(context, pack, [context.scenarios[0].test], "test")
+
+
+def engine_of(state: State, table: Table, context: Context) -> SessionEngine:
+    """Return the engine of a fitted learner on the graph of a call. It may have new classes."""
     method = make_method(state.config, context.knowledge.views.sizes, state.seed)
-    method.load_state_dict(_grown(method.state_dict(), parameters))
-    return context.runtime.pack([method])
+    engine = new_engine(context, context.runtime.pack([method]))
+    rows = [
+        _rows(state, table, classes, kept)
+        for classes, kept in zip(engine.streams[0].arriving, state.memory, strict=False)
+    ]
+    engine.load(replace(state.engine, replay=[rows]))
+    return engine
 
 
-def _grown(fresh: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -> Parameters:
-    """Return the `kept` parameters, with rows of `fresh` ones for classes that are new."""
-    found = {}
-    for name, value in fresh.items():
-        grown = value.detach().clone()
-        grown[tuple(slice(size) for size in kept[name].shape)] = kept[name].to(grown.device)
-        found[name] = grown
+def teach(state: State, table: Table, engine: SessionEngine) -> Found:
+    """Learn the last session of the evidence, update the state, and return the answers."""
+    known = engine.learn(state.session)
+    found = _found(engine, known, state.session)
+    engine.consolidate(known, state.session)
+    learnt = engine.state
+    state.engine = replace(learnt, replay=[])
+    ids = {row: node for node, row in table.rows.items()}
+    state.memory = [
+        [[ids[node] for node in row] for row in rows.tolist()] for kept in learnt.replay for rows in kept
+    ]
     return found
+
+
+def answers(state: State, engine: SessionEngine) -> Found:
+    """Return the answers for all nodes."""
+    return _found(engine, engine.known_after(state.session), state.session)
+
+
+def _found(engine: SessionEngine, known: Known, session: int) -> Found:
+    met = known.streams[0].met(session)
+    pair = engine.probabilities(known, session)
+    return Found(*(part[0].cpu().numpy()[:, np.argsort(met)] for part in pair))
+
+
+def _rows(state: State, table: Table, classes: np.ndarray, kept: list[list[NodeId]]) -> np.ndarray:
+    """Return the remembered nodes (classes, nodes) of a session that are still in the graph.
+
+    A class that lost all of them uses its other labels.
+    """
+    rows, evidence = table.rows, state.evidence
+    size = max(map(len, kept))
+    found = []
+    for c, nodes in zip(classes.tolist(), kept, strict=True):
+        there = [rows[node] for node in nodes if node in rows]
+        others = [rows[n] for n in evidence.nodes_of(c) if n in rows and n not in evidence.held_out]
+        found.append(np.resize(np.array(there or others, dtype=np.int64), size))
+    return np.stack(found)

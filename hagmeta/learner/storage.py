@@ -41,8 +41,9 @@ from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.base import Sizes
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import Parameters
-from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson
-from hagmeta.phases.sessions import lesson_of
+from hagmeta.phases.cache import Fits
+from hagmeta.phases.engine import EngineState
+from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson, lesson_of
 from hagmeta.phases.views import lasting_inputs
 from hagmeta.sparse.inputs import Fit, narrow_inputs, width_of
 
@@ -82,9 +83,9 @@ LEARNER = Kind("a saved learner", _is_learner)
 def save(state: State, path: Path) -> None:
     """Write `state` to `path`. The file appears only when it is complete."""
     arrays: dict[str, np.ndarray] = {}
-    for group, parameters in (("parameters", state.parameters), ("before", state.before)):
-        arrays |= {f"{group}/{name}": value.numpy() for name, value in parameters.items()}
-    for kind, fit in state.fits.items():
+    for group, states in (("parameters", state.engine.parameters), ("before", state.engine.before)):
+        arrays |= {f"{group}/{name}": value.numpy() for each in states for name, value in each.items()}
+    for kind, fit in state.fits.by_kind.items():
         arrays |= {f"fits/{kind}/{name}": each for name, each in fit._asdict().items() if each is not None}
     try:
         # Names of features may hold lone surrogates.
@@ -145,10 +146,10 @@ def _header(state: State) -> dict[str, Any]:
         "sessions": evidence.sessions,
         "columns": [columns.count, columns.names, columns.sparse, columns.kind],
         "slots": [[_plain(node), slot, int(node in state.left)] for node, slot in state.slots.items()],
-        "nodes": state.nodes,
+        "nodes": state.fits.nodes,
         "memory": [[[_plain(n) for n in nodes] for nodes in session] for session in state.memory],
-        "draws": state.draws,
-        "step": state.step,
+        "draws": state.engine.draws,
+        "step": state.engine.step,
         "temperature": state.temperature,
         "novelty": state.novelty,
     }
@@ -245,11 +246,11 @@ def _read(
             _check_finite(name, arrays[name])
     except Exception as error:  # code of a method can raise any error for odd sizes
         raise _damaged(path, error) from None
+    parameters, before = ([_group(arrays, prefix)] for prefix in ("parameters/", "before/"))
     return replace(
         state,
-        fits=_fits(arrays),
-        parameters=_group(arrays, "parameters/"),
-        before=_group(arrays, "before/"),
+        fits=state.fits._replace(by_kind=_fits(arrays)),
+        engine=replace(state.engine, parameters=parameters, before=before),
     )
 
 
@@ -270,10 +271,9 @@ def _state(header: Mapping[str, Any]) -> State:
         columns=Columns(count, names and tuple(names), sparse, kind),
         slots={node: slot for node, slot, _ in header["slots"]},
         left={node for node, _, left in header["slots"] if left},
-        nodes=header["nodes"],
+        fits=Fits(header["nodes"], {}),
+        engine=EngineState(finished=len(header["sessions"]) + 1, draws=header["draws"], step=header["step"]),
         memory=header["memory"],
-        draws=header["draws"],
-        step=header["step"],
         temperature=header["temperature"],
         novelty=Novelty(*header["novelty"]),
     )
@@ -308,7 +308,7 @@ def _check(state: State, settings: Mapping[str, Any], method: str) -> None:
         (all(c < classes for c in evidence.class_of.values()), "a label has no class"),
         (labelled == set(range(classes)), "a class has no labelled node in the last graph"),
         (config.inputs != "tf-idf" or columns.kind == "counts", "features are not counts"),
-        (len(state.draws) == int(lesson is HeldOutLesson), "states of random generators are missing"),
+        (len(state.engine.draws) == int(lesson is HeldOutLesson), "states of random generators are missing"),
         (list(map(len, state.memory)) == arrived, "remembered classes differ"),
     ):
         if not fits:
@@ -324,7 +324,7 @@ def _forms(state: State) -> dict[str, Form]:
         n_way=config.n_way or 1,
         classes=len(state.evidence.class_names),
         narrow=narrow_inputs(columns.kind, columns.count)[1],
-        nodes=state.nodes,
+        nodes=state.fits.nodes,
     )
     forms = {}
     for name, value in _parameters(config, sizes, state.seed).items():

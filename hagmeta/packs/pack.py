@@ -128,6 +128,14 @@ class Pack:
             for index in range(self.size)
         ]
 
+    def load(self, states: Sequence[Parameters]) -> None:
+        """Set some parameters to those of each seed. Rows of new classes, which they lack, stay the same."""
+        now = self.states()
+        for name in states[0] if states else ():
+            for own, state in zip(now, states, strict=True):
+                own[name][tuple(map(slice, state[name].shape))] = state[name].to(self.device)
+            self.assign({name: torch.stack([own[name] for own in now])})
+
 
 def _laid_out(stacked: Tensor) -> Tensor:
     """Move the pack axis next to the columns. In memory, compiled products need each seed by itself."""

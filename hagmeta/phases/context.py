@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, Method
-from hagmeta.phases.cache import Cache
+from hagmeta.phases.cache import Cache, Fits
 from hagmeta.phases.knowledge import KnowledgeSource
 from hagmeta.phases.runtime import Runtime
 from hagmeta.phases.settings import PhaseSettings
@@ -32,6 +32,7 @@ class Context:
     settings: PhaseSettings
     runtime: Runtime
     cache: Cache | None = None  # where runs share inputs that are slow to compute
+    fits: Fits | None = None  # of a learner: its inputs are fitted once
 
     @property
     def seeds(self) -> list[int]:
@@ -47,11 +48,6 @@ class Context:
         return METHODS[self.settings.method]
 
     @property
-    def second_prototypes(self) -> bool:
-        """Whether new classes have a second prototype, as in the authors' code."""
-        return self.settings.faithful and self.method.second_prototypes
-
-    @property
     def meta_training(self) -> MetaTraining:
         """What the configured method learns from before the first session."""
         return self.method.training_of(self.settings)
@@ -63,7 +59,8 @@ class Context:
     @cached_property
     def knowledge(self) -> KnowledgeSource:
         """The source of what is visible and known in each phase."""
-        views = Views(self.graph, self.scenarios, self.settings, self.protocol, self.cache)
+        source = self.fits or self.cache
+        views = Views(self.graph, self.scenarios, self.settings, self.protocol, source)
         return KnowledgeSource(self.graph, self.scenarios, self.settings, self.protocol, views)
 
     @cached_property

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hagmeta.methods.base import Shared, Task
+from hagmeta.methods.base import Method, SessionLearning, Shared, Task
 from hagmeta.packs.pack import Pack, stack
 from hagmeta.packs.randomness import stream as random_stream
 from hagmeta.phases.context import Context
@@ -198,3 +198,12 @@ class AnswersLesson(Lesson):
 def before_steps(pack: Pack, shared: Shared, view: View, task: Task) -> Task:
     """Return `task` with what the coming steps need of the current model (`Method.before_steps`)."""
     return task._replace(before_steps=pack.run("before_steps", (shared,), view, task))
+
+
+def lesson_of(method: type[Method]) -> type[Lesson]:
+    """Return what kind of lesson a session of `method` is."""
+    if method.session_learning is SessionLearning.REPLAY:
+        return ReplayLesson
+    if method.session_learning is SessionLearning.SUPPORTS:
+        return SupportsLesson
+    return AnswersLesson if method.session_learning is SessionLearning.ANSWERS else HeldOutLesson

@@ -15,7 +15,7 @@ from hagmeta.methods import METHODS
 from hagmeta.methods.base import Sizes
 from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import once_each, stack
-from hagmeta.phases.cache import Cache, shared_inputs
+from hagmeta.phases.cache import Cache, Fits, make_inputs
 from hagmeta.phases.settings import PhaseSettings
 from hagmeta.protocol import Protocol
 from hagmeta.protocol.scenario import Scenario
@@ -31,7 +31,7 @@ class Views:
     scenarios: Sequence[Scenario]
     settings: PhaseSettings
     protocol: Protocol
-    cache: Cache | None = None  # where runs share inputs that are slow to compute
+    source: Cache | Fits | None = None  # of inputs that are not computed here
     _last: dict[Any, Graph] = field(default_factory=dict)  # the last result of `graph_of`
 
     @property
@@ -45,7 +45,7 @@ class Views:
             n_way=n_way,
             classes=scenario.num_classes,
             narrow=self._narrow_inputs[1],
-            nodes=self.graph.num_nodes,
+            nodes=self.source.nodes if isinstance(self.source, Fits) else self.graph.num_nodes,
         )
 
     def seen_first(self, scenario: Scenario) -> np.ndarray:
@@ -119,7 +119,7 @@ class Views:
 
         def made(scenario: Scenario) -> Inputs:
             fitted_on = self.protocol.learnable(scenario, self.seen_first(scenario))
-            return shared_inputs(kind, self.graph, fitted_on, self.cache)
+            return make_inputs(kind, self.graph, fitted_on, self.source)
 
         return self._stacked(once_each(made, self.scenarios))
 

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 from hagmeta import Dataset, Learner, UserError
 from hagmeta.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning, learns_once
-from hagmeta.learner.scene import level
+from hagmeta.learner.scenario import level
 from hagmeta.learner.table import kept_slots, slots_of
 from hagmeta.methods import METHODS
 from tests.hagmeta.learner.playing import clear_graph, part

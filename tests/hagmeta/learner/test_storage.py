@@ -23,6 +23,7 @@ from hagmeta.datasets import npz
 from hagmeta.learner.header import HEADER as HEADER_KEYS
 from hagmeta.learner.storage import OtherRevisionWarning
 from hagmeta.methods import METHODS
+from hagmeta.phases.engine import EngineState
 from hagmeta.testing import SMALL
 from tests.hagmeta.kinds import one_of_each_kind
 from tests.hagmeta.learner.playing import clear_graph
@@ -258,7 +259,7 @@ def test_learner_that_cannot_be_loaded_is_not_saved(graph: Dataset, tmp_path: Pa
     assert learner._state is not None
     for broken in (
         replace(learner._state, temperature=float("nan")),
-        replace(learner._state, parameters={"encoder.first.bias": torch.tensor([torch.inf])}),
+        replace(learner._state, engine=EngineState([{"encoder.first.bias": torch.tensor([torch.inf])}])),
         replace(learner._state, slots={10**5000: 0}),
         replace(learner._state, slots={(1, 2): 0}),
     ):

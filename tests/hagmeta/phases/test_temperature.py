@@ -15,7 +15,7 @@ import torch
 from hagmeta.config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.phases.context import Context
-from hagmeta.phases.sessions import AnsweringAfterLearning
+from hagmeta.phases.engine import SessionEngine
 from hagmeta.phases.temperature import fitted_temperature
 from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.protocol.evaluator import calibration_error
@@ -49,14 +49,14 @@ def test_certain_and_right_models_have_a_temperature() -> None:
 def watched() -> Iterator[list[torch.Tensor]]:
     """The temperatures that runs find."""
     found: list[torch.Tensor] = []
-    fit = AnsweringAfterLearning._fitted_temperature
+    fit = SessionEngine._fitted_temperature
 
     def kept(self: Any, *arguments: Any) -> torch.Tensor:
         found.append(fit(self, *arguments))
         return found[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AnsweringAfterLearning, "_fitted_temperature", kept)
+        patch.setattr(SessionEngine, "_fitted_temperature", kept)
         yield found
 
 

@@ -41,6 +41,7 @@ from hagmeta.packs.capture import Capture
 from hagmeta.packs.pack import Pack
 from hagmeta.phases import sessions
 from hagmeta.phases.context import Context
+from hagmeta.phases.engine import Engine
 from hagmeta.phases.knowledge import KnowledgeSource
 from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson
 from hagmeta.phases.meta_training import Trained, meta_train
@@ -111,7 +112,7 @@ class Life:
     )
     before: list[dict[str, int]] = field(default_factory=list)  # for each given: how much was made by then
     answers: list[list[np.ndarray]] = field(default_factory=list)
-    learner: Any = None
+    engine: Any = None
     held: tuple[list[Leaf], list[Leaf]] = ([], [])  # by the method's object and code: before and after
 
     def same_steps(self, other: Life) -> bool:
@@ -139,7 +140,7 @@ def lived(
         getattr(scenario, "test" if purpose == "test" else "validation") for scenario in context.scenarios
     ]
     life, rng, session = Life(context, pack, streams), np.random.default_rng(0), 0
-    run, begin = Pack.run, sessions._Learner.__init__
+    run, begin = Pack.run, Engine.__init__
 
     def recorded(self: Pack, step: str, shared: tuple[Any, ...], *seedwise: Any) -> Any:
         given = [
@@ -157,7 +158,7 @@ def lived(
 
     def begun(self: Any, *arguments: Any) -> None:
         begin(self, *arguments)
-        life.learner = self
+        life.engine = self
 
     def next_session(phase: str, done: int, total: int, values: dict[str, float]) -> None:
         nonlocal session
@@ -174,7 +175,7 @@ def lived(
     before = list(held_by(pack.template))
     with monkeypatch.context() as patch:
         patch.setattr(Pack, "run", recorded)
-        patch.setattr(sessions._Learner, "__init__", begun)
+        patch.setattr(Engine, "__init__", begun)
         evaluators = sessions.play(watched(context, next_session), pack, streams, purpose, trained)
     life.answers = [evaluator.answers for evaluator in evaluators]
     life.held = before, list(held_by(pack.template))
@@ -200,7 +201,7 @@ def held_by(method: nn.Module) -> Iterator[Leaf]:
 def kept(life: Life) -> Iterator[Leaf]:
     """What is there in the next session, too."""
     yield from leaves(life.pack, "pack")
-    yield from leaves(life.learner, "learner")
+    yield from leaves(life.engine, "engine", frozenset({id(life.pack)}))
 
 
 def has_a_row_a_node(value: Any, nodes: int) -> bool:
@@ -321,7 +322,7 @@ def labelled_nodes(life: Life, seed: int) -> np.ndarray:
 
 def nodes_kept(life: Life, seed: int) -> np.ndarray:
     """The nodes that memory and lessons hold at the end."""
-    memory, lesson = (getattr(life.learner, name, None) for name in ("memory", "lesson"))
+    memory, lesson = (getattr(life.engine, name, None) for name in ("memory", "lesson"))
     nodes = [np.empty(0, dtype=np.int64)]
     if memory is not None:
         nodes.append(memory.nodes()[seed])
@@ -341,7 +342,7 @@ def test_memory_and_lessons_do_keep_nodes(
         life = lived(tiny(method=method), tiny_graph, monkeypatch, anew=False)
         assert len(nodes_kept(life, 0)) >= 12
     life = lived(tiny(method="icarl"), tiny_graph, monkeypatch, anew=False)
-    life.learner.memory.kept[0].append(life.streams[0].queries[2][:1, None])
+    life.engine.memory.kept[0].append(life.streams[0].queries[2][:1, None])
     assert not np.isin(nodes_kept(life, 0), labelled_nodes(life, 0)).all()
 
 
@@ -490,7 +491,7 @@ def test_nor_in_what_it_keeps_of_classes_whose_labels_are_gone(
     life = lived(config, tiny_graph, monkeypatch, anew=False)
     assert not knows_what_is_visible_now_alone(life)
     assert [path for path, value in kept(life) if has_a_row_a_node(value, 401)] == [
-        "learner.class_statistics[1]"
+        "engine.class_statistics[1]"
     ]
 
 

@@ -1,32 +1,22 @@
-"""Make the objects of the phases from the labels of a learner and the graph of a call."""
+"""Make the scenario of a learner: the roles and labels of nodes, and the stream of its sessions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
-from torch import Tensor
 
-from hagmeta.config import RunConfig, runs_in_packs
+from hagmeta.config import RunConfig
 from hagmeta.datasets.base import UNLABELLED
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.table import Table
 from hagmeta.methods import METHODS
-from hagmeta.methods.base import MetaTraining, Sizes
-from hagmeta.phases.context import Context
-from hagmeta.phases.knowledge import KnowledgeSource
-from hagmeta.phases.options import RunOptions
-from hagmeta.phases.runtime import Runtime
-from hagmeta.phases.views import Views
+from hagmeta.methods.base import MetaTraining
 from hagmeta.protocol.scenario import CONTEXT, NEVER, TRAIN, VAL, ClassNodes, Scenario, Split, Stream
 from hagmeta.protocol.splits import class_members
 from hagmeta.protocol.streams import validation_stream
-from hagmeta.sparse.graph import Graph
-from hagmeta.sparse.inputs import Fit
-from hagmeta.sparse.plain import PlainGraph
 
 MOST_COPIES = 60  # supports per class, if classes have different numbers of labels
 
@@ -41,68 +31,6 @@ def level(rows: Sequence[np.ndarray]) -> np.ndarray:
     if width > max(MOST_COPIES, *lengths):
         width = max(MOST_COPIES, *lengths)
     return np.stack([np.resize(row, width) for row in rows])
-
-
-@dataclass(frozen=True)
-class LearnerViews(Views):
-    """Views whose inputs are fitted once, on the graph of `fit`."""
-
-    fits: dict[str, Fit] = field(default_factory=dict)  # by kind of inputs
-    nodes: int = 0  # in the graph of `fit`; some widths depend on it
-
-    @property
-    def sizes(self) -> Sizes:
-        return super().sizes._replace(nodes=self.nodes)
-
-    def _made(self, kind: str) -> tuple[Tensor, ...]:
-        if kind == "raw":
-            return ()
-        if kind not in self.fits:
-            self.fits[kind] = self.graph.fit_inputs(kind, self.seen_first(self.scenarios[0]))
-        return self._stacked([self.graph.apply_inputs(self.fits[kind])])
-
-
-@dataclass(frozen=True)
-class LearnerContext(Context):
-    """The context of a learner: one seed, on the graph of one call."""
-
-    fits: dict[str, Fit] = field(default_factory=dict)
-    nodes: int = 0
-
-    @cached_property
-    def knowledge(self) -> KnowledgeSource:
-        views = LearnerViews(
-            self.graph, self.scenarios, self.settings, self.protocol, fits=self.fits, nodes=self.nodes
-        )
-        return KnowledgeSource(self.graph, self.scenarios, self.settings, self.protocol, views)
-
-
-def make_context(
-    table: Table,
-    evidence: Evidence,
-    config: RunConfig,
-    seed: int,
-    options: RunOptions,
-    fits: dict[str, Fit],
-    nodes: int,
-) -> LearnerContext:
-    """Return the context of a call.
-
-    Args:
-        table: The graph of the call.
-        evidence: The labels of the learner.
-        config: The resolved configuration.
-        seed: The seed.
-        options: The device and the progress.
-        fits: The fitted inputs. `fit` fills it.
-        nodes: The number of nodes in the graph of `fit`.
-    """
-    if not runs_in_packs(config):
-        options = replace(options, mode="plain")
-    runtime = Runtime(options, config, [config])
-    graph = (PlainGraph if runtime.plain else Graph)(table.dataset, options.device, config.normalisation)
-    scenario = make_scenario(table, evidence, config, seed)
-    return LearnerContext(graph, [scenario], config, runtime, fits=fits, nodes=nodes)
 
 
 def make_scenario(table: Table, evidence: Evidence, config: RunConfig, seed: int) -> Scenario:
