@@ -57,7 +57,7 @@ def make_scenario(table: Table, evidence: Evidence, config: RunConfig, seed: int
         split=Split(base, played, np.arange(evidence.known, classes), role),
         meta_classes=played,
         validation=replace(validation, arrival=arrival),
-        test=replace(_taught(table, evidence, config, known), arrival=arrival, readable_from=readable),
+        test=_stream(table, evidence, config, known, arrival, readable),
     )
 
 
@@ -66,9 +66,16 @@ def plays(config: RunConfig) -> bool:
     return METHODS[config.method].training_of(config) is not MetaTraining.NONE
 
 
-def _taught(table: Table, evidence: Evidence, config: RunConfig, known: np.ndarray) -> Stream:
-    """Return the stream of the learner, without the times at which nodes arrive. It asks all nodes."""
-    nothing, arriving = np.empty(0, dtype=np.int16), evidence.arriving()
+def _stream(
+    table: Table,
+    evidence: Evidence,
+    config: RunConfig,
+    known: np.ndarray,
+    arrival: np.ndarray,
+    readable: np.ndarray,
+) -> Stream:
+    """Return the stream of a learner. Its classes have any number of labels, and all nodes are queries."""
+    arriving = evidence.arriving()
     labelled = [
         np.array([table.rows[node] for node in evidence.nodes_of(c) if node in table.rows], dtype=np.int64)
         for session in arriving
@@ -82,6 +89,6 @@ def _taught(table: Table, evidence: Evidence, config: RunConfig, known: np.ndarr
         arriving=(known, *(np.array(session, dtype=np.int64) for session in arriving)),
         support=tuple(np.split(support, first)),
         queries=(rows,) * (len(arriving) + 1),
-        arrival=nothing,
-        readable_from=nothing,
+        arrival=arrival,
+        readable_from=readable,
     )

@@ -127,6 +127,13 @@ def test_new_nodes_are_predicted_without_learning(graph: Dataset) -> None:
     assert (learner.predict(graph, late) == "1").mean() > 0.8
 
 
+def test_answers_right_after_fit_do_not_depend_on_the_call(graph: Dataset, tmp_path: Path) -> None:
+    # The method chooses its shrinkage after training, before the statistics of session 0.
+    learner = fitted(graph, method="posterior-means", random_features=20)
+    loaded = Learner.load(learner.save(tmp_path / "learner"), device="cpu")
+    assert np.array_equal(learner.probabilities(graph)[1], loaded.probabilities(graph)[1])
+
+
 def test_labels_of_classes_may_differ_in_number_and_change(graph: Dataset) -> None:
     learner = fitted(graph)
     nodes = {name: nodes_of(graph, name) for name in NEW}

@@ -261,6 +261,19 @@ def test_parameters_are_the_modules_own_and_change_as_those_of_a_pack() -> None:
     assert [id(value) for value in group["params"]] == [id(module.slope)]
 
 
+@pytest.mark.parametrize(("kind", "seeds"), [(Pack, 2), (PlainPack, 1)])
+def test_loaded_states_leave_other_parameters_and_new_rows(kind: type[Pack], seeds: int) -> None:
+    pack = kind([Line() for _ in range(seeds)], CPU)
+    pack.load([{"slope": torch.tensor([float(seed)])} for seed in range(seeds)])
+    states = pack.states()
+    assert [state["slope"].tolist() for state in states] == [[float(seed), 3.0] for seed in range(seeds)]
+    assert all(state["fixed"].tolist() == [1.0] for state in states)
+    pack.load([])
+    assert all(
+        torch.equal(now["slope"], old["slope"]) for now, old in zip(pack.states(), states, strict=True)
+    )
+
+
 @pytest.mark.parametrize("kind", [Pack, PlainPack])
 def test_early_stopping_keeps_the_best(kind: type[Pack]) -> None:
     one = kind([Line()], CPU)
