@@ -12,7 +12,15 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.home import home
 from hagmeta.common.identity import is_identity, without_hash
-from hagmeta.common.left_out import ABSENT_IF_IDLE, KEPT_IF_IDLE, LEFT_OUT_AT, hashed_as, left_out
+from hagmeta.common.left_out import (
+    ABSENT_IF_IDLE,
+    KEPT_IF_IDLE,
+    LEFT_OUT_AT,
+    OLD_NAMES,
+    hashed_as,
+    left_out,
+    why_gone,
+)
 from hagmeta.common.records import config_hash
 from hagmeta.common.scopes import METHOD, Scopes, scopes_in
 from hagmeta.common.settings import BY_METHOD, Settings, checked, written
@@ -186,8 +194,10 @@ def _fixed_or_unused(method: str, encoder: str, protocol: str) -> dict[str, str]
 @cache
 def config_class(method: str, encoder: str) -> Any:
     """Return the class of configurations with the settings of a method and an encoder, given by name."""
-    groups = [own for own in (METHODS[method].own_settings, ENCODERS[encoder].own_settings) if own]
-    for group in groups:
+    # A method may read the settings of its bases, which then have their defaults.
+    groups = dict.fromkeys(vars(base).get("own_settings") for base in METHODS[method].__mro__)
+    chosen = [own for own in (*groups, ENCODERS[encoder].own_settings) if own]
+    for group in chosen:
         for name in _declared(group):
             owner = OWNERS.get(name, group)
             if owner not in group.__mro__:
@@ -195,7 +205,7 @@ def config_class(method: str, encoder: str) -> Any:
                     f"the setting {name} of {group.__name__} is already declared by {owner.__name__}; "
                     "give it another name."
                 )
-    return _class_of(groups)
+    return _class_of(chosen)
 
 
 def _class_of(groups: Iterable[Any]) -> Any:
@@ -261,8 +271,16 @@ def typed(setting: str, value: Any) -> Any:
     """
     if setting in settings_of(RunConfig):
         return getattr(RunConfig.of({setting: value}), setting)
-    settings = all_settings()
-    return checked(settings[choose("setting", setting, settings)], value)
+    settings = SETTINGS if setting in SETTINGS else all_settings()
+    check_name(setting, settings)
+    return checked(settings[setting], value)
+
+
+def check_name(setting: str, settings: Iterable[str]) -> None:
+    """Raise a UserError unless `setting` is one of `settings`."""
+    if setting in OLD_NAMES:
+        raise UserError(why_gone(setting))
+    choose("setting", setting, settings)
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -457,11 +475,7 @@ def remarks(config: RunConfig) -> list[str]:
     method, protocol = METHODS[config.method], make_protocol(config)
     if method.traits.oracle and protocol.has_oracles:
         notes.append(f"{config.method} is an oracle: it reads the train labels of every class seen so far")
-    if not method.traits.oracle and method.traits_of(config).oracle and protocol.has_oracles:
-        notes.append(
-            "`nla_weights: oracle` makes this run an oracle: it weights supports with the train labels of "
-            "every class seen so far"
-        )
+    notes += method.remarks(config)
     held_out = method.session_learning is SessionLearning.HELD_OUT and not method.traits.oracle
     if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:
         nothing = "and no earlier labels can be read again, so nothing is fine-tuned"

@@ -9,7 +9,7 @@ from typing import Any
 
 from hagmeta import datasets as registry
 from hagmeta.common.errors import UserError, choose
-from hagmeta.config import REGISTRIES, all_settings, typed
+from hagmeta.config import REGISTRIES, all_settings, check_name, typed
 from study import marked_yaml
 from study.marked_yaml import LARGEST_NUMBER, Node
 
@@ -228,7 +228,10 @@ def _nonempty(top: dict[str, Node], name: str) -> dict[str, Node]:
     settings = top[name].mapping(name)
     if not settings:
         raise top[name].error(f"{name} is empty; add settings with their values, or remove {name}.")
-    _check_keys("setting", settings, all_settings())
+    names = all_settings()
+    for key, node in settings.items():
+        with node.located():
+            check_name(key, names)
     return settings
 
 

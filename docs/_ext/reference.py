@@ -124,14 +124,11 @@ WIDTH = "80"  # columns of a terminal, for --help
 def settings() -> str:
     """Return every setting under the heading of its group."""
     groups: dict[str, list[str]] = {title: [] for title in GROUPS}
-    fixed = []
     for name in SETTINGS:
-        if users_of(name):
-            groups.setdefault(_group_of(name), []).append(name)
-        else:
-            fixed.append(name)
-    parts = [f"## {title}\n\n" + "\n".join(map(_setting, names)) for title, names in groups.items() if names]
-    return "\n".join([*parts, _fixed(fixed)])
+        groups.setdefault(_group_of(name), []).append(name)
+    return "\n".join(
+        f"## {title}\n\n" + "\n".join(map(_setting, names)) for title, names in groups.items() if names
+    )
 
 
 def methods() -> str:
@@ -320,16 +317,6 @@ def _help(name: str) -> str:
     text = DEFAULT.sub("", SETTINGS[name].metadata["help"])
     values = REGISTRIES.get(name) or getattr(domain_of(SETTINGS[name]), "names", ())
     return re.sub(rf"\b({'|'.join(map(re.escape, values))}): ", r"`\1`: ", text) if values else text
-
-
-def _fixed(names: Sequence[str]) -> str:
-    """The settings that no user can set: each protocol has its value."""
-    rows = [
-        [_code(name), _sentence(SETTINGS[name].metadata["help"])]
-        + [_value(protocol.decides.get(name, SETTINGS[name].default)) for protocol in PROTOCOLS.values()]
-        for name in names
-    ]
-    return "## Fixed by the protocol\n\n" + _table(["setting", "meaning", *PROTOCOLS], rows)
 
 
 def _values(name: str, item: Field[Any]) -> str:

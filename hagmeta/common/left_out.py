@@ -76,6 +76,13 @@ def named_today(settings: Iterable[str]) -> dict[str, str]:
     return {name: today.get(name, name) for name in settings if name not in REPLACED}
 
 
+def why_gone(setting: str) -> str:
+    """Return what became of the setting with an old name."""
+    if setting in REPLACED:
+        return f"the setting {setting} is gone; under released, faithful: false turns it off."
+    return f"the setting {setting} is called {named_today([setting])[setting]} today."
+
+
 def left_out(config: Mapping[str, Any]) -> list[str]:
     """Return the settings of `config` that its hash leaves out."""
     hashed = {name: hashed_as(name) for name in config}

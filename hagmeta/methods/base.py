@@ -227,6 +227,11 @@ class Method(nn.Module, ABC):
         return cls.meta_training
 
     @classmethod
+    def remarks(cls, settings: Any) -> list[str]:
+        """Return what a user should know about a configuration of this method before it runs."""
+        return []
+
+    @classmethod
     def passes(cls, settings: Any) -> int:
         """Return how many passes over the graph a training step takes, as a rough measure of its cost."""
         return 1

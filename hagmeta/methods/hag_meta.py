@@ -174,6 +174,14 @@ class HagMeta(Method):
         return MetaTraining.SUPERVISED if settings.instead_of_gpil == "supervised" else MetaTraining.NONE
 
     @classmethod
+    def remarks(cls, settings: HagMetaSettings) -> list[str]:
+        oracle = (
+            "`nla_weights: oracle` makes this run an oracle: it weights supports with the train labels of "
+            "every class seen so far"
+        )
+        return [oracle] if cls.knows_true_means(settings) else []
+
+    @classmethod
     def passes(cls, settings: HagMetaSettings) -> int:
         return 1 + (settings.nla and settings.nla_weights in LEARNT)
 

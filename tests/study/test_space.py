@@ -456,6 +456,8 @@ BAD = {
     "dataset is a number": ("datasets: [3]", 1, "a dataset is 3; expected text"),
     "something in a dataset's place": ("datasets: [dblp]\nfallback: debian", 2, "unknown key 'fallback'"),
     "bad synthetic": ("datasets: ['synthetic:nodes=3']", 1, "synthetic"),
+    "renamed setting": (DEBIAN + "fixed: {coupling: 3}", 2, "coupling is called propagation_weight"),
+    "replaced setting": (DEBIAN + "fixed: {tla_layers: two}", 2, "tla_layers is gone; under released"),
     "unknown setting": (DEBIAN + "fixed: {hiden: 3}", 2, "unknown setting 'hiden'. Did you mean 'h"),
     "unknown method": (DEBIAN + "fixed: {method: hagmeta}", 2, "Did you mean 'hag-meta'?"),
     "wrong type": (DEBIAN + "fixed:\n  hidden: wide", 3, "hidden is 'wide'; expected a whole n"),

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from hagmeta.common import record_schema
+from hagmeta.common.errors import UserError
+from hagmeta.common.left_out import OLD_NAMES
 from hagmeta.common.metrics import MetricDeclaration, to_record
 from hagmeta.common.records import StudyFolder, config_hash, read_record
 from hagmeta.config import RunConfig, resolve
@@ -93,6 +95,14 @@ def test_a_record_that_is_no_file_is_damage(tmp_path: Path) -> None:
 def test_a_config_that_is_no_mapping_is_damage(tmp_path: Path, config: Any) -> None:
     with pytest.raises(ValueError, match="its config is"):
         read_record(written(tmp_path, config, "0" * 16))
+
+
+@pytest.mark.parametrize("setting", sorted(OLD_NAMES))
+def test_record_with_an_old_setting_names_the_commit(tmp_path: Path, setting: str) -> None:
+    config = {"dataset": "debian", "method": "cec", setting: 1}
+    path = written(tmp_path, config, config_hash(config))
+    with pytest.raises(UserError, match=rf"{setting} has another name .* with commit [0-9a-f]{{7}}\.$"):
+        read_record(path)
 
 
 BY_SESSION = to_record(MetricDeclaration("lift", "lift", by_session=True), "Lift@012345678901")

@@ -41,7 +41,7 @@ def public_members(cls: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("cls", "most"),
-    [(Method, 45), (Context, 13), (Runtime, 10), (Views, 11), (KnowledgeSource, 11), (TaskMaker, 9)],
+    [(Method, 46), (Context, 13), (Runtime, 10), (Views, 11), (KnowledgeSource, 11), (TaskMaker, 9)],
 )
 def test_what_everything_meets_in_stays_thin(cls: type, most: int) -> None:
     # A question about a part belongs in that part.
