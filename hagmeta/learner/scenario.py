@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import UNLABELLED
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.table import Table
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining
-from hagmeta.protocol.scenario import CONTEXT, NEVER, TRAIN, VAL, ClassNodes, Scenario, Split, Stream
-from hagmeta.protocol.splits import class_members
-from hagmeta.protocol.streams import validation_stream
+from hagmeta.scenarios.scenario import CONTEXT, NEVER, TRAIN, VAL, ClassNodes, Scenario, Split, Stream
+from hagmeta.scenarios.splits import class_members
+from hagmeta.scenarios.streams import validation_stream
 
 MOST_COPIES = 60  # supports per class, if classes have different numbers of labels
 

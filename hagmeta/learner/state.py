@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hagmeta.config import RunConfig, runs_in_packs
+from hagmeta.config.run_config import RunConfig, runs_in_packs
+from hagmeta.engine.cache import Fits
+from hagmeta.engine.context import Context
+from hagmeta.engine.engine import EngineState, Known, SessionEngine
+from hagmeta.engine.options import RunOptions
+from hagmeta.engine.runtime import Runtime
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.novelty import Novelty
 from hagmeta.learner.scenario import make_scenario
 from hagmeta.learner.table import Columns, NodeId, Table
 from hagmeta.methods import make_method
 from hagmeta.packs.pack import Pack
-from hagmeta.phases.cache import Fits
-from hagmeta.phases.context import Context
-from hagmeta.phases.engine import EngineState, Known, SessionEngine
-from hagmeta.phases.options import RunOptions
-from hagmeta.phases.runtime import Runtime
 from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.plain import PlainGraph
 

@@ -10,21 +10,12 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import (
-    Dataset,
-    build_bible,
-    build_boost,
-    build_foldoc,
-    build_kanji,
-    build_metamath,
-    build_wordnet,
-    describe,
-    load,
-    npz,
-    sources,
-)
-from hagmeta.datasets.download import RemoteFile
-from hagmeta.protocol.splits import proposed_classes
+from hagmeta.datasets import Dataset, describe, load
+from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.downloads.download import RemoteFile
+from hagmeta.datasets.formats import npz
+from hagmeta.scenarios.splits import proposed_classes
+from tools.datasets import build_bible, build_boost, build_foldoc, build_kanji, build_metamath, build_wordnet
 
 FINGERPRINTS = {
     "bible": "d79b2ac68f78c13ef0f816847a02eef322b1b00a153156fd7ef5df2aa542ea3d",

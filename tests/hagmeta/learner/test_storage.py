@@ -19,11 +19,11 @@ import pytest
 import torch
 
 from hagmeta import Dataset, Learner, UserError
-from hagmeta.datasets import npz
+from hagmeta.datasets.formats import npz
+from hagmeta.engine.engine import EngineState
 from hagmeta.learner.header import HEADER as HEADER_KEYS
 from hagmeta.learner.storage import OtherRevisionWarning
 from hagmeta.methods import METHODS
-from hagmeta.phases.engine import EngineState
 from hagmeta.testing import SMALL
 from tests.hagmeta.kinds import one_of_each_kind
 from tests.hagmeta.learner.playing import clear_graph
