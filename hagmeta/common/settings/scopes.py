@@ -1,6 +1,6 @@
 """Say what each setting is part of: the task, the labels that may be read, or the method.
 
-Every setting declares its scope (`hagmeta.common.settings.setting.setting`), and every record has the scopes of its
+Every setting declares its scope (`hagmeta.common.settings.setting`), and every record has the scopes of its
 settings. No other place lists the settings of the task.
 """
 

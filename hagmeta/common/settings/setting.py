@@ -50,8 +50,8 @@ def setting(
         default: the value if the user gives none. `BY_METHOD` means the default of the method
             (`Method.defaults`). ``None`` means that the dataset decides. `hagmeta.resolve` fills in both.
         help: what the setting does, in one line.
-        domain: the valid values, such as ``Number(above=0)`` (`hagmeta.common.settings.domains`). The default is all
-            values of the annotated type: bool, int, float or str.
+        domain: the valid values, such as ``Number(above=0)`` (`hagmeta.common.settings.domains`). The default
+            is all values of the annotated type: bool, int, float or str.
         scope: what the setting is part of; a group of settings without it cannot be declared. `task`: what is
             asked, shown or scored. `labels`: which labels may be read. `method`: how the method works.
             Reports never compare results that differ in the task, or methods that differ in the labels.

@@ -422,7 +422,7 @@ def test_what_is_no_package_is_said_in_one_line(content: bytes, tmp_path: Path) 
 
 
 def run_builder(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"hagmeta.datasets.build_{name}", "out.npz", *arguments]
+    command = [sys.executable, "-m", f"tools.datasets.build_{name}", "out.npz", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
 
